@@ -1,0 +1,448 @@
+/* cleat.h: save and load training checkpoints in object storage.
+ *
+ * The only public header. It holds declarations alone and includes nothing of Cleat's, so it is
+ * also the vocabulary (status, error, dtype) of the layers below.
+ *
+ * Rules that hold for every function here:
+ *  - A function that can fail returns a cleat_status; CLEAT_OK is 0. `err` may be NULL; where it is
+ *    given, it is filled on failure and left alone on success.
+ *  - Out parameters are written on success only.
+ *  - Strings are UTF-8 and NUL-terminated; sizes and offsets are in bytes.
+ *  - The library prints nothing, never aborts, never installs a signal handler.
+ *  - Options structs start from their _INIT value, which sets `struct_bytes`; a field that is left 0
+ *    has its default.
+ *  - Thread safety: a client may be used by any number of threads at once. A checkpoint is
+ *    read-only once open, and may be too. A save or load handle may be polled and cancelled from
+ *    any thread; it is freed once, when nobody uses it any more. */
+#ifndef CLEAT_H
+#define CLEAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CLEAT_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define CLEAT_API __attribute__((visibility("default")))
+#define CLEAT_MUST_USE __attribute__((warn_unused_result))
+#else
+#define CLEAT_API
+#define CLEAT_MUST_USE
+#endif
+
+/* ---- Errors ------------------------------------------------------------------------------- */
+
+/* Every status: X(number, name, text). The numbers are part of the ABI. */
+#define CLEAT_STATUS_MAP(X)                                                                       \
+  X(0, OK, "done")                                                                                \
+  X(1, INVALID, "invalid argument")                                                               \
+  X(2, NO_MEMORY, "out of memory")                                                                \
+  X(3, IO, "input/output error")                                                                  \
+  X(4, NO_SPACE, "no space left")                                                                 \
+  X(5, NOT_FOUND, "nothing found")                                                                \
+  X(6, EXISTS, "already exists")                                                                  \
+  X(7, DENIED, "access denied")                                                                   \
+  X(8, NETWORK, "network failure")                                                                \
+  X(9, TIMEOUT, "timed out")                                                                      \
+  X(10, STORE, "the store refused the request")                                                   \
+  X(11, INTEGRITY, "stored bytes are not what was saved")                                         \
+  X(12, FORMAT, "malformed data")                                                                 \
+  X(13, NEWER,   "made by a newer version")                                                       \
+  X(14, CHANGED, "the source changed while it was read")                                          \
+  X(15, LOST, "lost to another writer")                                                           \
+  X(16, CANCELLED, "cancelled")                                                                   \
+  X(17, LIMIT, "over a limit")                                                                    \
+  X(18, UNSUPPORTED, "not supported")                                                             \
+  X(19, MISMATCH, "the checkpoint is not what was asked for")                                     \
+  X(20, INTERNAL, "internal error")
+
+typedef enum cleat_status {
+#define CLEAT_STATUS_ENUM(number, name, text) CLEAT_##name = number,
+  CLEAT_STATUS_MAP(CLEAT_STATUS_ENUM)
+#undef CLEAT_STATUS_ENUM
+} cleat_status;
+
+/* What went wrong, whole: plain data of fixed size, to be copied freely. */
+struct cleat_error {
+  cleat_status status;
+  int retryable;        /* 1: the same call may succeed later */
+  int http_status;      /* 0 when no HTTP reply was involved */
+  int os_errno;         /* 0 when no system call failed */
+  char s3_code[64];     /* the store's error code, such as NoSuchBucket; or "" */
+  char request_id[96];  /* the store's request id, for its operator; or "" */
+  char message[2048];   /* one line: what, where, why */
+  char hint[256];       /* one line: what to do; or "" */
+};
+
+/* The name of a status, such as "NOT_FOUND", and its text. Static strings; never NULL. */
+CLEAT_API const char *cleat_status_name(cleat_status status);
+CLEAT_API const char *cleat_status_text(cleat_status status);
+
+/* The version of the library that is running, such as "0.1.0". Static string. */
+CLEAT_API const char *cleat_version(void);
+
+/* ---- Data types --------------------------------------------------------------------------- */
+
+/* The element types of safetensors: X(number, name, bits per element).
+ * Source: safetensors, `enum Dtype` in safetensors/src/tensor.rs (0.6). */
+#define CLEAT_DTYPE_MAP(X)                                                                        \
+  X(1, BOOL, 8)                                                                                   \
+  X(2, F4, 4)                                                                                     \
+  X(3, F6_E2M3, 6)                                                                                \
+  X(4, F6_E3M2, 6)                                                                                \
+  X(5, U8, 8)                                                                                     \
+  X(6, I8, 8)                                                                                     \
+  X(7, F8_E5M2, 8)                                                                                \
+  X(8, F8_E4M3, 8)                                                                                \
+  X(9, F8_E8M0, 8)                                                                                \
+  X(10, I16, 16)                                                                                  \
+  X(11, U16, 16)                                                                                  \
+  X(12, F16, 16)                                                                                  \
+  X(13, BF16, 16)                                                                                 \
+  X(14, I32, 32)                                                                                  \
+  X(15, U32, 32)                                                                                  \
+  X(16, F32, 32)                                                                                  \
+  X(17, C64, 64)                                                                                  \
+  X(18, F64, 64)                                                                                  \
+  X(19, I64, 64)                                                                                  \
+  X(20, U64, 64)
+
+enum cleat_dtype {
+#define CLEAT_DTYPE_ENUM(number, name, bits) CLEAT_DTYPE_##name = number,
+  CLEAT_DTYPE_MAP(CLEAT_DTYPE_ENUM)
+#undef CLEAT_DTYPE_ENUM
+};
+
+/* The name as it stands in a safetensors header, such as "BF16"; NULL for a number that is none. */
+CLEAT_API const char *cleat_dtype_name(enum cleat_dtype dtype);
+
+/* Bits of one element; 0 for a number that is none. */
+CLEAT_API unsigned cleat_dtype_bits(enum cleat_dtype dtype);
+
+/* The most dimensions that a tensor may have. */
+#define CLEAT_MAX_DIMS 32
+
+/* ---- Client ------------------------------------------------------------------------------- */
+
+struct cleat_client;
+
+enum cleat_log_level { CLEAT_LOG_DEBUG = 0, CLEAT_LOG_INFO = 1, CLEAT_LOG_WARNING = 2 };
+
+/* Receives one line, without a line end. Called from any thread of the client, never under a lock;
+ * it must not call back into the client. */
+typedef void cleat_log_fn(void *user, enum cleat_log_level level, const char *line);
+
+enum cleat_addressing {
+  CLEAT_ADDRESSING_AUTO = 0, /* virtual-host at AWS; path for endpoints of one's own, dotted buckets */
+  CLEAT_ADDRESSING_PATH = 1,
+  CLEAT_ADDRESSING_VIRTUAL = 2
+};
+
+/* How to reach the store and what it may cost. Strings are copied by cleat_client_open. */
+struct cleat_client_options {
+  size_t struct_bytes;
+  uint64_t staging_bytes; /* host memory for copies in flight, taken at open; 0: 256 MiB */
+  uint64_t part_bytes;    /* size of a part, and of a staging buffer; 0: 16 MiB */
+  unsigned concurrency;   /* requests in flight; 0: 16 for s3://, 4 for file:// */
+  unsigned time_limit_s;  /* longest time for one store operation with its retries; 0: 900 */
+  const char *start;      /* names this start of the job; NULL: CLEAT_START, else random */
+  cleat_log_fn *log;      /* NULL: silent */
+  void *log_user;
+  /* s3:// only; NULL or 0: from the AWS environment variables and files */
+  const char *endpoint; /* such as http://127.0.0.1:9000 */
+  const char *region;
+  const char *access_key_id;
+  const char *secret_access_key;
+  const char *session_token;
+  const char *ca_file; /* PEM bundle */
+  enum cleat_addressing addressing;
+};
+#define CLEAT_CLIENT_OPTIONS_INIT {sizeof(struct cleat_client_options)}
+
+/* Opens the store at `url` (file:///dir, or s3://bucket/prefix), takes the staging memory and starts
+ * the threads. Contacts no server. `options` may be NULL. On success *client is the caller's, to
+ * be closed with cleat_client_close.
+ * Errors: INVALID (URL, options), DENIED (no credentials), NO_MEMORY, LIMIT (staging below a part). */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
+                                                        const struct cleat_client_options *options,
+                                                        struct cleat_client **client,
+                                                        struct cleat_error *err);
+
+/* Frees the client. Every save, load and checkpoint of it must have been freed before. NULL is
+ * allowed. */
+CLEAT_API void cleat_client_close(struct cleat_client *client);
+
+/* ---- Progress ----------------------------------------------------------------------------- */
+
+enum cleat_phase {
+  CLEAT_PHASE_RUNNING = 0,
+  CLEAT_PHASE_COMMITTING = 1, /* saves only: all bytes are stored, the manifest is being put */
+  CLEAT_PHASE_DONE = 2,
+  CLEAT_PHASE_FAILED = 3
+};
+
+/* How a save that returned CLEAT_OK ended. */
+enum cleat_outcome {
+  CLEAT_OUTCOME_PENDING = 0,   /* not ended yet, or failed */
+  CLEAT_OUTCOME_COMMITTED = 1, /* this save stored and committed the step */
+  CLEAT_OUTCOME_ALREADY = 2,   /* this start had committed the step before; nothing was uploaded */
+  CLEAT_OUTCOME_SKIPPED = 3    /* another start had, and CLEAT_IF_EXISTS_SKIP was asked for */
+};
+
+struct cleat_progress {
+  enum cleat_phase phase;
+  enum cleat_outcome outcome;
+  uint64_t bytes_total;  /* bytes of all files */
+  uint64_t bytes_staged; /* copied out of the source (saves that stage) */
+  uint64_t bytes_done;   /* stored, or fetched and checked */
+  uint64_t files_total;
+  uint64_t files_done;
+  double elapsed_s;
+};
+
+/* ---- Save --------------------------------------------------------------------------------- */
+
+/* A tensor in host memory, row-major and contiguous. Borrowed; see cleat_save for how long. */
+struct cleat_tensor {
+  const char *name; /* unique in the checkpoint; 1 to 1024 bytes, no control characters */
+  enum cleat_dtype dtype;
+  int ndim;             /* 0 (a scalar) to CLEAT_MAX_DIMS */
+  const int64_t *shape; /* ndim sizes, each 0 or more */
+  const void *data;     /* may be NULL when the tensor has no bytes */
+};
+
+/* A file to store byte for byte: from disk (`path`), or from memory (`path` NULL, `data`).
+ * Tensors inside a file from disk whose name ends in .safetensors are indexed too. */
+struct cleat_file {
+  const char *name; /* relative, '/'-separated, no "." or ".." */
+  const char *path;
+  const void *data;
+  uint64_t data_bytes;
+};
+
+/* What to do when another start has committed the step. */
+enum cleat_if_exists {
+  CLEAT_IF_EXISTS_FAIL = 0,   /* error EXISTS */
+  CLEAT_IF_EXISTS_SKIP = 1,   /* success, outcome SKIPPED */
+  CLEAT_IF_EXISTS_REPLACE = 2 /* upload, then switch the manifest if nobody else did */
+};
+
+struct cleat_save_request {
+  size_t struct_bytes;
+  int64_t step; /* 0 or more */
+  const struct cleat_tensor *tensors;
+  size_t tensor_count;
+  const struct cleat_file *files;
+  size_t file_count;
+  const char *metadata; /* any JSON value, kept in the manifest and shown by ls; NULL: {} */
+  enum cleat_if_exists if_exists;
+  uint64_t shard_bytes; /* tensors are split into files of at most this size, but for a tensor that
+                           is larger alone; 0: 4 GiB */
+};
+#define CLEAT_SAVE_REQUEST_INIT {sizeof(struct cleat_save_request)}
+
+struct cleat_save;
+
+/* Saves and waits for the commit. The sources are read in place, without a copy, and must stay
+ * unchanged until it returns. When it returns CLEAT_OK the step is committed (see `outcome` of
+ * struct cleat_progress for how); otherwise no manifest of it is visible, and earlier checkpoints
+ * are untouched.
+ * Errors: INVALID (a bad request: all of it is checked before anything is sent), EXISTS, LOST (another
+ * writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK, TIMEOUT,
+ * STORE, IO, NO_MEMORY. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
+                                                 const struct cleat_save_request *request,
+                                                 struct cleat_error *err);
+
+/* Starts a save and returns when its plan is made; the copy out of the sources goes on in the
+ * client's threads. The request itself, its names and arrays are copied before it returns; the
+ * bytes of tensors and files must stay valid and unchanged until cleat_save_wait_staged returns.
+ * Saves of one client commit in the order in which they were started. *save is the caller's, to be
+ * freed with cleat_save_free. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
+                                                       const struct cleat_save_request *request,
+                                                       struct cleat_save **save,
+                                                       struct cleat_error *err);
+
+/* As cleat_save_async, but the sources are read in place, without a copy, and must stay unchanged
+ * until cleat_save_wait returns. For callers of cleat_save who want to show progress. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async_in_place(
+    struct cleat_client *client, const struct cleat_save_request *request, struct cleat_save **save,
+    struct cleat_error *err);
+
+/* The fence: returns when every source byte has been copied (or the save has failed), so that the
+ * sources may change. While the checkpoint fits into staging_bytes it waits for memory copies
+ * alone, never for the store. Returns the save's error if it has failed by then. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save,
+                                                             struct cleat_error *err);
+
+/* Returns when the step is committed, or why it is not. May be called again. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait(struct cleat_save *save,
+                                                      struct cleat_error *err);
+
+/* Where the save is now. Never blocks on the store. */
+CLEAT_API void cleat_save_progress(const struct cleat_save *save, struct cleat_progress *progress);
+
+/* Asks the save to stop: cleat_save_wait then returns CANCELLED, unless the commit came first.
+ * Returns at once. */
+CLEAT_API void cleat_save_cancel(struct cleat_save *save);
+
+/* Waits for the save's end and frees the handle. NULL is allowed. */
+CLEAT_API void cleat_save_free(struct cleat_save *save);
+
+/* ---- Catalog ------------------------------------------------------------------------------ */
+
+/* One committed checkpoint. Strings belong to the list or checkpoint that it came from. */
+struct cleat_checkpoint_info {
+  int64_t step;
+  const char *attempt;  /* the folder that holds its files */
+  const char *created;  /* RFC 3339, UTC */
+  uint64_t bytes;       /* of all its files */
+  uint64_t files;
+  unsigned ranks;       /* world size at save */
+  const char *metadata; /* JSON, as given at save */
+};
+
+struct cleat_list;
+
+/* Lists the committed checkpoints, oldest step first. One request a page of steps, and one a
+ * checkpoint, in parallel. A step whose manifest is damaged is left out, and counted (see
+ * cleat_list_damaged). An empty or absent folder is an empty list. *list is the caller's, to be freed with
+ * cleat_list_free. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client,
+                                                 struct cleat_list **list, struct cleat_error *err);
+CLEAT_API size_t cleat_list_count(const struct cleat_list *list);
+
+/* The checkpoint at `index`, below cleat_list_count; NULL beyond. Lives as long as the list. */
+CLEAT_API const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list,
+                                                             size_t index);
+
+/* How many steps have a manifest that cannot be read as one; why, for the one at `index`. */
+CLEAT_API size_t cleat_list_damaged(const struct cleat_list *list);
+CLEAT_API const struct cleat_error *cleat_list_damage(const struct cleat_list *list, size_t index);
+CLEAT_API void cleat_list_free(struct cleat_list *list);
+
+/* The newest step with a valid manifest and all its objects present. Error NOT_FOUND: there is
+ * none. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
+                                                   struct cleat_error *err);
+
+/* ---- Checkpoint --------------------------------------------------------------------------- */
+
+struct cleat_checkpoint;
+
+/* For `step` of cleat_checkpoint_open: what cleat_latest would find. */
+#define CLEAT_STEP_LATEST INT64_C(-1)
+
+/* Opens a committed checkpoint: reads its manifest and rank records and checks their digests. The client must outlive
+ * it. *checkpoint is the caller's, to be freed with cleat_checkpoint_free.
+ * Errors: NOT_FOUND, INTEGRITY, FORMAT, NEWER, and those of the store. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client *client,
+                                                            int64_t step,
+                                                            struct cleat_checkpoint **checkpoint,
+                                                            struct cleat_error *err);
+CLEAT_API void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint);
+
+/* All that the following return lives as long as the checkpoint. */
+CLEAT_API const struct cleat_checkpoint_info *cleat_checkpoint_info(
+    const struct cleat_checkpoint *checkpoint);
+
+struct cleat_file_info {
+  const char *name;
+  uint64_t size;
+  uint64_t part_bytes;
+  uint64_t part_count;
+  unsigned rank; /* who wrote it */
+};
+
+struct cleat_tensor_info {
+  const char *name;
+  enum cleat_dtype dtype;
+  int ndim;
+  const int64_t *shape;
+  uint64_t bytes;
+  size_t file; /* index of the file with its first piece */
+};
+
+CLEAT_API size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint);
+CLEAT_API const struct cleat_file_info *cleat_checkpoint_file(
+    const struct cleat_checkpoint *checkpoint, size_t index); /* NULL beyond the count */
+CLEAT_API size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint);
+CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_tensor(
+    const struct cleat_checkpoint *checkpoint, size_t index); /* NULL beyond; sorted by name */
+CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_find(
+    const struct cleat_checkpoint *checkpoint, const char *name); /* NULL when there is none */
+
+/* ---- Load --------------------------------------------------------------------------------- */
+
+/* One tensor, or a slice of it, into caller memory. */
+struct cleat_load_request {
+  const char *name;
+  enum cleat_dtype dtype; /* must be the checkpoint's */
+  int ndim;
+  const int64_t *shape; /* ndim sizes: of the whole tensor, or of the slice when `start` is given */
+  const int64_t *start; /* ndim offsets of the slice in the tensor, in elements; NULL: the whole */
+  void *data;           /* row-major, contiguous; borrowed until the load ends */
+  uint64_t data_bytes;  /* must equal the bytes of shape × dtype */
+};
+
+struct cleat_load_options {
+  size_t struct_bytes;
+  int no_verify;        /* 1: fetch only the ranges asked for and skip their checksums */
+  int allow_missing;    /* 1: names that the checkpoint lacks are left as they are, and logged */
+  int allow_unexpected; /* 1: names in the checkpoint that nobody asked for are no error */
+  int force;            /* cleat_load_files: write into a destination that exists */
+};
+#define CLEAT_LOAD_OPTIONS_INIT {sizeof(struct cleat_load_options)}
+
+struct cleat_load;
+
+/* Loads tensors straight into caller memory, in parallel, each part checked by its CRC-32C. On
+ * failure the contents of the destinations are undefined.
+ * Errors: MISMATCH (lists all names that are missing, unexpected, or of another dtype or shape),
+ * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, and those of the store. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(
+    struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests, size_t count,
+    const struct cleat_load_options *options, struct cleat_error *err);
+
+/* The same, returning at once; names and shapes are copied, destinations are borrowed until
+ * cleat_load_wait returns. *load is the caller's; free it before the checkpoint. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(
+    struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests, size_t count,
+    const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
+
+/* Restores every file of the checkpoint below the directory `destination`, byte for byte. A new destination
+ * appears whole or not at all; one that exists is refused (EXISTS) unless options->force, and then
+ * its files are replaced one by one once all are fetched and checked. Links inside the destination are never
+ * followed. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint,
+                                                       const char *destination,
+                                                       const struct cleat_load_options *options,
+                                                       struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files_async(
+    struct cleat_checkpoint *checkpoint, const char *destination,
+    const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
+
+/* Reads every byte of the checkpoint again and checks it. Error INTEGRITY names the first file and
+ * part that is wrong. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify(struct cleat_checkpoint *checkpoint,
+                                                   struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint,
+                                                         struct cleat_load **load,
+                                                         struct cleat_error *err);
+
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_wait(struct cleat_load *load,
+                                                      struct cleat_error *err);
+CLEAT_API void cleat_load_progress(const struct cleat_load *load, struct cleat_progress *progress);
+CLEAT_API void cleat_load_cancel(struct cleat_load *load);
+CLEAT_API void cleat_load_free(struct cleat_load *load); /* waits for its end; NULL is allowed */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

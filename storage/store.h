@@ -1,0 +1,191 @@
+/* store.h: the contract between Cleat and a place that keeps bytes under keys.
+ *
+ * A driver is one constant table of operations plus a context that begins with struct
+ * cleat__store. Every driver has the same shape, so that one teaches all; file.c is the shortest.
+ *
+ * Keys are relative to the URL's folder, '/'-separated, without leading or trailing '/', without
+ * empty, "." or ".." segments, at most CLEAT__KEY_MAX bytes of UTF-8 without control characters; drivers may count on it
+ * (cleat__key_check). Every operation is blocking, thread-safe, ends in bounded time, retries what
+ * is worth retrying within the time limit of the client, and fills `err` on failure.
+ * `cancel` (never NULL) makes a running operation end with CLEAT_CANCELLED within about a second. */
+#ifndef CLEAT_STORAGE_STORE_H
+#define CLEAT_STORAGE_STORE_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/span.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define CLEAT__KEY_MAX 900        /* S3 allows 1,024 with the prefix; the prefix gets the rest */
+#define CLEAT__ETAG_MAX 128       /* opaque; S3's are 34 to 70 bytes */
+#define CLEAT__UPLOAD_ID_MAX 1024 /* AWS documents no limit; the longest seen is about 130 bytes, MinIO's 160 */
+#define CLEAT__LIST_PAGE 1000     /* S3's largest page */
+
+/* What a store can do, for callers that must choose. */
+enum cleat__store_capability {
+  CLEAT__STORE_CREATE_ONLY = 1u << 0, /* honours CLEAT__PUT_CREATE_ONLY */
+  CLEAT__STORE_IF_MATCH = 1u << 1,    /* honours CLEAT__PUT_IF_MATCH */
+};
+
+enum cleat__put_condition {
+  CLEAT__PUT_ALWAYS = 0,
+  CLEAT__PUT_CREATE_ONLY = 1, /* EXISTS when the key is there, perhaps by one's own lost try: the
+                                 caller settles that by reading a token back */
+  CLEAT__PUT_IF_MATCH = 2     /* LOST when the object is not the one with `etag` */
+};
+
+struct cleat__put_options {
+  enum cleat__put_condition condition;
+  const char *etag;         /* for CLEAT__PUT_IF_MATCH */
+  const char *content_type; /* NULL: application/octet-stream */
+  uint32_t crc32c;          /* of the whole body; the store is asked to check it where it can */
+};
+
+struct cleat__object {
+  uint64_t size;
+  char etag[CLEAT__ETAG_MAX];
+};
+
+/* One entry of a page: an object, or (with a delimiter) a common prefix, which ends in '/'. */
+struct cleat__list_entry {
+  char *key; /* relative to the store's folder, as all keys */
+  uint64_t size;
+  bool is_prefix;
+};
+
+struct cleat__list_page {
+  struct cleat__list_entry *entries; /* owned; cleat__list_page_clear */
+  size_t count;
+  char *next; /* owned; token for the next page; NULL: this was the last */
+};
+
+void cleat__list_page_clear(struct cleat__list_page *page);
+
+/* An unfinished multipart upload. Plain data. */
+struct cleat__upload {
+  char key[CLEAT__KEY_MAX + 1];
+  char id[CLEAT__UPLOAD_ID_MAX + 1];
+  uint64_t size;       /* of the whole object */
+  uint64_t part_bytes; /* of every part but the last */
+};
+
+/* A part that the store holds, for complete and list_parts. */
+struct cleat__stored_part {
+  uint32_t number; /* from 1 */
+  uint64_t size;
+  uint32_t crc32c; /* valid when has_crc32c */
+  bool has_crc32c;
+  char etag[CLEAT__ETAG_MAX];
+};
+
+struct cleat__store;
+
+struct cleat__store_ops {
+  /* Required. Stores `body` (all spans) under `key`, whole or not at all. */
+  cleat_status (*put)(struct cleat__store *store, const char *key, const struct cleat__span *body,
+                      size_t body_count, const struct cleat__put_options *options,
+                      const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. Reads exactly the spans' length from `offset` on into the spans; *crc32c is that of
+   * all bytes read. Fewer bytes there: INTEGRITY. No such key: NOT_FOUND. Length 0 is a success that reads nothing. */
+  cleat_status (*get)(struct cleat__store *store, const char *key, uint64_t offset,
+                      const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                      const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. A whole object of at most `cap` bytes into new memory (*bytes: cleat__free, NUL
+   * after the end). Larger: LIMIT. *object, when not NULL, gets size and etag of what was read. */
+  cleat_status (*get_small)(struct cleat__store *store, const char *key, size_t cap, char **bytes,
+                            size_t *size, struct cleat__object *object, const atomic_bool *cancel,
+                            struct cleat_error *err);
+
+  /* Required. Size and etag; NOT_FOUND. */
+  cleat_status (*head)(struct cleat__store *store, const char *key, struct cleat__object *object,
+                       const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. One page of the keys that start with `prefix` ("" for all; may end in '/'), in byte order; with `delimited`, those
+   * with a further '/' are folded into prefixes. `after` NULL for the first page, else the page's `next`. A folder that is absent is an
+   * empty page; a bucket that is absent is NOT_FOUND. */
+  cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited,
+                       const char *after, struct cleat__list_page *page, const atomic_bool *cancel,
+                       struct cleat_error *err);
+
+  /* Required. An absent key is a success. */
+  cleat_status (*remove)(struct cleat__store *store, const char *key, const atomic_bool *cancel,
+                         struct cleat_error *err);
+
+  /* Required. Begins an upload of upload->size bytes in parts of upload->part_bytes under
+   * upload->key (filled by the caller); fills upload->id. */
+  cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload,
+                                   const char *content_type, const atomic_bool *cancel,
+                                   struct cleat_error *err);
+
+  /* Required. Stores part `number` (from 1; any order, in parallel). part->number, size, crc32c are filled by the caller;
+   * the store checks the CRC where it can and fills part->etag. */
+  cleat_status (*multipart_part)(struct cleat__store *store, const struct cleat__upload *upload,
+                                 const struct cleat__span *body, size_t body_count,
+                                 struct cleat__stored_part *part, const atomic_bool *cancel,
+                                 struct cleat_error *err);
+
+  /* Required. Makes the object of all parts, in order; only then is the key visible. A lost reply
+   * is settled inside (the object is there, with this size). */
+  cleat_status (*multipart_complete)(struct cleat__store *store,
+                                     const struct cleat__upload *upload,
+                                     const struct cleat__stored_part *parts, size_t count,
+                                     const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. Drops the upload and its parts; an upload that is gone is a success. No part of it
+   * may be in flight. Returns only once list_parts finds nothing. */
+  cleat_status (*multipart_abort)(struct cleat__store *store, const struct cleat__upload *upload,
+                                  const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. All parts that the store holds, by number (*parts: cleat__free). NOT_FOUND: no such upload. */
+  cleat_status (*multipart_list_parts)(struct cleat__store *store,
+                                       const struct cleat__upload *upload,
+                                       struct cleat__stored_part **parts, size_t *count,
+                                       const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. Frees the store. No operation may be running. */
+  void (*close)(struct cleat__store *store);
+};
+
+/* Every driver's context begins with this. */
+struct cleat__store {
+  const struct cleat__store_ops *ops;
+  unsigned capabilities;       /* of enum cleat__store_capability */
+  uint64_t min_part_bytes;     /* smallest part but for the last */
+  uint64_t max_put_bytes;      /* largest single put */
+  uint32_t max_parts;          /* of one upload */
+  unsigned default_concurrency;
+  char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
+};
+
+/* What a driver needs to open. Strings are borrowed for the call. */
+struct cleat__store_config {
+  const struct cleat_client_options *options; /* never NULL */
+  const struct cleat__clock *clock;
+  struct cleat__log log;
+};
+
+/* Opens the driver that the URL's scheme names. Errors: INVALID with a hint that lists the schemes; the driver's. */
+cleat_status cleat__store_open(const char *url, const struct cleat__store_config *config,
+                               struct cleat__store **store, struct cleat_error *err);
+
+/* NULL is allowed. */
+void cleat__store_close(struct cleat__store *store);
+
+/* The drivers, for store.c alone. `location` is what follows "scheme://". */
+cleat_status cleat__store_file_open(const char *location, const struct cleat__store_config *config,
+                                    struct cleat__store **store, struct cleat_error *err);
+cleat_status cleat__store_s3_open(const char *location, const struct cleat__store_config *config,
+                                  struct cleat__store **store, struct cleat_error *err);
+
+/* INVALID unless `key` is as described above. */
+cleat_status cleat__key_check(const char *key, struct cleat_error *err);
+
+/* Shorter calls of the table, with `store` once. */
+#define CLEAT__STORE(store, op, ...) ((store)->ops->op((store), __VA_ARGS__))
+
+#endif
