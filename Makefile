@@ -1,0 +1,227 @@
+# Cleat. `make help` lists the targets. Everything that is built lands in build/; caches (MinIO, the Python
+# environment of the tests) live under $XDG_CACHE_HOME/cleat or ~/.cache/cleat.
+#
+# Variables:
+#   CC=clang                     another compiler (use it with BUILD=build/clang)
+#   WERROR=1                     warnings are errors; CI sets it
+#   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan
+#   CUDA=1                       build gpu/device_cuda.c against the CUDA Runtime in CUDA_HOME
+#   PREFIX=/usr/local DESTDIR=   where `make install` puts things
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+AR ?= ar
+PKG_CONFIG ?= pkg-config
+PREFIX ?= /usr/local
+CUDA_HOME ?= /usr/local/cuda
+
+# The public header is the one place that states the version.
+VERSION := $(or $(shell sed -n 's/^.define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat.h 2>/dev/null),0.0.0)
+SOVERSION := 0
+
+# --- where and how -------------------------------------------------------------------------------------------
+
+ifeq ($(SANITIZE),)
+BUILD ?= build
+else ifneq ($(findstring thread,$(SANITIZE)),)
+BUILD ?= build/tsan
+else
+BUILD ?= build/asan
+endif
+
+export BUILD
+
+PKGS := libcurl libcrypto expat libcjson libisal
+# Asked once, when the first compiler line needs it, so that `make deps` works before pkg-config exists.
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS)))$(PKG_CFLAGS)
+PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS)))$(PKG_LIBS)
+CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check))$(CHECK_LIBS)
+
+WARNINGS := -Wall -Wextra -Wconversion -Wvla -Wcast-qual -Wmissing-prototypes -Wshadow
+OPTIMIZE := -O2
+CFLAGS_EXTRA :=
+LDFLAGS_EXTRA :=
+SO_LDFLAGS := -Wl,--no-undefined
+ifneq ($(SANITIZE),)
+OPTIMIZE := -O1
+CFLAGS_EXTRA := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+LDFLAGS_EXTRA := -fsanitize=$(SANITIZE)
+ifneq ($(findstring undefined,$(SANITIZE)),)
+CFLAGS_EXTRA += -fno-sanitize-recover=undefined
+endif
+SO_LDFLAGS :=
+endif
+ifeq ($(WERROR),1)
+WARNINGS += -Werror
+endif
+ifeq ($(CUDA),1)
+CFLAGS_EXTRA += -DCLEAT_HAVE_CUDA -isystem $(CUDA_HOME)/include
+LIBS_EXTRA := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+endif
+
+# What every file needs to be understood, by the compiler and by clang-tidy; CFLAGS stays free for the user.
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -I. $(PKG_CFLAGS)
+ALL_CFLAGS = $(BASE_CFLAGS) $(OPTIMIZE) -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS_EXTRA) $(CFLAGS)
+ALL_LDFLAGS = -pthread $(LDFLAGS_EXTRA) $(LDFLAGS)
+ALL_LIBS = $(PKG_LIBS) $(LIBS_EXTRA) -lm
+
+# --- sources -------------------------------------------------------------------------------------------------
+
+LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
+ifneq ($(CUDA),1)
+LIB_SRC := $(filter-out gpu/device_cuda.c,$(LIB_SRC))
+endif
+CLI_SRC := $(wildcard api/cli/*.c)
+MOCK_SRC := $(wildcard tests/mock/*.c)
+UNIT_SRC := $(wildcard tests/unit/test_*.c)
+TORTURE_SRC := $(wildcard tests/torture/*.c)
+BENCH_SRC := $(wildcard tests/bench/*.c)
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+LIB_OBJ := $(call objects,$(LIB_SRC))
+CLI_OBJ := $(call objects,$(CLI_SRC))
+MOCK_OBJ := $(call objects,$(MOCK_SRC))
+ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(wildcard api/examples/*.c)
+
+SO_FILE := libcleat.so.$(VERSION)
+SO_NAME := libcleat.so.$(SOVERSION)
+PROGRAMS := $(if $(CLI_SRC),$(BUILD)/cleat)
+EXAMPLES := $(if $(wildcard api/examples/trainer.c),$(BUILD)/trainer)
+UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
+BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
+
+.PHONY: all lib tests unit-programs torture-programs bench-programs
+all: lib $(PROGRAMS) $(EXAMPLES)
+lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
+unit-programs: $(UNIT_BIN)
+torture-programs: $(TORTURE_BIN)
+bench-programs: $(BENCH_BIN)
+tests: all unit-programs torture-programs
+
+# --- compiling and linking -----------------------------------------------------------------------------------
+
+# One helpful line instead of a page of compiler errors when a library or the compiler is not there.
+.PHONY: force
+$(BUILD)/.flags: force
+	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) 2>/dev/null || \
+	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION) $(PREFIX)' | cmp -s - $@ || \
+	  echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION) $(PREFIX)' > $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# Examples say <cleat.h>, as a user's program does.
+$(BUILD)/obj/api/examples/%.o: BASE_CFLAGS += -Iapi
+
+$(BUILD)/libcleat.a: $(LIB_OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/$(SO_FILE): $(LIB_OBJ)
+	$(CC) -shared -Wl,-soname,$(SO_NAME) $(SO_LDFLAGS) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
+$(BUILD)/libcleat.so: $(BUILD)/$(SO_FILE)
+	@ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME)
+	@ln -sf $(SO_NAME) $@
+
+$(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' $< > $@
+
+# The program carries the library inside, so that it runs in place and can be copied alone.
+$(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
+	$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
+# Examples link the shared library: what it does not export, they cannot use.
+$(BUILD)/trainer: $(call objects,api/examples/trainer.c) $(BUILD)/libcleat.so
+	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
+
+# Test programs link the static library, whose internal names they can reach, and the helpers in tests/mock.
+$(BUILD)/tests/libmock.a: $(MOCK_OBJ)
+	@mkdir -p $(@D) && rm -f $@
+	$(AR) rcs $@ $^
+
+$(UNIT_BIN) $(TORTURE_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+
+$(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
+-include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC))
+
+# --- installing ----------------------------------------------------------------------------------------------
+
+.PHONY: install uninstall
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+	  $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/cleat $(DESTDIR)$(PREFIX)/bin/cleat
+	install -m 644 api/cleat.h $(DESTDIR)$(PREFIX)/include/cleat.h
+	install -m 644 $(BUILD)/libcleat.a $(DESTDIR)$(PREFIX)/lib/libcleat.a
+	install -m 755 $(BUILD)/$(SO_FILE) $(DESTDIR)$(PREFIX)/lib/$(SO_FILE)
+	ln -sf $(SO_FILE) $(DESTDIR)$(PREFIX)/lib/$(SO_NAME)
+	ln -sf $(SO_NAME) $(DESTDIR)$(PREFIX)/lib/libcleat.so
+	install -m 644 $(BUILD)/cleat.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/cleat.pc
+	install -m 644 api/cli/cleat.1 $(DESTDIR)$(PREFIX)/share/man/man1/cleat.1
+
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/cleat include/cleat.h lib/libcleat.a lib/$(SO_FILE) lib/$(SO_NAME) \
+	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1)
+
+# --- tests, checks, stories ----------------------------------------------------------------------------------
+
+# What scripts need to know of this file.
+.PHONY: print-tidy-flags print-unit print-torture
+print-tidy-flags:
+	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
+print-unit:
+	@printf '%s\n' $(UNIT_BIN)
+print-torture:
+	@printf '%s\n' $(TORTURE_BIN)
+
+.PHONY: deps test unit torture header integration lint bench demo demo-minio clean help
+deps:
+	@tests/tools/deps.sh all
+
+# The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
+test:
+	+@tests/tools/run_tests.sh unit torture header integration
+unit torture header integration:
+	+@tests/tools/run_tests.sh $@
+
+lint:
+	+@tests/tools/lint.sh
+
+bench:
+	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && tests/bench/run.sh
+
+demo:
+	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all && api/examples/demo.sh file
+demo-minio:
+	+@tests/tools/deps.sh build minio && $(MAKE) --no-print-directory all && api/examples/demo.sh minio
+
+clean:
+	rm -rf build
+
+help:
+	@echo 'make              build build/cleat, build/libcleat.so, build/libcleat.a, build/trainer'
+	@echo 'make install      [PREFIX=/usr/local] [DESTDIR=]'
+	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
+	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
+	@echo 'make test         all tests below (installs what is missing, MinIO too)'
+	@echo 'make unit | torture | header | integration     one group of them'
+	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
+	@echo 'make bench        figures of speed and memory'
+	@echo 'make deps         install the Debian packages for all of the above'
+	@echo 'make clean        remove build/'
+	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=1, BUILD'

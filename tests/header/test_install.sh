@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# `make install` puts everything in place, below DESTDIR only, and what it installed works from there.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+
+all_files_there() {
+  local file
+  for file in bin/cleat include/cleat.h lib/libcleat.a lib/libcleat.so lib/libcleat.so.0 lib/pkgconfig/cleat.pc \
+    share/man/man1/cleat.1; do
+    [ -e "$work/root/usr/local/$file" ] || { echo "missing: $file"; return 1; }
+  done
+}
+
+pc_version_is_header_version() {
+  grep -q "define CLEAT_VERSION \"$(installed_flags --modversion)\"" "$ROOT/api/cleat.h"
+}
+
+# A program against the shared, and one against the static library.
+printf '#include <cleat.h>\n#include <string.h>\nint main(void) { return strcmp(cleat_version(), CLEAT_VERSION); }\n' \
+  >"$work/v.c"
+links_shared() {
+  # shellcheck disable=SC2046 # the flags are words
+  gcc -std=c11 "$work/v.c" $(installed_flags --cflags --libs) -o "$work/v" &&
+    LD_LIBRARY_PATH=$work/root/usr/local/lib "$work/v"
+}
+links_static() {
+  # shellcheck disable=SC2046
+  gcc -std=c11 "$work/v.c" $(installed_flags --cflags) "$work/root/usr/local/lib/libcleat.a" \
+    $(pkg-config --libs libcurl libcrypto expat libcjson libisal) -pthread -lm -o "$work/vs" && "$work/vs"
+}
+
+check "make install" install_tree
+check "every file is installed" all_files_there
+check "cleat.pc has the header's version" pc_version_is_header_version
+check "a program links the installed shared library" links_shared
+check "a program links the installed static library" links_static
+check "the installed program runs" "$work/root/usr/local/bin/cleat" --version
+exit $result

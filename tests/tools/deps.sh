@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing, and does nothing, quickly, when none is.
+# usage: deps.sh GROUP…    groups: build minio go test lint all
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+packages_of() {
+  case $1 in
+  build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
+  minio) echo ca-certificates python3 util-linux ;;
+  go) echo ca-certificates golang-go ;;
+  test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 ;;
+  lint) echo "$(packages_of build)" git python3 check clang clang-format clang-tidy ;;
+  all) echo "$(packages_of test)" "$(packages_of lint)" ;;
+  *) die "unknown group '$1'" ;;
+  esac
+}
+
+is_installed() {
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing_packages() {
+  local package
+  for package in $(printf '%s\n' "$@" | sort -u); do
+    is_installed "$package" || echo "$package"
+  done
+}
+
+# apt-get as root, or by sudo.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "need root or sudo to install: ${missing[*]}"
+  fi
+}
+
+# One process at a time owns dpkg; another one (a parallel make, unattended upgrades) may hold it for a while.
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
+}
+
+[ $# -gt 0 ] || die "usage: deps.sh GROUP…"
+wanted=()
+for group in "$@"; do
+  read -r -a packages <<<"$(packages_of "$group")"
+  wanted+=("${packages[@]}")
+done
+if ! command -v dpkg-query >/dev/null; then
+  die "not a Debian system: install the equivalents of: ${wanted[*]}"
+fi
+
+mapfile -t missing < <(missing_packages "${wanted[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  say "installing: ${missing[*]}"
+  apt_get update >&2
+  apt_get install -y --no-install-recommends "${missing[@]}" >&2
+fi

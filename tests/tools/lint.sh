@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The checks of `make lint`: format, clang-tidy, the rules of lint_source.py (include directions, banned
+# functions, file lengths, …) and the exported symbols. All of them run; the exit status is 1 if any failed.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$ROOT"
+
+result=0
+report() {
+  if [ "$1" = 0 ]; then
+    echo "ok - $2"
+  else
+    echo "not ok - $2"
+    result=1
+  fi
+}
+
+c_files() {
+  git ls-files -co --exclude-standard -z -- "$@" | sort -zu | existing
+}
+
+# A file that git knows may have been removed.
+existing() {
+  local file
+  while IFS= read -r -d '' file; do
+    [ ! -e "$file" ] || printf '%s\0' "$file"
+  done
+}
+
+check_format() {
+  local status=0
+  c_files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror || status=$?
+  report "$status" clang-format
+}
+
+# Headers are read through the files that include them (HeaderFilterRegex). The CUDA file needs CUDA's headers.
+check_tidy() {
+  local status=0 flags
+  flags="$(run_make -s print-tidy-flags) -Iapi"
+  # shellcheck disable=SC2086 # the flags are words
+  c_files '*.c' | grep -zv '^gpu/device_cuda\.c$' |
+    xargs -0 -r -P "$(nproc)" -n 2 "$TOOLS/tidy_one.sh" $flags -- || status=$?
+  report "$status" clang-tidy
+}
+
+check_symbols() {
+  local status=0
+  "$TOOLS/check_symbols.sh" api/cleat.h "${BUILD:-build}/libcleat.so" || status=$?
+  report "$status" "exported symbols"
+}
+
+"$TOOLS/deps.sh" lint
+run_make lib >&2
+python3 "$TOOLS/lint_selftest.py" || result=1
+python3 "$TOOLS/lint_source.py" || result=1
+check_format
+check_symbols
+check_tidy
+exit $result

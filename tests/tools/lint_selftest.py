@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Shows that each rule of lint_source.py can fail: plants violations in a small repository and looks for them,
+and plants look-alikes that must pass."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lint_source.py")
+FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
+
+# (file, text, what the finding says or None if it must pass)
+CASES = [
+    ("base/a.c", '#include "storage/store.h"\n', "base may not include storage/store.h"),
+    ("storage/a.c", '#include "gpu/device.h"\n', "storage may not include gpu/device.h"),
+    ("gpu/a.c", '#include "storage/store.h"\n', "gpu may not include storage/store.h"),
+    ("storage/a.c", '#include "uploader/plan.h"\n', "storage may not include uploader/plan.h"),
+    ("uploader/a.c", '#include "api/manager.h"\n', "uploader may not include api/manager.h"),
+    ("uploader/a.c", '#include "../api/manager.h"\n', "uploader may not include api/manager.h"),
+    ("api/a.c", '#include "api/cli/x.h"\n', "api may not include api/cli/x.h"),
+    ("api/cli/a.c", '#include "uploader/plan.h"\n', "api/cli may not include uploader/plan.h"),
+    ("api/examples/a.c", '#include "base/mem.h"\n', "api/examples may not include base/mem.h"),
+    ("api/cleat.h", '#include "base/error.h"\n', "stands alone"),
+    ("base/a.c", '#include "api/cleat.h"\n#include "base/mem.h"\n', None),
+    ("api/cli/a.c", '#include "api/cli/x.h"\n#include "base/mem.h"\n#include "api/cleat.h"\n', None),
+    ("uploader/a.c", '#include "uploader/x.h"\n#include "storage/store.h"\n#include "gpu/device.h"\n', None),
+    ("tests/unit/a.c", '#include "uploader/plan.h"\n#include "storage/s3.h"\n', None),
+    ("base/a.c", "void f(char *d) { strcpy(d, d); }\n", "strcpy"),
+    ("base/a.c", "void f(char *d) { strcat(d, d); }\n", "strcat"),
+    ("base/a.c", "void f(char *d) { sprintf(d, d); }\n", "sprintf"),
+    ("base/a.c", "void f(char *d) { vsprintf (d, d, 0); }\n", "vsprintf"),
+    ("base/a.c", "void f(char *d) { gets(d); }\n", "gets"),
+    ("base/a.c", "void f(char *d) { strtok(d, d); }\n", "strtok"),
+    ("tests/unit/a.c", "int f(char *d) { return atoi(d); }\n", "atoi"),
+    ("base/a.c", "void f(void) { alloca(1); }\n", "alloca"),
+    ("base/a.c", "void f(void) { setjmp(x); }\n", "setjmp"),
+    ("base/a.c", "void f(void) { longjmp(x, 1); }\n", "longjmp"),
+    ("api/cli/a.c", "void f(void) { abort(); }\n", "abort"),
+    ("uploader/a.c", "void f(void) { exit(1); }\n", "exit"),
+    ("uploader/a.c", 'void f(void) { printf("x"); }\n', "printf"),
+    ("uploader/a.c", 'void f(void) { fprintf(stderr, "x"); }\n', "stderr"),
+    ("uploader/a.c", 'void f(void) { fputs("x", stdout); }\n', "stdout"),
+    ("storage/a.c", "void f(void) { g(malloc(3)); }\n", "malloc"),
+    ("storage/a.c", "void f(void *x) { free(x); }\n", "free"),
+    ("api/cli/a.c", "void f(char *x) { strdup(x); }\n", "strdup"),
+    ("base/b.c", "void f(void *x) { realloc(x, 3); }\n", "realloc"),
+    ("tests/unit/a.c", "void f(void) { sleep(1); }\n", "sleep"),
+    ("storage/a.c", "void f(void) { usleep(1); }\n", "usleep"),
+    ("base/mem.c", "void f(void) { free(malloc(3)); }\n", None),
+    ("storage/a.c", "/* free(x) */ // malloc(3)\nchar *s = \"printf(\"; void f(void) { o->free(x); o.abort(y); }\n", None),
+    ("storage/a.c", "void f(void) { snprintf(b, 1, s); my_exit(1); strtok_r(a, b, c); cleat__mem_free(x); }\n", None),
+    ("api/cli/a.c", 'void f(void) { printf("x"); fprintf(stderr, "x"); exit(1); }\n', None),
+    ("tests/unit/a.c", "void f(void *x) { free(x); abort(); }\n", None),
+    ("base/a.c", "\n" * 601, "601 lines"),
+    ("base/a.c", "\n" * 600, None),
+    ("base/README.md", None, "base/README.md:1: folder_readmes: missing"),
+    ("notes.txt", "x\n", "does not belong at the top"),
+    ("extra/a.c", "int x;\n", "does not belong at the top"),
+    ("tests/data.bin", "\0" * ((1 << 20) + 1), "a binary of 1048577 bytes"),
+    ("tests/data.txt", "x" * ((1 << 20) + 1), None),
+]
+
+
+def lint(name, text):
+    """Runs the tool on a sound little repository, with one file written (or, for None, left out)."""
+    with tempfile.TemporaryDirectory() as root:
+        subprocess.run(["git", "init", "-q", root], check=True)
+        files = {folder + "/README.md": "x\n" for folder in FOLDERS}
+        files["README.md"] = "x\n"
+        files[name] = text
+        for path, content in files.items():
+            if content is not None:
+                os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(content)
+        run = subprocess.run([sys.executable, TOOL, root], stdout=subprocess.PIPE, text=True)
+        return run.returncode, run.stdout
+
+
+def main():
+    wrong = 0
+    for name, text, expected in CASES:
+        code, output = lint(name, text)
+        right = code == 0 if expected is None else code == 1 and expected in output
+        if not right:
+            wrong += 1
+            print("%s %r: expected %r, got %d:\n%s" % (name, (text or "")[:60], expected, code, output))
+    print("%s - lint rules find the %d planted cases" % ("not ok" if wrong else "ok", len(CASES)))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# Builds and runs tests; `make test` is this script with every group.
+# usage: run_tests.sh GROUP…    groups: unit torture header integration
+#
+# The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
+# A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
+# and a group without tests. Everything that was started is stopped and every temporary file removed, also
+# after a failure or Ctrl-C.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$ROOT"
+
+# A hang is a failure: the longest that one program, and the whole of pytest, may take.
+readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
+readonly PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
+
+passed=0
+failed=0
+failures=()
+job=
+MINIO_PID=
+scratch=
+
+stop_all() {
+  trap - EXIT INT TERM HUP
+  if [ -n "$job" ]; then
+    kill -TERM -- "-$job" 2>/dev/null || true
+    sleep 0.2
+    kill -KILL -- "-$job" 2>/dev/null || true
+  fi
+  if [ -n "$MINIO_PID" ]; then
+    "$TOOLS/minio.sh" stop "$MINIO_PID"
+  fi
+  if [ -n "$scratch" ]; then
+    chmod -R u+rwX "$scratch" 2>/dev/null || true
+    rm -rf "$scratch"
+  fi
+}
+
+interrupted() {
+  say "interrupted"
+  stop_all
+  exit "$1"
+}
+
+# Tests see the server that was started for them and nothing of the user's own: no keys, no profile, no
+# endpoint, no proxy between them and loopback, no rank or start from a job that this shell may belong to.
+clean_environment() {
+  local name
+  for name in $(compgen -e); do
+    case $name in
+    CLEAT_TEST_*) ;;
+    AWS_* | CLEAT_* | SLURM_* | OMPI_* | RANK | WORLD_SIZE | LOCAL_RANK | MASTER_ADDR | MASTER_PORT) unset "$name" ;;
+    esac
+  done
+  export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
+  export NO_PROXY=127.0.0.1,localhost,::1 no_proxy=127.0.0.1,localhost,::1
+  export LC_ALL=C.UTF-8 TMPDIR=$scratch/tmp PYTHONDONTWRITEBYTECODE=1
+}
+
+fail() {
+  failed=$((failed + $1))
+  failures+=("$2")
+  say "FAILED: $2"
+}
+
+# Runs "$@" with a time limit, shows its output and keeps it in $1. Its exit status is the program's.
+run_logged() {
+  local seconds=$1 log=$2 status=0
+  shift 2
+  # Job control gives the job a process group of its own: it can be ended with all its children.
+  set -m
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  timeout -k 10 "$seconds" bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee "$log"' _ "$log" "$@" \
+    </dev/null &
+  job=$!
+  set +m
+  wait "$job" || status=$?
+  # What a program left behind must not outlive it.
+  kill -KILL -- "-$job" 2>/dev/null || true
+  job=
+  [ "$status" != 124 ] || say "ended after $seconds s: $*"
+  return "$status"
+}
+
+# ThreadSanitizer of gcc 12 cannot start where the kernel spreads mappings wider than it knows.
+runner=()
+choose_runner() {
+  case ${SANITIZE:-} in
+  *thread*) ! setarch "$(uname -m)" -R true 2>/dev/null || runner=(setarch "$(uname -m)" -R) ;;
+  esac
+}
+
+# A Check program: its result is the line "100%: Checks: 12, Failures: 0, Errors: 0".
+run_check_program() {
+  local program=$1 log=$scratch/output status=0 checks=0 bad=0
+  say "$program"
+  run_logged "$PROGRAM_SECONDS" "$log" "${runner[@]}" "$program" || status=$?
+  read -r checks bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
+    "$log" | awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
+  passed=$((passed + checks - bad))
+  if [ "$bad" -gt 0 ]; then
+    fail "$bad" "$program: $bad of $checks checks"
+  elif [ "$status" -ne 0 ]; then
+    fail 1 "$program: exit status $status"
+  elif [ "$checks" -eq 0 ]; then
+    fail 1 "$program: ran no check"
+  fi
+}
+
+run_check_group() {
+  local group=$1 programs program
+  mapfile -t programs < <(run_make -s "print-$group" | grep . || true)
+  [ ${#programs[@]} -gt 0 ] || fail 1 "no tests in tests/$group"
+  for program in "${programs[@]}"; do
+    run_check_program "$program"
+  done
+}
+
+# A header test: a script that prints "ok - …" and "not ok - …" lines.
+run_header_test() {
+  local script=$1 log=$scratch/output status=0 good bad
+  say "$script"
+  run_logged "$PROGRAM_SECONDS" "$log" "$script" || status=$?
+  good=$(grep -c '^ok ' "$log") || true
+  bad=$(grep -c '^not ok ' "$log") || true
+  passed=$((passed + good))
+  if [ "$bad" -gt 0 ]; then
+    fail "$bad" "$script"
+  elif [ "$status" -ne 0 ] || [ "$good" -eq 0 ]; then
+    fail 1 "$script: exit status $status after $good checks"
+  fi
+}
+
+run_header_group() {
+  local script
+  for script in tests/header/test_*.sh; do
+    run_header_test "$script"
+  done
+}
+
+# pytest's JUnit file has the exact counts; a skipped or expected-to-fail test counts as failed.
+read_junit() {
+  python3 - "$1" <<'PY'
+import sys, xml.etree.ElementTree as tree
+total = bad = 0
+for suite in tree.parse(sys.argv[1]).getroot().iter("testsuite"):
+    total += int(suite.get("tests"))
+    bad += int(suite.get("failures")) + int(suite.get("errors")) + int(suite.get("skipped"))
+print(total - bad, bad)
+PY
+}
+
+run_integration_group() {
+  local python log=$scratch/output junit=$scratch/junit.xml status=0 good=0 bad=0
+  python=$("$TOOLS/venv.sh")
+  say "tests/integration"
+  CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "$python" -m pytest -p no:cacheprovider \
+    -ra -v --durations=5 --junitxml="$junit" tests/integration || status=$?
+  if [ -e "$junit" ]; then
+    read -r good bad < <(read_junit "$junit")
+  fi
+  passed=$((passed + good))
+  if [ "$bad" -gt 0 ]; then
+    fail "$bad" "tests/integration: $bad failed or skipped"
+  elif [ "$status" -ne 0 ] || [ "$good" -eq 0 ]; then
+    fail 1 "tests/integration: pytest ended with $status after $good tests"
+  fi
+}
+
+start_server() {
+  local lines
+  say "starting MinIO"
+  lines=$("$TOOLS/minio.sh" start "$scratch/minio")
+  eval "$lines"
+  export CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
+}
+
+build() {
+  local group targets=()
+  for group in "$@"; do
+    case $group in
+    unit | torture) targets+=("$group-programs") ;;
+    header | integration) targets+=(all) ;;
+    *) die "unknown group '$group'" ;;
+    esac
+  done
+  "$TOOLS/deps.sh" test
+  say "building"
+  run_make "${targets[@]}"
+}
+
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|header|integration…"
+trap stop_all EXIT
+trap 'interrupted 130' INT
+trap 'interrupted 143' TERM
+trap 'interrupted 129' HUP
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/cleat-test.XXXXXX")
+mkdir "$scratch/tmp"
+
+build "$@"
+clean_environment
+choose_runner
+case " $* " in
+*" integration "*) start_server ;;
+esac
+for group in "$@"; do
+  case $group in
+  unit | torture) run_check_group "$group" ;;
+  *) "run_${group}_group" ;;
+  esac
+done
+
+stop_all
+if [ ${#failures[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failures[@]}"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes the Python environment of the tests, once for each content of requirements.txt, and prints its python.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+requirements=$TOOLS/requirements.txt
+python=$(PATH=/usr/bin:$PATH command -v python3) || die "python3 is missing: run 'make deps'"
+key=$({ cat "$requirements" && "$python" -c 'import sys; print(sys.version)'; } | sha256sum | cut -c1-16)
+venv=$CACHE/venv-$key
+
+mkdir -p "$CACHE"
+exec 9>"$CACHE/.venv-lock"
+flock 9
+# The stamp comes last: an interrupted try is done again from the start.
+if [ ! -e "$venv/.complete" ]; then
+  say "making the Python environment of the tests"
+  rm -rf "$venv"
+  "$python" -m venv "$venv" >&2
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --retries 5 \
+    -r "$requirements" >&2
+  touch "$venv/.complete"
+fi
+echo "$venv/bin/python"
