@@ -1,0 +1,80 @@
+/* name.h: what a file, a tensor and an attempt may be called, and where objects lie in the store.
+ *
+ * Pure. Every name that comes from a user or a document passes a check here before it becomes part
+ * of a key or a path. Control characters are those of Unicode's category Cc: a name must not be
+ * able to act on a terminal. */
+#ifndef CLEAT_UPLOADER_NAME_H
+#define CLEAT_UPLOADER_NAME_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+/* With the step and attempt folders in front, and 200 bytes for the store's prefix, a key stays
+ * below the 1,024 bytes that S3 allows. Too low: deep directories cannot be saved. */
+#define CLEAT__FILE_NAME_MAX 700
+/* Far above real names (below 200 bytes), low enough to be printed. */
+#define CLEAT__TENSOR_NAME_MAX 1024
+/* Attempt ids, starts, nonces. */
+#define CLEAT__ID_MAX 64
+
+/* Checks a file's name: UTF-8 of 1 to CLEAT__FILE_NAME_MAX bytes, relative, '/'-separated, no
+ * empty, "." or ".." segment, no control character, and not the name of a rank record. Error:
+ * INVALID. */
+cleat_status cleat__name_check_file(const char *name, size_t length,
+                                    struct cleat_error *err) CLEAT_MUST_USE;
+
+/* Checks a tensor's name: UTF-8 of 1 to CLEAT__TENSOR_NAME_MAX bytes, no control character. Error:
+ * INVALID. */
+cleat_status cleat__name_check_tensor(const char *name, size_t length,
+                                      struct cleat_error *err) CLEAT_MUST_USE;
+
+/* Checks an id (attempt, start, nonce): 1 to CLEAT__ID_MAX of A-Z a-z 0-9 . _ -, no '.' in front.
+ * `what` names it in the error: "attempt". Error: INVALID. */
+cleat_status cleat__name_check_id(const char *what, const char *id, size_t length,
+                                  struct cleat_error *err) CLEAT_MUST_USE;
+
+/* Compares two file names so that the names inside a folder come right after a file of the
+ * folder's name: '/' is lower than any other byte. */
+int cleat__name_compare_files(const char *a, const char *b);
+
+/* Whether `folder` is a proper folder of `name`: "a" of "a/b", so both cannot be files. */
+bool cleat__name_is_folder_of(const char *folder, const char *name);
+
+/* Room for a quoted and shortened name. */
+#define CLEAT__QUOTE_MAX 128
+
+/* Writes `text` for an error message: in double quotes, control characters and broken UTF-8 as
+ * '?', the middle of a long text replaced by "...". Returns `quoted`. */
+const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT__QUOTE_MAX]);
+
+/* ---- Keys: <step>/manifest.json, <step>/<attempt>/<file> ----------------------------------- */
+
+/* Room for any key below, with its NUL. */
+#define CLEAT__KEY_MAX 832
+#define CLEAT__STEP_FOLDER_MAX 25
+#define CLEAT__RECORD_NAME_MAX 32
+
+/* "step-000000001200": at least 12 digits, so that names sort as numbers up to 10^12. No '/'. */
+void cleat__name_step_folder(int64_t step, char folder[CLEAT__STEP_FOLDER_MAX]);
+
+/* Reads exactly what cleat__name_step_folder writes. False: something else. */
+bool cleat__name_parse_step_folder(const char *folder, size_t length, int64_t *step);
+
+/* "rank-00000.json", "rank-00000.failed.json". */
+void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
+void cleat__name_failed_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
+
+/* "<step>/manifest.json" */
+void cleat__key_manifest(int64_t step, char key[CLEAT__KEY_MAX]);
+
+/* "<step>/<attempt>/", with the '/' at the end. `attempt` passed cleat__name_check_id. */
+void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__KEY_MAX]);
+
+/* "<step>/<attempt>/<name>". `name` passed cleat__name_check_file, or is a record's. */
+void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__KEY_MAX]);
+
+/* "<step>/<attempt>/rank-00000.json" */
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__KEY_MAX]);
+
+#endif
