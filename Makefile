@@ -189,7 +189,7 @@ print-unit:
 print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
 
-.PHONY: deps test unit torture header integration lint bench demo demo-minio clean help
+.PHONY: deps test unit torture header integration lint format bench demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -201,6 +201,10 @@ unit torture header integration:
 
 lint:
 	+@tests/tools/lint.sh
+
+format:
+	@tests/tools/deps.sh lint
+	git ls-files -co --exclude-standard -- '*.c' '*.h' | xargs -r clang-format -i
 
 bench:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && tests/bench/run.sh
@@ -221,6 +225,7 @@ help:
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
 	@echo 'make unit | torture | header | integration     one group of them'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
+	@echo 'make format       lay out every C file as .clang-format says'
 	@echo 'make bench        figures of speed and memory'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
