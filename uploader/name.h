@@ -50,8 +50,8 @@ const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT
 
 /* ---- Keys: <step>/manifest.json, <step>/<attempt>/<file> ----------------------------------- */
 
-/* Room for any key below, with its NUL. */
-#define CLEAT__KEY_MAX 832
+/* Room for any key below, with its NUL (below storage's CLEAT__KEY_MAX). */
+#define CLEAT__OBJECT_KEY_MAX 832
 #define CLEAT__STEP_FOLDER_MAX 25
 #define CLEAT__RECORD_NAME_MAX 32
 
@@ -66,15 +66,15 @@ void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
 void cleat__name_failed_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
 
 /* "<step>/manifest.json" */
-void cleat__key_manifest(int64_t step, char key[CLEAT__KEY_MAX]);
+void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/", with the '/' at the end. `attempt` passed cleat__name_check_id. */
-void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__KEY_MAX]);
+void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/<name>". `name` passed cleat__name_check_file, or is a record's. */
-void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__KEY_MAX]);
+void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/rank-00000.json" */
-void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__KEY_MAX]);
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__OBJECT_KEY_MAX]);
 
 #endif

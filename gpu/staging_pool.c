@@ -1,0 +1,103 @@
+/* The staging buffers: one block of device-registered memory, cut into equal pieces on a stack.
+ *
+ * A stack, not a queue: the buffer that was given back last is the one whose pages and cache lines
+ * are warmest. Locking is the caller's (see the header). The pool owns the block; a taken buffer is
+ * borrowed until it is given back. */
+#include "gpu/staging_pool.h"
+
+#include "base/mem.h"
+
+struct cleat__staging {
+  struct cleat__device *device;
+  char *block;
+  size_t block_bytes;
+  size_t buffer_bytes;
+  size_t buffer_count;
+  void **stack; /* the free ones: stack[0 .. free_count) */
+  size_t free_count;
+};
+
+static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
+                                  struct cleat_error *err) {
+  if (buffer_bytes == 0 || total_bytes < buffer_bytes) {
+    cleat_status status =
+        cleat__error_set(err, CLEAT_LIMIT,
+                         "a staging budget of %llu bytes holds no buffer of %llu bytes",
+                         (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
+    cleat__error_hint(err, "raise staging_bytes to at least the part size");
+    return status;
+  }
+  if (total_bytes > SIZE_MAX / 2) {
+    return cleat__error_set(err, CLEAT_LIMIT, "a staging budget of %llu bytes is too large",
+                            (unsigned long long)total_bytes);
+  }
+  return CLEAT_OK;
+}
+
+cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
+                                uint64_t buffer_bytes, struct cleat__staging **staging,
+                                struct cleat_error *err) {
+  cleat_status status = staging_check(total_bytes, buffer_bytes, err);
+  if (status != CLEAT_OK) return status;
+
+  struct cleat__staging *fresh = cleat__calloc(1, sizeof(*fresh));
+  if (fresh == NULL) return cleat__error_no_memory(err, "the staging pool");
+  fresh->device = device;
+  fresh->buffer_bytes = (size_t)buffer_bytes;
+  fresh->buffer_count = (size_t)(total_bytes / buffer_bytes);
+  fresh->block_bytes = fresh->buffer_bytes * fresh->buffer_count;
+  fresh->stack = cleat__calloc(fresh->buffer_count, sizeof(*fresh->stack));
+  if (fresh->stack == NULL) {
+    status = cleat__error_no_memory(err, "the staging pool");
+    goto fail;
+  }
+  void *block = NULL;
+  status = device->ops->host_alloc(device, fresh->block_bytes, &block, err);
+  if (status != CLEAT_OK) goto fail;
+  fresh->block = block;
+  for (size_t i = fresh->buffer_count; i-- > 0;) {
+    fresh->stack[fresh->free_count++] = fresh->block + i * fresh->buffer_bytes;
+  }
+  *staging = fresh;
+  return CLEAT_OK;
+
+fail:
+  cleat__staging_free(fresh);
+  return status;
+}
+
+void cleat__staging_free(struct cleat__staging *staging) {
+  if (staging == NULL) return;
+  if (staging->block != NULL) {
+    staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
+  }
+  cleat__free(staging->stack);
+  cleat__free(staging);
+}
+
+size_t cleat__staging_buffer_bytes(const struct cleat__staging *staging) {
+  return staging->buffer_bytes;
+}
+
+size_t cleat__staging_buffer_count(const struct cleat__staging *staging) {
+  return staging->buffer_count;
+}
+
+size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t bytes) {
+  return (size_t)(bytes / staging->buffer_bytes + (bytes % staging->buffer_bytes != 0));
+}
+
+bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers) {
+  if (count > staging->free_count) return false;
+  for (size_t i = 0; i < count; i++) buffers[i] = staging->stack[--staging->free_count];
+  return true;
+}
+
+void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
+                                void *const *buffers) {
+  for (size_t i = count; i-- > 0;) staging->stack[staging->free_count++] = buffers[i];
+}
+
+size_t cleat__staging_free_count_locked(const struct cleat__staging *staging) {
+  return staging->free_count;
+}

@@ -1,0 +1,42 @@
+/* staging_pool.h: the one budget of host memory for bytes in flight.
+ *
+ * A fixed number of equal buffers, taken from the device in one block at open and reused until
+ * close; running out of them is the backpressure. A part larger than a buffer takes several.
+ *
+ * Not locked by itself: buffers are taken while a scheduler decides what to do next, under that
+ * scheduler's lock (uploader: the worker pool's), and a lock of its own would be a second one. */
+#ifndef CLEAT_GPU_STAGING_POOL_H
+#define CLEAT_GPU_STAGING_POOL_H
+
+#include "gpu/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cleat__staging;
+
+/* floor(total_bytes / buffer_bytes) buffers. The device must outlive the pool. Errors: LIMIT (not
+ * one buffer fits), NO_MEMORY. */
+cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
+                                uint64_t buffer_bytes, struct cleat__staging **staging,
+                                struct cleat_error *err);
+
+/* All buffers must have been given back. NULL is allowed. */
+void cleat__staging_free(struct cleat__staging *staging);
+
+size_t cleat__staging_buffer_bytes(const struct cleat__staging *staging);
+size_t cleat__staging_buffer_count(const struct cleat__staging *staging);
+
+/* How many buffers hold `bytes` bytes. */
+size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t bytes);
+
+/* Under the scheduler's lock: takes `count` buffers into buffers[], all or none. */
+bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers);
+
+/* Under the scheduler's lock: gives them back. */
+void cleat__staging_give_locked(struct cleat__staging *staging, size_t count, void *const *buffers);
+
+/* Under the scheduler's lock: how many are free, for tests and checks. */
+size_t cleat__staging_free_count_locked(const struct cleat__staging *staging);
+
+#endif

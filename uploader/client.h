@@ -1,0 +1,67 @@
+/* client.h: what all saves and loads of one client share.
+ *
+ * Threads: everything set at open is read-only after it; the fields under `synced` are guarded by
+ * the worker pool's lock, and functions that need it end in _locked. The client owns all it points
+ * to; jobs borrow it and must have ended before it is freed. */
+#ifndef CLEAT_UPLOADER_CLIENT_H
+#define CLEAT_UPLOADER_CLIENT_H
+
+#include "base/worker_pool.h"
+#include "gpu/staging_pool.h"
+#include "storage/store.h"
+
+#define CLEAT__STAGING_BYTES_DEFAULT (256ull << 20)
+/* Below 8 MiB the round trip of a request shows in the rate; above 64 MiB few are in flight. */
+#define CLEAT__PART_BYTES_DEFAULT (16ull << 20)
+#define CLEAT__SHARD_BYTES_DEFAULT (4ull << 30)
+#define CLEAT__CONCURRENCY_MAX 1024u
+#define CLEAT__TIME_LIMIT_S_DEFAULT 900u
+#define CLEAT__START_MAX 128 /* bytes of a start's name */
+
+struct cleat_save;
+
+struct cleat_client {
+  struct cleat__store *store;
+  struct cleat__pool *pool;
+  struct cleat__device *device;
+  struct cleat__staging *staging;
+  const struct cleat__clock *clock;
+  struct cleat__log log;
+  uint64_t part_bytes;
+  char *start; /* names this start of the job */
+  atomic_bool never; /* a cancel flag that nobody raises */
+
+  struct {
+    struct cleat_save *saves;    /* those that have not ended, oldest first: they commit in order */
+    struct cleat__job *claimant; /* the job whose turn it is to get staging buffers, or NULL */
+  } synced;
+};
+
+/* The URL's store, the threads and the staging memory. Errors as cleat_client_open. */
+cleat_status cleat__client_open(const char *url, const struct cleat_client_options *options,
+                                struct cleat_client **client, struct cleat_error *err);
+
+/* The same on a store that is open already, for tests; takes it on success. */
+cleat_status cleat__client_on_store(struct cleat__store *store,
+                                    const struct cleat_client_options *options,
+                                    struct cleat_client **client, struct cleat_error *err);
+
+void cleat__client_close(struct cleat_client *client);
+
+/* Takes `count` staging buffers for `job`, or none. The first job that finds too few has the next
+ * ones: without that, a job that needs several at once would starve behind jobs that need one. */
+bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
+                                       size_t count, void **buffers);
+
+/* Gives buffers back and wakes those who wait for them. */
+void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
+                                       void *const *buffers);
+
+/* The job asks for no more buffers (it failed, or ended). */
+void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job);
+
+/* How many buffers a part of `bytes` bytes takes; LIMIT when the whole budget has fewer. */
+cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,
+                                      const char *file, struct cleat_error *err);
+
+#endif

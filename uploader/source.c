@@ -1,0 +1,111 @@
+/* Reading files that are being saved, and noticing when somebody writes to them meanwhile.
+ *
+ * A checkpoint whose file was half old and half new would pass every checksum. So size, inode and
+ * both times are compared around each read. See source.h for threads and ownership. */
+#include "uploader/source.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int64_t time_ns(struct timespec time) {
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void source_fill(struct cleat__source *source, const char *path, const struct stat *seen) {
+  source->path = path;
+  source->size = (uint64_t)seen->st_size;
+  source->device = (uint64_t)seen->st_dev;
+  source->inode = (uint64_t)seen->st_ino;
+  source->mtime_ns = time_ns(seen->st_mtim);
+  source->ctime_ns = time_ns(seen->st_ctim);
+}
+
+cleat_status cleat__source_look(const char *path, struct cleat__source *source,
+                                struct cleat_error *err) {
+  struct stat seen;
+  if (stat(path, &seen) != 0) return cleat__error_errno(err, errno, "cannot read %s", path);
+  if (!S_ISREG(seen.st_mode)) {
+    return cleat__error_set(err, CLEAT_INVALID, "%s is not a regular file", path);
+  }
+  source_fill(source, path, &seen);
+  return CLEAT_OK;
+}
+
+static cleat_status source_changed(const struct cleat__source *source, const char *how,
+                                   struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was being saved (%s)",
+                       source->path, how);
+  cleat__error_hint(err, "save it when nobody writes to it; nothing was committed");
+  return status;
+}
+
+static cleat_status source_compare(const struct cleat__source *source, const struct stat *seen,
+                                   struct cleat_error *err) {
+  struct cleat__source now;
+  source_fill(&now, source->path, seen);
+  if (now.size != source->size) return source_changed(source, "its size is another", err);
+  if (now.device != source->device || now.inode != source->inode) {
+    return source_changed(source, "it was replaced", err);
+  }
+  if (now.mtime_ns != source->mtime_ns || now.ctime_ns != source->ctime_ns) {
+    return source_changed(source, "it was written to", err);
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status descriptor_check(const struct cleat__source *source, int fd,
+                                     struct cleat_error *err) {
+  struct stat seen;
+  if (fstat(fd, &seen) != 0) {
+    return cleat__error_errno(err, errno, "cannot read %s", source->path);
+  }
+  return source_compare(source, &seen, err);
+}
+
+static cleat_status read_span(const struct cleat__source *source, int fd, uint64_t offset,
+                              const struct cleat__span *span, struct cleat_error *err) {
+  char *to = span->base;
+  size_t left = span->length;
+  while (left > 0) {
+    ssize_t got = pread(fd, to, left, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return cleat__error_errno(err, errno, "cannot read %s", source->path);
+    if (got == 0) return source_changed(source, "it became shorter", err);
+    to += got;
+    left -= (size_t)got;
+    offset += (uint64_t)got;
+  }
+  return CLEAT_OK;
+}
+
+cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
+                                const struct cleat__span *into, size_t into_count,
+                                struct cleat_error *err) {
+  if (cleat__fault_point()) {
+    return cleat__error_errno(err, EIO, "cannot read %s", source->path);
+  }
+  int fd = open(source->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return cleat__error_errno(err, errno, "cannot read %s", source->path);
+  cleat_status status = descriptor_check(source, fd, err);
+  for (size_t i = 0; status == CLEAT_OK && i < into_count; i++) {
+    status = read_span(source, fd, offset, &into[i], err);
+    offset += into[i].length;
+  }
+  if (status == CLEAT_OK) status = descriptor_check(source, fd, err);
+  (void)close(fd);
+  return status;
+}
+
+cleat_status cleat__source_check(const struct cleat__source *source, struct cleat_error *err) {
+  struct stat seen;
+  if (stat(source->path, &seen) != 0) {
+    return errno == ENOENT ? source_changed(source, "it was removed", err)
+                           : cleat__error_errno(err, errno, "cannot read %s", source->path);
+  }
+  return source_compare(source, &seen, err);
+}

@@ -1,0 +1,33 @@
+/* source.h: a file on disk that is being saved, and the watch over it: it must not change.
+ *
+ * Thread-safe: a source is read-only once looked at; every read opens the file anew, so that 5,000
+ * small files need no 5,000 descriptors. */
+#ifndef CLEAT_UPLOADER_SOURCE_H
+#define CLEAT_UPLOADER_SOURCE_H
+
+#include "base/error.h"
+#include "base/span.h"
+
+struct cleat__source {
+  const char *path; /* borrowed */
+  uint64_t size;
+  /* What identifies the contents that were there when we looked. */
+  uint64_t device, inode;
+  int64_t mtime_ns, ctime_ns;
+};
+
+/* Looks at a regular file (links are followed). Errors: NOT_FOUND, INVALID (not a regular file),
+ * DENIED, IO. */
+cleat_status cleat__source_look(const char *path, struct cleat__source *source,
+                                struct cleat_error *err);
+
+/* Fills the spans from `offset` on. CHANGED when the file is not the one that was looked at, before
+ * or after reading, or is shorter than it was. */
+cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
+                                const struct cleat__span *into, size_t into_count,
+                                struct cleat_error *err);
+
+/* CHANGED when the file is not the one that was looked at any more. */
+cleat_status cleat__source_check(const struct cleat__source *source, struct cleat_error *err);
+
+#endif
