@@ -25,8 +25,8 @@ void cleat__buffer_reset(struct cleat__buffer *buffer);
 
 /* CLEAT_NO_MEMORY, or CLEAT_LIMIT when the cap would be passed. No error struct: callers in curl
  * and expat callbacks have no use for one. */
-cleat_status cleat__buffer_append(struct cleat__buffer *buffer, const void *bytes, size_t length)
-    CLEAT_MUST_USE;
+cleat_status cleat__buffer_append(struct cleat__buffer *buffer, const void *bytes,
+                                  size_t length) CLEAT_MUST_USE;
 cleat_status cleat__buffer_print(struct cleat__buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3))) CLEAT_MUST_USE;
 

@@ -14,8 +14,8 @@
 uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size);
 
 /* Fallible: OpenSSL takes memory. Status without an error struct; INTERNAL or NO_MEMORY. */
-cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES])
-    CLEAT_MUST_USE;
+cleat_status cleat__sha256(const void *bytes, size_t size,
+                           uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
                                  uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
@@ -34,7 +34,8 @@ void cleat__base64(const void *bytes, size_t size, char *text);
 void cleat__crc32c_base64(uint32_t crc, char text[9]);
 bool cleat__crc32c_unbase64(const char *text, uint32_t *crc);
 
-/* `size` random bytes as lowercase hex (2 * size + 1 chars) from the system's generator. */
+/* `size` random bytes as lowercase hex (2 * size + 1 chars) from the system's generator. Status without
+ * an error struct: IO. */
 cleat_status cleat__random_hex(size_t size, char *hex) CLEAT_MUST_USE;
 
 /* A uniform double in [0, 1) from the same, for jitter. */

@@ -16,13 +16,13 @@
 cleat_status cleat__error_set(struct cleat_error *err, cleat_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a failed system call: status from the errno value (ENOSPC and EDQUOT: NO_SPACE,
+/* The same for a failed system call: status from the errno value (ENOSPC, EDQUOT, EFBIG: NO_SPACE,
  * ENOENT: NOT_FOUND, EACCES, EPERM and EROFS: DENIED, ENOMEM: NO_MEMORY, EEXIST: EXISTS, others:
  * IO), and ": " + strerror appended to the message. */
 cleat_status cleat__error_errno(struct cleat_error *err, int os_errno, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* NO_MEMORY for `bytes` bytes of `what`. */
+/* NO_MEMORY: "out of memory for <what>". */
 cleat_status cleat__error_no_memory(struct cleat_error *err, const char *what);
 
 /* Sets the hint of an error that is set already. */

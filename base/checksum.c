@@ -1,0 +1,188 @@
+/* checksum.c: CRC-32C by ISA-L, SHA-256 and HMAC by OpenSSL, randomness by the kernel, and the
+ * encodings. See checksum.h. Stateless and thread-safe; owns nothing.
+ *
+ * What takes memory inside OpenSSL, and the request to the kernel, count as fallible calls
+ * (cleat__fault_point), so that tests reach the error paths of callers. */
+#include "base/checksum.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <isa-l/crc.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* crc32_iscsi takes an int length. */
+#define CRC_CHUNK_BYTES ((size_t)1 << 30)
+
+uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size) {
+  /* ISA-L only reads, but its pointer is not const: the one place where the qualifier goes. */
+  unsigned char *at = (unsigned char *)(uintptr_t)bytes;
+  while (size > 0) {
+    size_t chunk = size < CRC_CHUNK_BYTES ? size : CRC_CHUNK_BYTES;
+    /* ISA-L leaves the inversions at both ends to its caller. */
+    crc = ~crc32_iscsi(at, (int)chunk, ~crc);
+    at += chunk;
+    size -= chunk;
+  }
+  return crc;
+}
+
+/* OpenSSL queues its errors per thread; a queue that nobody reads must not grow. */
+static cleat_status openssl_failure(void) {
+  ERR_clear_error();
+  return CLEAT_INTERNAL;
+}
+
+cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
+                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
+  cleat_status status = CLEAT_OK;
+  EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
+  if (context == NULL)
+    return CLEAT_NO_MEMORY;
+  int good = EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+  for (size_t i = 0; i < count && good == 1; i++)
+    if (spans[i].length > 0)
+      good = EVP_DigestUpdate(context, spans[i].base, spans[i].length);
+  if (good == 1)
+    good = EVP_DigestFinal_ex(context, digest, NULL);
+  if (good != 1)
+    status = openssl_failure();
+  EVP_MD_CTX_free(context);
+  return status;
+}
+
+cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES]) {
+  if (cleat__fault_point())
+    return CLEAT_NO_MEMORY;
+  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_sha256(), NULL) != 1)
+    return openssl_failure();
+  return CLEAT_OK;
+}
+
+cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
+                                uint8_t digest[CLEAT__SHA256_BYTES]) {
+  if (key_size > INT_MAX)
+    return CLEAT_INTERNAL;
+  if (cleat__fault_point())
+    return CLEAT_NO_MEMORY;
+  unsigned length = CLEAT__SHA256_BYTES;
+  /* A NULL key means "the last one" to OpenSSL. */
+  if (HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
+           size == 0 ? (const void *)"" : bytes, size, digest, &length) == NULL)
+    return openssl_failure();
+  return CLEAT_OK;
+}
+
+void cleat__hex(const void *bytes, size_t size, char *hex) {
+  static const char digits[] = "0123456789abcdef";
+  const unsigned char *from = bytes;
+  for (size_t i = 0; i < size; i++) {
+    hex[2 * i] = digits[from[i] >> 4];
+    hex[2 * i + 1] = digits[from[i] & 15];
+  }
+  hex[2 * size] = '\0';
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9')
+    return c - '0';
+  if (c >= 'a' && c <= 'f')
+    return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F')
+    return c - 'A' + 10;
+  return -1;
+}
+
+bool cleat__unhex(const char *hex, size_t size, void *bytes) {
+  unsigned char *to = bytes;
+  /* All is checked before the first write. A NUL is no digit, so this never runs past the end. */
+  for (size_t i = 0; i < 2 * size; i++)
+    if (hex_digit(hex[i]) < 0)
+      return false;
+  if (hex[2 * size] != '\0')
+    return false;
+  for (size_t i = 0; i < size; i++)
+    to[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+  return true;
+}
+
+static const char base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void cleat__base64(const void *bytes, size_t size, char *text) {
+  const unsigned char *from = bytes;
+  for (size_t i = 0; i < size; i += 3) {
+    size_t have = size - i < 3 ? size - i : 3;
+    unsigned group = (unsigned)from[i] << 16;
+    if (have > 1)
+      group |= (unsigned)from[i + 1] << 8;
+    if (have > 2)
+      group |= from[i + 2];
+    *text++ = base64_digits[group >> 18];
+    *text++ = base64_digits[group >> 12 & 63];
+    *text++ = have > 1 ? base64_digits[group >> 6 & 63] : '=';
+    *text++ = have > 2 ? base64_digits[group & 63] : '=';
+  }
+  *text = '\0';
+}
+
+void cleat__crc32c_base64(uint32_t crc, char text[9]) {
+  unsigned char bytes[4] = {(unsigned char)(crc >> 24), (unsigned char)(crc >> 16),
+                            (unsigned char)(crc >> 8), (unsigned char)crc};
+  cleat__base64(bytes, sizeof bytes, text);
+}
+
+bool cleat__crc32c_unbase64(const char *text, uint32_t *crc) {
+  uint64_t bits = 0;
+  if (strnlen(text, 9) != 8 || text[6] != '=' || text[7] != '=')
+    return false;
+  for (size_t i = 0; i < 6; i++) {
+    const char *digit = strchr(base64_digits, text[i]);
+    if (digit == NULL)
+      return false;
+    bits = bits << 6 | (uint64_t)(digit - base64_digits);
+  }
+  /* Six digits hold 36 bits; the last four must be zero. */
+  if ((bits & 15) != 0)
+    return false;
+  *crc = (uint32_t)(bits >> 4);
+  return true;
+}
+
+static bool random_bytes(void *bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    ssize_t got = getrandom((char *)bytes + done, size - done, 0);
+    if (got < 0 && errno != EINTR)
+      return false;
+    if (got > 0)
+      done += (size_t)got;
+  }
+  return true;
+}
+
+cleat_status cleat__random_hex(size_t size, char *hex) {
+  unsigned char chunk[64];
+  if (cleat__fault_point())
+    return CLEAT_IO;
+  for (size_t done = 0; done < size; done += sizeof chunk) {
+    size_t part = size - done < sizeof chunk ? size - done : sizeof chunk;
+    if (!random_bytes(chunk, part))
+      return CLEAT_IO;
+    cleat__hex(chunk, part, hex + 2 * done);
+  }
+  return CLEAT_OK;
+}
+
+double cleat__random_unit(void) {
+  uint64_t bits = 0;
+  /* Without randomness jitter is the middle: a delay must never fail a request. */
+  if (!random_bytes(&bits, sizeof bits))
+    return 0.5;
+  return (double)(bits >> 11) * 0x1p-53;
+}

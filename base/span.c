@@ -1,0 +1,69 @@
+/* span.c: lists of memory ranges. See span.h. Pure; borrows all memory. */
+#include "base/span.h"
+
+#include "base/checksum.h"
+
+#include <string.h>
+
+uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count) {
+  uint64_t length = 0;
+  for (size_t i = 0; i < count; i++)
+    length += spans[i].length;
+  return length;
+}
+
+uint32_t cleat__spans_crc32c(const struct cleat__span *spans, size_t count) {
+  uint32_t crc = 0;
+  for (size_t i = 0; i < count; i++)
+    crc = cleat__crc32c(crc, spans[i].base, spans[i].length);
+  return crc;
+}
+
+void cleat__span_cursor_init(struct cleat__span_cursor *cursor, const struct cleat__span *spans,
+                             size_t count) {
+  *cursor = (struct cleat__span_cursor){.spans = spans, .count = count};
+}
+
+/* The rest of the current span, at most `size`, after skipping spans that are used up. NULL at the
+ * end; *base is NULL where the span has none. */
+static size_t current_range(struct cleat__span_cursor *cursor, size_t size, char **base) {
+  while (cursor->index < cursor->count && cursor->offset == cursor->spans[cursor->index].length) {
+    cursor->index++;
+    cursor->offset = 0;
+  }
+  if (cursor->index == cursor->count)
+    return 0;
+  const struct cleat__span *span = &cursor->spans[cursor->index];
+  size_t left = span->length - cursor->offset;
+  *base = span->base == NULL ? NULL : (char *)span->base + cursor->offset;
+  return left < size ? left : size;
+}
+
+size_t cleat__span_cursor_read(struct cleat__span_cursor *cursor, void *to, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    char *base = NULL;
+    size_t length = current_range(cursor, size - done, &base);
+    if (length == 0)
+      break;
+    memcpy((char *)to + done, base, length);
+    cursor->offset += length;
+    done += length;
+  }
+  return done;
+}
+
+size_t cleat__span_cursor_write(struct cleat__span_cursor *cursor, const void *from, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    char *base = NULL;
+    size_t length = current_range(cursor, size - done, &base);
+    if (length == 0)
+      break;
+    if (base != NULL)
+      memcpy(base, (const char *)from + done, length);
+    cursor->offset += length;
+    done += length;
+  }
+  return done;
+}

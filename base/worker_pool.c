@@ -1,0 +1,174 @@
+/* worker_pool.c: threads that take tasks from a queue of jobs. See worker_pool.h.
+ *
+ * One lock guards everything here and the jobs' own state. Two conditions: `work` is where idle
+ * threads wait for something to take, `change` where others wait for the state of a job. A change
+ * wakes one idle thread; each thread that finds a task wakes the next before it starts, so as many
+ * rise as there is work for, and a thread that finds nothing ends the chain. No wake-up is lost: a
+ * thread looks at all jobs under the lock before it sleeps, and every change of a job's state
+ * happens under the same lock and is followed by a signal or by a look of the thread that made it. */
+#include "base/worker_pool.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#define STACK_BYTES ((size_t)512 * 1024)
+
+struct cleat__pool {
+  unsigned started; /* threads; constant once cleat__pool_new returned */
+  pthread_mutex_t lock;
+  pthread_cond_t work;
+  pthread_cond_t change;
+  /* All below: under the lock. */
+  struct cleat__job *first;
+  bool ending;
+  pthread_t threads[];
+};
+
+/* The first task that any job has ready, oldest job first. */
+static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__job **job) {
+  for (*job = pool->first; *job != NULL; *job = (*job)->next) {
+    struct cleat__task *task = (*job)->ops->take(*job);
+    if (task != NULL)
+      return task;
+  }
+  return NULL;
+}
+
+/* Takes, processes and finishes one task. Called and left with the lock held; `job` may be gone
+ * after. */
+static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
+                            struct cleat__task *task) {
+  job->in_flight++;
+  pthread_cond_signal(&pool->work);
+  pthread_mutex_unlock(&pool->lock);
+  job->ops->process(job, task);
+  pthread_mutex_lock(&pool->lock);
+  job->ops->finish(job, task);
+  job->in_flight--;
+  pthread_cond_broadcast(&pool->change);
+}
+
+static void *worker_main(void *arg) {
+  struct cleat__pool *pool = arg;
+  pthread_mutex_lock(&pool->lock);
+  while (!pool->ending) {
+    struct cleat__job *job = NULL;
+    struct cleat__task *task = take_locked(pool, &job);
+    if (task != NULL)
+      run_task_locked(pool, job, task);
+    else
+      pthread_cond_wait(&pool->work, &pool->lock);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return NULL;
+}
+
+/* 0, or the errno value of the first thread that did not start; pool->started counts the others. */
+static int start_threads(struct cleat__pool *pool, unsigned threads) {
+  pthread_attr_t attributes;
+  sigset_t all;
+  sigset_t before;
+  int failure = pthread_attr_init(&attributes);
+  if (failure != 0)
+    return failure;
+  /* Refused only below the system's minimum; the default size then serves. */
+  (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  /* Threads inherit the mask: signals go to the program's own threads. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool->started < threads && failure == 0) {
+    failure = cleat__fault_point()
+                  ? EAGAIN
+                  : pthread_create(&pool->threads[pool->started], &attributes, worker_main, pool);
+    if (failure == 0)
+      pool->started++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return failure;
+}
+
+cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct cleat_error *err) {
+  if (threads == 0)
+    return cleat__error_set(err, CLEAT_INVALID, "a worker pool needs at least one thread");
+  struct cleat__pool *made =
+      cleat__calloc(1, sizeof *made + (size_t)threads * sizeof made->threads[0]);
+  if (made == NULL)
+    return cleat__error_no_memory(err, "the worker pool");
+  /* With default attributes none of these can fail on Linux. */
+  pthread_mutex_init(&made->lock, NULL);
+  pthread_cond_init(&made->work, NULL);
+  pthread_cond_init(&made->change, NULL);
+  int failure = start_threads(made, threads);
+  if (failure != 0) {
+    unsigned started = made->started;
+    cleat__pool_free(made);
+    cleat__error_errno(err, failure, "cannot start thread %u of %u", started + 1, threads);
+    cleat__error_hint(err, "lower the concurrency, or raise the limit on processes (ulimit -u, "
+                           "or the container's pids limit)");
+    return err->status;
+  }
+  *pool = made;
+  return CLEAT_OK;
+}
+
+void cleat__pool_free(struct cleat__pool *pool) {
+  if (pool == NULL)
+    return;
+  pthread_mutex_lock(&pool->lock);
+  pool->ending = true;
+  pthread_cond_broadcast(&pool->work);
+  pthread_mutex_unlock(&pool->lock);
+  for (unsigned i = 0; i < pool->started; i++)
+    pthread_join(pool->threads[i], NULL);
+  pthread_cond_destroy(&pool->change);
+  pthread_cond_destroy(&pool->work);
+  pthread_mutex_destroy(&pool->lock);
+  cleat__free(pool);
+}
+
+unsigned cleat__pool_threads(const struct cleat__pool *pool) {
+  return pool->started;
+}
+
+void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
+                     const struct cleat__job_ops *ops) {
+  *job = (struct cleat__job){.ops = ops, .pool = pool};
+  pthread_mutex_lock(&pool->lock);
+  struct cleat__job **end = &pool->first;
+  while (*end != NULL)
+    end = &(*end)->next;
+  *end = job;
+  pthread_cond_signal(&pool->work);
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void cleat__pool_remove(struct cleat__job *job) {
+  struct cleat__pool *pool = job->pool;
+  pthread_mutex_lock(&pool->lock);
+  struct cleat__job **link = &pool->first;
+  while (*link != NULL && *link != job)
+    link = &(*link)->next;
+  if (*link == job)
+    *link = job->next;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void cleat__pool_lock(struct cleat__pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+}
+
+void cleat__pool_unlock(struct cleat__pool *pool) {
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void cleat__pool_wake_locked(struct cleat__pool *pool) {
+  pthread_cond_signal(&pool->work);
+  pthread_cond_broadcast(&pool->change);
+}
+
+void cleat__pool_wait_locked(struct cleat__pool *pool) {
+  pthread_cond_wait(&pool->change, &pool->lock);
+}
