@@ -21,6 +21,7 @@ job=
 MINIO_PID=
 scratch=
 
+# Stops what was started, whatever the reason; only once.
 stop_all() {
   trap - EXIT INT TERM HUP
   if [ -n "$job" ]; then
@@ -171,7 +172,7 @@ run_integration_group() {
 start_server() {
   local lines
   say "starting MinIO"
-  lines=$("$TOOLS/minio.sh" start "$scratch/minio")
+  lines=$("$TOOLS/minio.sh" start "$scratch/minio") || return 1
   eval "$lines"
   export CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
@@ -185,9 +186,18 @@ build() {
     *) die "unknown group '$group'" ;;
     esac
   done
-  "$TOOLS/deps.sh" test
+  "$TOOLS/deps.sh" test || return 1
   say "building"
   run_make "${targets[@]}"
+}
+
+finish() {
+  stop_all
+  if [ ${#failures[@]} -gt 0 ]; then
+    printf 'FAILED: %s\n' "${failures[@]}"
+  fi
+  echo "$passed passed, $failed failed"
+  exit $((failed > 0 || passed == 0))
 }
 
 [ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|header|integration…"
@@ -198,11 +208,11 @@ trap 'interrupted 129' HUP
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cleat-test.XXXXXX")
 mkdir "$scratch/tmp"
 
-build "$@"
+build "$@" || { fail 1 "the build"; finish; }
 clean_environment
 choose_runner
 case " $* " in
-*" integration "*) start_server ;;
+*" integration "*) start_server || { fail 1 "MinIO did not start"; finish; } ;;
 esac
 for group in "$@"; do
   case $group in
@@ -211,9 +221,4 @@ for group in "$@"; do
   esac
 done
 
-stop_all
-if [ ${#failures[@]} -gt 0 ]; then
-  printf 'FAILED: %s\n' "${failures[@]}"
-fi
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+finish
