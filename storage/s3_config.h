@@ -29,7 +29,8 @@ struct cleat__s3_config {
   unsigned port; /* always set */
   char *
       host_header; /* host, with ":port" when it is not the scheme's own: what is sent and signed */
-  char *base_url;  /* "https://bucket.s3.eu-west-1.amazonaws.com" + base_path goes before "/key" */
+  char *base_url;  /* "https://bucket.s3.eu-west-1.amazonaws.com": scheme, host, port; no path.
+                         A request goes to base_url + canonical path [+ "?" + query] */
   char *base_path; /* encoded path of the bucket, without trailing slash: "" or "/bucket" or
                          "/tenant/bucket". The canonical path of a key is base_path + "/" + encoded
                          (root + key); of the bucket itself base_path + "/" */

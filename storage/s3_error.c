@@ -1,0 +1,356 @@
+/* s3_error.c: classes and messages of failed requests. See s3_error.h. Pure: two tables and the
+ * code that reads them. */
+#include "storage/s3_error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the user can do about it; written out in hint_for. */
+enum hint {
+  HINT_NONE = 0,
+  HINT_ACCESS_KEY,
+  HINT_SECRET_KEY,
+  HINT_TOKEN,
+  HINT_PERMISSION,
+  HINT_CLOCK,
+  HINT_REGION,
+  HINT_BUCKET,
+  HINT_ENDPOINT,
+  HINT_TLS,
+  HINT_CA,
+  HINT_SPACE,
+  HINT_THROTTLED,
+  HINT_TIME_LIMIT,
+  HINT_CHECKSUM,
+  HINT_PROXY
+};
+
+struct rule {
+  enum cleat__retry_class class;
+  cleat_status status;
+  enum hint hint;
+};
+
+static const struct {
+  const char *code;
+  struct rule rule;
+} CODES[] = {
+    {"AccessDenied", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"AllAccessDisabled", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"AccountProblem", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"InvalidAccessKeyId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},
+    {"SignatureDoesNotMatch", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_SECRET_KEY}},
+    {"InvalidToken", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
+    {"InvalidTokenId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
+    {"ExpiredToken", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"ExpiredTokenException", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"TokenRefreshRequired", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"RequestTimeTooSkewed", {CLEAT__RETRY_CLOCK, CLEAT_DENIED, HINT_CLOCK}},
+    {"RequestExpired", {CLEAT__RETRY_CLOCK, CLEAT_DENIED, HINT_CLOCK}},
+    {"AuthorizationHeaderMalformed", {CLEAT__RETRY_REGION, CLEAT_DENIED, HINT_REGION}},
+    {"PermanentRedirect", {CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION}},
+    {"TemporaryRedirect", {CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION}},
+    {"IllegalLocationConstraintException", {CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_REGION}},
+    {"NoSuchBucket", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_BUCKET}},
+    {"NoSuchKey", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"NoSuchUpload", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"NoSuchVersion", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"InvalidBucketName", {CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_BUCKET}},
+    {"XMinioInvalidObjectName", {CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_NONE}},
+    {"OperationAborted", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"InternalError", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"ServiceUnavailable", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"IncompleteBody", {CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE}},
+    {"RequestTimeout", {CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE}},
+    {"RequestTimeoutException", {CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE}},
+    {"SlowDown", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"SlowDownRead", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"SlowDownWrite", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"TooManyRequests", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"TooManyRequestsException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestThrottled", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestThrottledException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestLimitExceeded", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"BandwidthLimitExceeded", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"LimitExceededException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"PriorRequestNotComplete", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"EntityTooLarge", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"EntityTooSmall", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"KeyTooLongError", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"MaxMessageLengthExceeded", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"QuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"XMinioAdminBucketQuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"XMinioStorageFull", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"NotImplemented", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
+};
+
+/* A reply without a code that the table knows: HEAD replies have no body, gateways have their own. */
+static struct rule rule_for_status(int http_status) {
+  switch (http_status) {
+  case 301:
+  case 307:
+  case 308:
+    return (struct rule){CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION};
+  case 401:
+  case 403:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION};
+  case 404:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE};
+  case 407:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PROXY};
+  case 408:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE};
+  case 413:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE};
+  case 429:
+  case 509:
+    return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  case 501:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE};
+  case 504:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE};
+  case 507:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE};
+  default:
+    break;
+  }
+  /* 500, 502, 503; 520 to 530 are Cloudflare's, before R2; an unknown <Error> in a 200 is a late 500. */
+  if (http_status == 500 || http_status == 502 || http_status == 503 ||
+      (http_status >= 520 && http_status <= 530) || (http_status >= 200 && http_status < 300))
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE};
+  return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_NONE};
+}
+
+static struct rule rule_for_reply(int http_status, const char *code,
+                                  cleat_status precondition_status) {
+  if (code[0] == '\0' && http_status >= 200 && http_status < 300)
+    return (struct rule){CLEAT__RETRY_DONE, CLEAT_OK, HINT_NONE};
+  if (http_status == 412 || strcmp(code, "PreconditionFailed") == 0)
+    return (struct rule){CLEAT__RETRY_FATAL, precondition_status, HINT_NONE};
+  /* Two conditional writes met; the retry of a put finds out who won. */
+  if (strcmp(code, "ConditionalRequestConflict") == 0)
+    return (struct rule){CLEAT__RETRY_AGAIN, precondition_status, HINT_NONE};
+  for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
+    if (strcmp(code, CODES[i].code) == 0)
+      return CODES[i].rule;
+  }
+  if (strncmp(code, "Throttl", 7) == 0)
+    return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  return rule_for_status(http_status);
+}
+
+static struct rule rule_for(const struct cleat__s3_result *result,
+                            cleat_status precondition_status) {
+  switch (result->transport) {
+  case CLEAT__TRANSPORT_OK:
+    return rule_for_reply(result->http_status, result->code, precondition_status);
+  case CLEAT__TRANSPORT_RESOLVE:
+  case CLEAT__TRANSPORT_CONNECT:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_TLS:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NETWORK, HINT_TLS};
+  case CLEAT__TRANSPORT_TIMEOUT:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_BROKEN:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE};
+  case CLEAT__TRANSPORT_MALFORMED:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_CA:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_CA};
+  case CLEAT__TRANSPORT_CANCELLED:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
+  case CLEAT__TRANSPORT_NO_MEMORY:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NO_MEMORY, HINT_NONE};
+  case CLEAT__TRANSPORT_INTERNAL:
+    break;
+  }
+  return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
+}
+
+enum cleat__retry_class cleat__s3_classify(const struct cleat__s3_result *result) {
+  return rule_for(result, CLEAT_EXISTS).class;
+}
+
+static const char *or_text(const char *text, const char *otherwise) {
+  return text && text[0] != '\0' ? text : otherwise;
+}
+
+static void hint_for_keys(enum hint hint, const struct cleat__s3_context *context,
+                          struct cleat_error *err) {
+  const char *source = or_text(context->key_source, "the configured keys");
+  if (hint == HINT_ACCESS_KEY)
+    cleat__error_hint(err,
+                      "the store does not know this access key: check AWS_ACCESS_KEY_ID "
+                      "(keys are from %s) and that the endpoint is the right store",
+                      source);
+  else if (hint == HINT_SECRET_KEY)
+    cleat__error_hint(err, "check AWS_SECRET_ACCESS_KEY (keys are from %s)", source);
+  else if (hint == HINT_TOKEN)
+    cleat__error_hint(err,
+                      "the session has ended or AWS_SESSION_TOKEN belongs to other keys "
+                      "(keys are from %s): get new ones",
+                      source);
+  else
+    cleat__error_hint(err,
+                      "the keys from %s may not do this: check the policy of the user and of "
+                      "bucket '%s'",
+                      source, or_text(context->bucket, "?"));
+}
+
+static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
+                           struct cleat_error *err) {
+  const char *endpoint = or_text(context->endpoint, "the endpoint");
+  if (hint == HINT_REGION)
+    cleat__error_hint(err, "bucket '%s' is not in region '%s': set AWS_REGION to its own",
+                      or_text(context->bucket, "?"), or_text(context->region, "?"));
+  else if (hint == HINT_BUCKET)
+    cleat__error_hint(err, "create bucket '%s' at %s, or check the URL and AWS_ENDPOINT_URL",
+                      or_text(context->bucket, "?"), endpoint);
+  else if (hint == HINT_TLS)
+    cleat__error_hint(err,
+                      "for a private certificate set AWS_CA_BUNDLE to its CA file; check that "
+                      "%s speaks TLS",
+                      endpoint);
+  else
+    cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?", endpoint);
+}
+
+static void hint_for_rest(enum hint hint, struct cleat_error *err) {
+  switch (hint) {
+  case HINT_CLOCK:
+    cleat__error_hint(err,
+                      "set this machine's clock: it differs from the store's by over 15 minutes");
+    break;
+  case HINT_CA:
+    cleat__error_hint(err, "check the file that AWS_CA_BUNDLE or the option ca_file names");
+    break;
+  case HINT_SPACE:
+    cleat__error_hint(err, "make room in the store or raise its quota");
+    break;
+  case HINT_THROTTLED:
+    cleat__error_hint(err, "the store asks for fewer requests: lower the concurrency");
+    break;
+  case HINT_TIME_LIMIT:
+    cleat__error_hint(err, "the store may be overloaded; a longer time_limit_s waits longer");
+    break;
+  case HINT_CHECKSUM:
+    cleat__error_hint(err,
+                      "the body was damaged on the way, or the store computes checksums "
+                      "otherwise: AWS_REQUEST_CHECKSUM_CALCULATION=when_required leaves them out");
+    break;
+  case HINT_PROXY:
+    cleat__error_hint(err, "check HTTPS_PROXY and NO_PROXY");
+    break;
+  default:
+    break;
+  }
+}
+
+static void set_hint(enum hint hint, const struct cleat__s3_context *context,
+                     struct cleat_error *err) {
+  switch (hint) {
+  case HINT_NONE:
+    break;
+  case HINT_ACCESS_KEY:
+  case HINT_SECRET_KEY:
+  case HINT_TOKEN:
+  case HINT_PERMISSION:
+    hint_for_keys(hint, context, err);
+    break;
+  case HINT_REGION:
+  case HINT_BUCKET:
+  case HINT_ENDPOINT:
+  case HINT_TLS:
+    hint_for_place(hint, context, err);
+    break;
+  default:
+    hint_for_rest(hint, err);
+    break;
+  }
+}
+
+static const char *transport_text(enum cleat__transport transport) {
+  switch (transport) {
+  case CLEAT__TRANSPORT_RESOLVE:
+    return "the host name is not known";
+  case CLEAT__TRANSPORT_CONNECT:
+    return "cannot connect";
+  case CLEAT__TRANSPORT_TLS:
+    return "TLS failed";
+  case CLEAT__TRANSPORT_TIMEOUT:
+    return "no answer in time";
+  case CLEAT__TRANSPORT_BROKEN:
+    return "the connection broke";
+  case CLEAT__TRANSPORT_MALFORMED:
+    return "the answer is not that of an S3 store";
+  case CLEAT__TRANSPORT_CA:
+    return "the CA file cannot be read";
+  case CLEAT__TRANSPORT_CANCELLED:
+    return "cancelled";
+  case CLEAT__TRANSPORT_NO_MEMORY:
+    return "out of memory";
+  default:
+    return "request failed";
+  }
+}
+
+static bool is_retryable(enum cleat__retry_class class) {
+  return class != CLEAT__RETRY_DONE && class != CLEAT__RETRY_FATAL && class != CLEAT__RETRY_REGION;
+}
+
+/* " (HTTP 503, request abc, after 7 tries until the time limit)", without what is not known. */
+static void describe(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
+                     char *text, size_t size) {
+  char parts[3][160] = {"", "", ""};
+  if (result->http_status)
+    snprintf(parts[0], sizeof parts[0], "HTTP %d", result->http_status);
+  if (result->request_id[0] != '\0')
+    snprintf(parts[1], sizeof parts[1], "request %.100s", result->request_id);
+  if (context->tries > 1 || context->stop == CLEAT__RETRY_STOP_BUDGET)
+    snprintf(parts[2], sizeof parts[2], "after %u %s%s", context->tries,
+             context->tries == 1 ? "try" : "tries",
+             context->stop == CLEAT__RETRY_STOP_BUDGET ? " until the time limit" : "");
+  text[0] = '\0';
+  size_t used = 0;
+  for (size_t i = 0; i < 3; i++) {
+    if (parts[i][0] == '\0')
+      continue;
+    int length = snprintf(text + used, size - used, "%s%s", used ? ", " : " (", parts[i]);
+    used += (size_t)length;
+  }
+  if (used)
+    snprintf(text + used, size - used, ")");
+}
+
+cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
+                                 const struct cleat__s3_context *context, struct cleat_error *err) {
+  struct rule rule =
+      rule_for(result, context->precondition_status ? context->precondition_status : CLEAT_EXISTS);
+  if (context->stop == CLEAT__RETRY_STOP_CANCELLED)
+    rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
+  if (rule.status == CLEAT_OK) /* a bug of the caller must not look like success */
+    rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
+  if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
+    rule.hint = HINT_TIME_LIMIT;
+
+  bool replied = result->transport == CLEAT__TRANSPORT_OK;
+  const char *code = replied ? or_text(result->code, "") : "";
+  const char *what = code[0] != '\0' ? code
+                     : replied       ? cleat_status_text(rule.status)
+                                     : transport_text(result->transport);
+  const char *message = or_text(result->message, "");
+  char details[512];
+  describe(result, context, details, sizeof details);
+  (void)cleat__error_set(err, rule.status, "%s%s%s: %s%s%s%s", context->operation,
+                         context->target ? " " : "", or_text(context->target, ""), what,
+                         message[0] != '\0' ? ": " : "", message, details);
+  err->retryable = is_retryable(rule.class);
+  err->http_status = result->http_status;
+  snprintf(err->s3_code, sizeof err->s3_code, "%s", code);
+  snprintf(err->request_id, sizeof err->request_id, "%s", result->request_id);
+  set_hint(rule.hint, context, err);
+  return rule.status;
+}
