@@ -34,6 +34,13 @@ extern "C" {
 #define CLEAT_MUST_USE
 #endif
 
+/* What every _INIT below is. In C with the field's name, or -Wextra would miss the other fields. */
+#ifdef __cplusplus
+#define CLEAT_INIT_OF(type) {sizeof(type)}
+#else
+#define CLEAT_INIT_OF(type) {.struct_bytes = sizeof(type)}
+#endif
+
 /* ---- Errors ------------------------------------------------------------------------------- */
 
 /* Every status: X(number, name, text). The numbers are part of the ABI. */
@@ -161,7 +168,7 @@ struct cleat_client_options {
   const char *ca_file; /* PEM bundle */
   enum cleat_addressing addressing;
 };
-#define CLEAT_CLIENT_OPTIONS_INIT {sizeof(struct cleat_client_options)}
+#define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
 /* Opens the store at `url` (file:///dir, or s3://bucket/prefix), takes the staging memory and starts
  * the threads. Contacts no server. `options` may be NULL. On success *client is the caller's, to
@@ -243,7 +250,7 @@ struct cleat_save_request {
   uint64_t shard_bytes; /* tensors are split into files of at most this size, but for a tensor that
                            is larger alone; 0: 4 GiB */
 };
-#define CLEAT_SAVE_REQUEST_INIT {sizeof(struct cleat_save_request)}
+#define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
 struct cleat_save;
 
@@ -397,7 +404,7 @@ struct cleat_load_options {
   int allow_unexpected; /* 1: names in the checkpoint that nobody asked for are no error */
   int force;            /* cleat_load_files: write into a destination that exists */
 };
-#define CLEAT_LOAD_OPTIONS_INIT {sizeof(struct cleat_load_options)}
+#define CLEAT_LOAD_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_load_options)
 
 struct cleat_load;
 
