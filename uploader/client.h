@@ -13,7 +13,6 @@
 #define CLEAT__STAGING_BYTES_DEFAULT (256ull << 20)
 /* Below 8 MiB the round trip of a request shows in the rate; above 64 MiB few are in flight. */
 #define CLEAT__PART_BYTES_DEFAULT (16ull << 20)
-#define CLEAT__SHARD_BYTES_DEFAULT (4ull << 30)
 #define CLEAT__CONCURRENCY_MAX 1024u
 #define CLEAT__TIME_LIMIT_S_DEFAULT 900u
 #define CLEAT__START_MAX 128 /* bytes of a start's name */
