@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # libcleat.so exports what cleat.h declares and nothing else; its soname is the promised one.
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/checks.sh"
 
 has_soname() {
   objdump -p "$BUILD/libcleat.so" | grep -q 'SONAME  *libcleat\.so\.0$'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # cleat.h stands alone: as C11 and as C++17, pedantic, with gcc and with clang, included first or twice.
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/checks.sh"
 
 printf '#include "cleat.h"\n#include "cleat.h"\nint main(void) { return cleat_version() == 0; }\n' >"$work/a.c"
 cp "$work/a.c" "$work/a.cc"

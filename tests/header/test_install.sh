@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make install` puts everything in place, below DESTDIR only, and what it installed works from there.
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/checks.sh"
 
 all_files_there() {
   local file

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The C example in README.md compiles against the installed tree and runs, as printed.
 set -euo pipefail
-source "$(dirname "$0")/common.sh"
+source "$(dirname "$0")/checks.sh"
 
 # The first ```c block.
 extract() {

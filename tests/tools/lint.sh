@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks of `make lint`: format, clang-tidy, the rules of lint_source.py (include directions, banned
-# functions, file lengths, …) and the exported symbols. All of them run; the exit status is 1 if any failed.
+# functions, file lengths, …), shellcheck and the exported symbols. All of them run; the exit status is 1 if
+# any failed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT"
@@ -15,7 +16,7 @@ report() {
   fi
 }
 
-c_files() {
+listed() {
   git ls-files -co --exclude-standard -z -- "$@" | sort -zu | existing
 }
 
@@ -29,7 +30,7 @@ existing() {
 
 check_format() {
   local status=0
-  c_files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror || status=$?
+  listed '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror || status=$?
   report "$status" clang-format
 }
 
@@ -38,9 +39,15 @@ check_tidy() {
   local status=0 flags
   flags="$(run_make -s print-tidy-flags) -Iapi"
   # shellcheck disable=SC2086 # the flags are words
-  c_files '*.c' | grep -zv '^gpu/device_cuda\.c$' |
+  listed '*.c' | grep -zv '^gpu/device_cuda\.c$' |
     xargs -0 -r -P "$(nproc)" -n 2 "$TOOLS/tidy_one.sh" $flags -- || status=$?
   report "$status" clang-tidy
+}
+
+check_shell() {
+  local status=0
+  listed '*.sh' .ci/run | xargs -0 -r shellcheck -x -S warning -P tests/tools -P tests/header || status=$?
+  report "$status" shellcheck
 }
 
 check_symbols() {
@@ -54,6 +61,7 @@ run_make lib >&2
 python3 "$TOOLS/lint_selftest.py" || result=1
 python3 "$TOOLS/lint_source.py" || result=1
 check_format
+check_shell
 check_symbols
 check_tidy
 exit $result
