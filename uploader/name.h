@@ -72,9 +72,11 @@ void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);
 void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/<name>". `name` passed cleat__name_check_file, or is a record's. */
-void cleat__key_file(int64_t step, const char *attempt, const char *name, char key[CLEAT__OBJECT_KEY_MAX]);
+void cleat__key_file(int64_t step, const char *attempt, const char *name,
+                     char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/<attempt>/rank-00000.json" */
-void cleat__key_record(int64_t step, const char *attempt, unsigned rank, char key[CLEAT__OBJECT_KEY_MAX]);
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank,
+                       char key[CLEAT__OBJECT_KEY_MAX]);
 
 #endif

@@ -1,0 +1,193 @@
+/* name.c: see name.h. Pure, thread-safe, takes no memory. */
+#include "uploader/name.h"
+
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT__QUOTE_MAX]) {
+  return cleat__utf8_quote(text, length, quoted, CLEAT__QUOTE_MAX);
+}
+
+/* ---- Checks ------------------------------------------------------------------------------- */
+
+/* Refuses the name: "<what> <name>: <why>". */
+static cleat_status refuse(const char *what, const char *name, size_t length, const char *why,
+                           struct cleat_error *err) {
+  char quoted[CLEAT__QUOTE_MAX];
+  return cleat__error_set(err, CLEAT_INVALID, "%s %s: %s", what,
+                          cleat__name_quote(name, length, quoted), why);
+}
+
+/* Length, UTF-8, control characters. */
+static cleat_status check_text(const char *what, const char *name, size_t length, size_t max,
+                               struct cleat_error *err) {
+  const char *end = name + length;
+  if (length == 0)
+    return cleat__error_set(err, CLEAT_INVALID, "%s is empty", what);
+  if (length > max) {
+    char quoted[CLEAT__QUOTE_MAX];
+    return cleat__error_set(err, CLEAT_INVALID, "%s %s: %zu bytes long, over the limit of %zu",
+                            what, cleat__name_quote(name, length, quoted), length, max);
+  }
+  for (const char *at = name; at < end;) {
+    uint32_t code = 0;
+    size_t bytes = cleat__utf8_next(at, end, &code);
+    if (bytes == 0)
+      return refuse(what, name, length, "not valid UTF-8", err);
+    if (cleat__utf8_is_control(code))
+      return refuse(what, name, length, "holds a control character", err);
+    at += bytes;
+  }
+  return CLEAT_OK;
+}
+
+/* Why the segments of a path are not allowed; NULL when they are. */
+static const char *segments_fault(const char *name, size_t length) {
+  const char *end = name + length;
+  if (*name == '/')
+    return "must be relative, not absolute";
+  for (const char *at = name;;) {
+    const char *slash = memchr(at, '/', (size_t)(end - at));
+    size_t bytes = (size_t)((slash == NULL ? end : slash) - at);
+    if (bytes == 0)
+      return slash == NULL ? "must not end in '/'" : "has an empty segment";
+    if (bytes == 1 && at[0] == '.')
+      return "has a segment \".\"";
+    if (bytes == 2 && at[0] == '.' && at[1] == '.')
+      return "has a segment \"..\"";
+    if (slash == NULL)
+      return NULL;
+    at = slash + 1;
+  }
+}
+
+/* Whether a rank record could have this name: rank-<digits>.json or rank-<digits>.failed.json. */
+static bool is_reserved(const char *name, size_t length) {
+  static const char prefix[] = "rank-";
+  static const char *const suffixes[] = {".json", ".failed.json"};
+  size_t at = sizeof prefix - 1;
+  if (length < at || memcmp(name, prefix, at) != 0)
+    return false;
+  size_t digits = at;
+  while (digits < length && name[digits] >= '0' && name[digits] <= '9')
+    digits++;
+  for (int i = 0; i < 2 && digits - at >= 5; i++)
+    if (length - digits == strlen(suffixes[i]) &&
+        memcmp(name + digits, suffixes[i], length - digits) == 0)
+      return true;
+  return false;
+}
+
+cleat_status cleat__name_check_file(const char *name, size_t length, struct cleat_error *err) {
+  cleat_status status = check_text("file name", name, length, CLEAT__FILE_NAME_MAX, err);
+  if (status != CLEAT_OK)
+    return status;
+  const char *fault = segments_fault(name, length);
+  if (fault != NULL)
+    return refuse("file name", name, length, fault, err);
+  if (is_reserved(name, length)) {
+    refuse("file name", name, length, "reserved for Cleat's own records", err);
+    cleat__error_hint(err, "rename the file, or put it into a folder");
+    return err->status;
+  }
+  return CLEAT_OK;
+}
+
+cleat_status cleat__name_check_tensor(const char *name, size_t length, struct cleat_error *err) {
+  return check_text("tensor name", name, length, CLEAT__TENSOR_NAME_MAX, err);
+}
+
+static bool is_id_char(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-';
+}
+
+cleat_status cleat__name_check_id(const char *what, const char *id, size_t length,
+                                  struct cleat_error *err) {
+  if (length == 0)
+    return cleat__error_set(err, CLEAT_INVALID, "%s is empty", what);
+  if (length > CLEAT__ID_MAX)
+    return refuse(what, id, length, "longer than 64 characters", err);
+  if (id[0] == '.')
+    return refuse(what, id, length, "begins with '.'", err);
+  for (size_t i = 0; i < length; i++)
+    if (!is_id_char(id[i]))
+      return refuse(what, id, length, "may hold only A-Z a-z 0-9 . _ -", err);
+  return CLEAT_OK;
+}
+
+int cleat__name_compare_files(const char *a, const char *b) {
+  while (*a != '\0' && *a == *b) {
+    a++;
+    b++;
+  }
+  /* The end of a name, then '/', then everything else. */
+  int left = *a == '/' ? 1 : *a == '\0' ? 0 : 1 + (unsigned char)*a;
+  int right = *b == '/' ? 1 : *b == '\0' ? 0 : 1 + (unsigned char)*b;
+  return left - right;
+}
+
+bool cleat__name_is_folder_of(const char *folder, const char *name) {
+  size_t length = strlen(folder);
+  return strncmp(folder, name, length) == 0 && name[length] == '/';
+}
+
+/* ---- Keys --------------------------------------------------------------------------------- */
+
+void cleat__name_step_folder(int64_t step, char folder[CLEAT__STEP_FOLDER_MAX]) {
+  snprintf(folder, CLEAT__STEP_FOLDER_MAX, "step-%012lld", (long long)step);
+}
+
+bool cleat__name_parse_step_folder(const char *folder, size_t length, int64_t *step) {
+  static const char prefix[] = "step-";
+  char canonical[CLEAT__STEP_FOLDER_MAX];
+  int64_t value = 0;
+  if (length < sizeof prefix || length >= sizeof canonical ||
+      memcmp(folder, prefix, sizeof prefix - 1) != 0)
+    return false;
+  for (size_t i = sizeof prefix - 1; i < length; i++) {
+    if (folder[i] < '0' || folder[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+        __builtin_add_overflow(value, folder[i] - '0', &value))
+      return false;
+  }
+  cleat__name_step_folder(value, canonical);
+  if (strlen(canonical) != length || memcmp(canonical, folder, length) != 0)
+    return false;
+  *step = value;
+  return true;
+}
+
+void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]) {
+  snprintf(name, CLEAT__RECORD_NAME_MAX, "rank-%05u.json", rank);
+}
+
+void cleat__name_failed_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]) {
+  snprintf(name, CLEAT__RECORD_NAME_MAX, "rank-%05u.failed.json", rank);
+}
+
+void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]) {
+  char folder[CLEAT__STEP_FOLDER_MAX];
+  cleat__name_step_folder(step, folder);
+  snprintf(key, CLEAT__OBJECT_KEY_MAX, "%s/manifest.json", folder);
+}
+
+void cleat__key_attempt(int64_t step, const char *attempt, char key[CLEAT__OBJECT_KEY_MAX]) {
+  cleat__key_file(step, attempt, "", key);
+}
+
+void cleat__key_file(int64_t step, const char *attempt, const char *name,
+                     char key[CLEAT__OBJECT_KEY_MAX]) {
+  char folder[CLEAT__STEP_FOLDER_MAX];
+  cleat__name_step_folder(step, folder);
+  snprintf(key, CLEAT__OBJECT_KEY_MAX, "%s/%.*s/%.*s", folder, CLEAT__ID_MAX, attempt,
+           CLEAT__FILE_NAME_MAX, name);
+}
+
+void cleat__key_record(int64_t step, const char *attempt, unsigned rank,
+                       char key[CLEAT__OBJECT_KEY_MAX]) {
+  char name[CLEAT__RECORD_NAME_MAX];
+  cleat__name_record(rank, name);
+  cleat__key_file(step, attempt, name, key);
+}
