@@ -38,9 +38,9 @@ export BUILD
 
 PKGS := libcurl libcrypto expat libcjson libisal
 # Asked once, when the first compiler line needs it, so that `make deps` works before pkg-config exists.
-PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS)))$(PKG_CFLAGS)
-PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS)))$(PKG_LIBS)
-CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check))$(CHECK_LIBS)
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null))$(PKG_CFLAGS)
+PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null))$(PKG_LIBS)
+CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check 2>/dev/null))$(CHECK_LIBS)
 
 WARNINGS := -Wall -Wextra -Wconversion -Wvla -Wcast-qual -Wmissing-prototypes -Wshadow
 OPTIMIZE := -O2
@@ -112,8 +112,8 @@ $(BUILD)/.flags: force
 	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) 2>/dev/null || \
 	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION) $(PREFIX)' | cmp -s - $@ || \
-	  echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION) $(PREFIX)' > $@
+	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' | cmp -s - $@ || \
+	  echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' > $@
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
@@ -133,8 +133,10 @@ $(BUILD)/libcleat.so: $(BUILD)/$(SO_FILE)
 	@ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME)
 	@ln -sf $(SO_NAME) $@
 
-$(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags
-	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' $< > $@
+# Made anew whenever it would read differently: PREFIX may be another at `make install`.
+$(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags force
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' $< > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # The program carries the library inside, so that it runs in place and can be copied alone.
 $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a

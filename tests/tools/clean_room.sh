@@ -79,6 +79,7 @@ enter_base() {
 # Debian's sources for the room's suite, and the settings of how to fetch.
 lend_apt() {
   local file
+  : >"$room/etc/apt/sources.list"
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
     if [ -f "$file" ] && [[ $file =~ \.(list|sources)$ ]] && grep -q "/debian" "$file"; then
       sed "s/\b$host_suite\b/$suite/g" "$file" >"$room$file"
