@@ -338,9 +338,10 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
 
   bool replied = result->transport == CLEAT__TRANSPORT_OK;
   const char *code = replied ? or_text(result->code, "") : "";
-  const char *what = code[0] != '\0' ? code
-                     : replied       ? cleat_status_text(rule.status)
-                                     : transport_text(result->transport);
+  const char *what = rule.status == CLEAT_CANCELLED ? "cancelled"
+                     : code[0] != '\0'              ? code
+                     : replied                      ? cleat_status_text(rule.status)
+                                                    : transport_text(result->transport);
   const char *message = or_text(result->message, "");
   char details[512];
   describe(result, context, details, sizeof details);
