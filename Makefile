@@ -142,9 +142,9 @@ $(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags force
 $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
 	$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
-# Examples link the shared library: what it does not export, they cannot use.
-$(BUILD)/trainer: $(call objects,api/examples/trainer.c) $(BUILD)/libcleat.so
-	$(CC) $(ALL_LDFLAGS) $< -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
+# The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
+$(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so
+	$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
 
 # Test programs link the static library, whose internal names they can reach, and the helpers in tests/mock.
 $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
