@@ -1,0 +1,308 @@
+/* cli.h: what the files of the `cleat` program share.
+ *
+ * The program is a thin shell over api/cleat.h: a command (save.c, load.c, …) turns its arguments
+ * into calls of the public interface, main.c picks the command, and the rest is how things look.
+ * Only the main thread runs code of this folder, but for the log function in output.c. Nothing
+ * here is global: a struct cleat__cli, on main's stack, is handed to every command. */
+#ifndef CLEAT_API_CLI_CLI_H
+#define CLEAT_API_CLI_CLI_H
+
+#include "base/error.h"
+
+#include <cjson/cJSON.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* What the program's exit status says; scripts depend on the numbers (see cleat.1). */
+enum cleat__cli_exit {
+  CLEAT__CLI_DONE = 0,
+  CLEAT__CLI_FAILED = 1,
+  CLEAT__CLI_USAGE = 2,
+  CLEAT__CLI_NOTHING = 3,
+  CLEAT__CLI_DAMAGED = 4,
+  CLEAT__CLI_LOST = 5,
+  CLEAT__CLI_SIGNAL = 128 /* plus the signal's number */
+};
+
+/* Which options a command takes beyond the common ones. */
+enum cleat__cli_takes {
+  CLEAT__CLI_TAKES_STEP = 1u << 0,
+  CLEAT__CLI_TAKES_FORCE = 1u << 1,
+  CLEAT__CLI_TAKES_SAVE = 1u << 2 /* --metadata, --if-exists */
+};
+
+/* The command line, parsed. Strings belong to argv. */
+struct cleat__cli_options {
+  bool help;
+  bool json;
+  bool quiet;
+  unsigned verbose; /* how often -v was given: 1 info, 2 debug */
+  bool force;
+  bool has_step;
+  int64_t step; /* CLEAT_STEP_LATEST unless given */
+  enum cleat_if_exists if_exists;
+  const char *metadata;
+  const char *endpoint;
+  const char *region;
+  uint64_t staging_bytes; /* 0: not given */
+  uint64_t part_bytes;    /* 0: not given */
+  unsigned jobs;          /* 0: not given */
+  char *const *arguments; /* what is no option */
+  size_t argument_count;
+};
+
+struct cleat__cli;
+
+/* One command. All texts are static. */
+struct cleat__cli_command {
+  const char *name;
+  const char *summary;   /* for the list of commands */
+  const char *synopsis;  /* after "cleat " */
+  const char *help;      /* what it does and its own options; ends in a newline */
+  const char *arguments; /* named when they are missing */
+  unsigned takes;        /* of enum cleat__cli_takes */
+  size_t min_arguments;
+  size_t max_arguments;
+  bool small;    /* moves no data: one part of staging memory will do */
+  bool url_last; /* the store's URL is the last argument, not the first */
+  /* Returns the exit status. */
+  int (*run)(const struct cleat__cli *cli, struct cleat_client *client);
+};
+
+extern const struct cleat__cli_command cleat__cli_save;
+extern const struct cleat__cli_command cleat__cli_load;
+extern const struct cleat__cli_command cleat__cli_ls;
+extern const struct cleat__cli_command cleat__cli_show;
+extern const struct cleat__cli_command cleat__cli_verify;
+
+/* What a command is given. */
+struct cleat__cli {
+  const struct cleat__cli_command *command; /* NULL before one was found */
+  struct cleat__cli_options options;
+  bool progress; /* stderr is a terminal that may be drawn on */
+};
+
+/* ---- options.c ----------------------------------------------------------------------------- */
+
+/* Reads argv[0] (the command's name) and what follows; moves the arguments to argv's end. Error: INVALID. */
+cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
+                                      char **argv, struct cleat__cli_options *options,
+                                      struct cleat_error *err);
+
+/* The options that every command has, as help text. Static. */
+const char *cleat__cli_options_help(void);
+
+/* ---- nearest.c -------------------------------------------------------------------------- */
+
+/* The nearest of the names up to NULL, if it is near enough to have been meant; else NULL. */
+const char *cleat__cli_nearest(const char *word, const char *const *names);
+
+/* ---- output.c ------------------------------------------------------------------------------ */
+
+/* Writes `text`; control characters and what is not UTF-8 become '?'. */
+void cleat__cli_put_text(FILE *out, const char *text);
+
+/* Says what went wrong on stderr, and on stdout too under --json. Returns the exit status. */
+int cleat__cli_fail(const struct cleat__cli *cli, const struct cleat_error *err);
+
+/* The exit status for an error of a command. */
+int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err);
+
+/* The same for output that memory did not suffice for. */
+int cleat__cli_fail_memory(const struct cleat__cli *cli);
+
+/* "cleat: warning: <message>" on stderr. */
+void cleat__cli_warn(const char *message);
+
+/* cleat_log_fn for the client; `user` is a const struct cleat__cli. Called from any thread. */
+void cleat__cli_log(void *user, enum cleat_log_level level, const char *line);
+
+/* The end of a save, load or verify, as one line or as JSON. Returns the exit status. */
+struct cleat__cli_result {
+  int64_t step;
+  const char *attempt;   /* NULL: not known */
+  const char *outcome;   /* JSON only: "committed", "already", … */
+  const char *text;      /* people: what follows the sizes; NULL: no sizes, `note` alone */
+  const char *note;      /* people: replaces sizes and speed */
+  const char *place_key; /* JSON: "url" or "destination" */
+  const char *place;
+  uint64_t files;
+  uint64_t bytes;
+  double seconds;
+};
+int cleat__cli_report(const struct cleat__cli *cli, const struct cleat__cli_result *result);
+
+/* ---- json.c: documents for --json ----------------------------------------------------------- */
+
+/* A document under construction. Every function below accepts a NULL object, and notes each failed
+ * allocation in `failed`, so that only cleat__cli_json_print has to look. */
+struct cleat__cli_json {
+  cJSON *root;
+  bool failed;
+};
+
+void cleat__cli_json_init(struct cleat__cli_json *json);
+
+/* Members of an object, or, with a NULL name, elements of an array. */
+cJSON *cleat__cli_json_object(struct cleat__cli_json *json, cJSON *parent, const char *name);
+cJSON *cleat__cli_json_array(struct cleat__cli_json *json, cJSON *parent, const char *name);
+void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                          const char *text);
+void cleat__cli_json_int(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                         int64_t value);
+void cleat__cli_json_uint(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                          uint64_t value);
+void cleat__cli_json_seconds(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                             double seconds);
+void cleat__cli_json_bool(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                          bool value);
+/* `text` is JSON already. */
+void cleat__cli_json_raw(struct cleat__cli_json *json, cJSON *parent, const char *name,
+                         const char *text);
+
+/* What ls prints for one checkpoint. */
+void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
+                                const struct cleat_checkpoint_info *info);
+
+/* Status, message and all details. */
+void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
+                           const struct cleat_error *err);
+
+/* Prints the document and a line end to stdout, and frees it. False: out of memory, nothing printed. */
+bool cleat__cli_json_print(struct cleat__cli_json *json);
+
+/* ---- table.c: columns for people ------------------------------------------------------------ */
+
+struct cleat__cli_table {
+  const char *align; /* one 'l' or 'r' a column */
+  char **cells;
+  size_t count;
+  size_t capacity;
+  bool failed;
+};
+
+void cleat__cli_table_init(struct cleat__cli_table *table, const char *align);
+void cleat__cli_table_clear(struct cleat__cli_table *table);
+
+/* Adds the next cell, row by row. */
+void cleat__cli_table_add(struct cleat__cli_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Adds a row of fixed texts, one a column. */
+void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const *cells);
+
+/* Prints the rows to stdout, each after `indent` blanks; the last column is cut so that a row fits
+ * into `width` columns (0: never cut). False: out of memory, nothing printed. */
+bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width);
+
+/* ---- format.c: numbers and times for people -------------------------------------------------- */
+
+#define CLEAT__CLI_FORMAT_MAX 64
+
+/* "512 B", "3.2 GiB". */
+void cleat__cli_format_size(double bytes, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* "0.04 s", "4.1 s", "2 min 05 s", "3 h 07 min". */
+void cleat__cli_format_duration(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* "0:42", "1:02:03". */
+void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* An RFC 3339 time in UTC as local time, "2026-11-21 13:00:05"; the text itself if it is none. */
+void cleat__cli_format_local(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* The same as an age, "3 hours ago"; "" if it is no time. */
+void cleat__cli_format_age(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* "1 file", "12 files". */
+void cleat__cli_format_count(uint64_t count, const char *noun, char text[CLEAT__CLI_FORMAT_MAX]);
+
+/* Columns of cleat__cli_put_text, each character taken to be one wide. */
+size_t cleat__cli_format_columns(const char *text);
+
+/* Reads a size such as 256M or 64MiB. False: it is none, is 0, or is too large. */
+bool cleat__cli_format_read_size(const char *text, uint64_t *bytes);
+
+/* ---- sources.c: what save stores -------------------------------------------------------------- */
+
+/* Files to save, sorted by name. Owns everything. */
+struct cleat__cli_sources {
+  struct cleat__cli_source *items;
+  size_t count;
+  size_t capacity;
+  struct cleat_file *files; /* `count` of them, once collected */
+};
+
+/* Finds the files below each of `paths`. `url` is where they will go: a store inside a source is refused. On
+ * failure nothing is left to clear. Errors: INVALID (two of one name, a special file, …), NOT_FOUND, DENIED,
+ * LIMIT, IO, NO_MEMORY. */
+cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
+                                        struct cleat__cli_sources *sources,
+                                        struct cleat_error *err);
+void cleat__cli_sources_clear(struct cleat__cli_sources *sources);
+
+/* ---- progress.c: the line on a terminal -------------------------------------------------------- */
+
+struct cleat__cli_progress {
+  bool active;       /* a terminal is there, and --quiet is not */
+  bool drawn;        /* a line is on the screen */
+  const char *title; /* borrowed */
+  double drawn_at;   /* of cleat__seconds */
+  double sampled_at;
+  uint64_t sampled_bytes;
+  double rate; /* bytes a second, smoothed; 0: not known yet */
+};
+
+void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli,
+                              const char *title);
+
+/* Draws the line, unless it was drawn within the last tenth of a second. */
+void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
+                              const struct cleat_progress *now);
+
+/* Takes the line off the screen. */
+void cleat__cli_progress_clear(struct cleat__cli_progress *progress);
+
+/* True if stderr is a terminal that lines may be redrawn on. */
+bool cleat__cli_progress_possible(void);
+
+/* Columns of the terminal at `fd`; 0: it is none. */
+size_t cleat__cli_terminal_columns(int fd);
+
+/* ---- job.c: waiting for a save or a load --------------------------------------------------------- */
+
+/* A running save or load: one of the two is set. */
+struct cleat__cli_job {
+  struct cleat_save *save;
+  struct cleat_load *load;
+};
+
+/* Signals that end a job in an orderly way, held back while it runs. */
+struct cleat__cli_signals {
+  sigset_t held;
+  sigset_t before;
+  int caught; /* the first that came; 0: none */
+};
+
+/* From here on SIGINT, SIGTERM and SIGHUP wait for cleat__cli_job_wait, unless they are ignored. */
+void cleat__cli_signals_hold(struct cleat__cli_signals *signals);
+void cleat__cli_signals_release(struct cleat__cli_signals *signals);
+
+/* Waits for the job's end, showing progress; the first signal cancels the job and a second one
+ * kills the program. *last is how far it came. */
+cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
+                                 const char *title, struct cleat__cli_signals *signals,
+                                 struct cleat_progress *last, struct cleat_error *err);
+
+/* Runs a load or verify that was started; frees it. Returns the exit status and, when that is 0, fills *last. */
+int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
+                           struct cleat_load *load, const char *title,
+                           struct cleat__cli_signals *signals, struct cleat_progress *last,
+                           struct cleat_error *err);
+
+/* The exit status after a job that failed: that of the signal that ended it, or that of the error. */
+int cleat__cli_job_fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
+                        const struct cleat_error *err);
+
+#endif

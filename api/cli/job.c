@@ -1,0 +1,120 @@
+/* job.c: waiting for a save or a load: progress, Ctrl-C, and the end.
+ *
+ * The main thread polls, and sleeps in sigtimedwait: the signals that end a job are held back in
+ * every thread, so there is no handler and no variable for one to set. */
+#include "api/cli/cli.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { POLL_MAX_MS = 20 }; /* more: the end is noticed late; less: a core is kept busy */
+
+static const int job_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* nohup and shells without job control ignore a signal for their children: that stays so. */
+static bool is_ignored(int number) {
+  struct sigaction action;
+  return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void cleat__cli_signals_hold(struct cleat__cli_signals *signals) {
+  memset(signals, 0, sizeof *signals);
+  sigemptyset(&signals->held);
+  for (size_t i = 0; i < sizeof job_signals / sizeof job_signals[0]; i++) {
+    if (!is_ignored(job_signals[i]))
+      sigaddset(&signals->held, job_signals[i]);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals->held, &signals->before);
+}
+
+void cleat__cli_signals_release(struct cleat__cli_signals *signals) {
+  pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
+}
+
+static void read_progress(const struct cleat__cli_job *job, struct cleat_progress *progress) {
+  if (job->save)
+    cleat_save_progress(job->save, progress);
+  else
+    cleat_load_progress(job->load, progress);
+}
+
+static void cancel(const struct cleat__cli_job *job) {
+  if (job->save)
+    cleat_save_cancel(job->save);
+  else
+    cleat_load_cancel(job->load);
+}
+
+static bool has_ended(const struct cleat_progress *progress) {
+  return progress->phase == CLEAT_PHASE_DONE || progress->phase == CLEAT_PHASE_FAILED;
+}
+
+/* Sleeps for `ms`, or until a signal comes. Returns its number, or 0. */
+static int wait_signal(const struct cleat__cli_signals *signals, int64_t ms) {
+  const struct timespec timeout = {.tv_nsec = (long)(ms * 1000000)};
+  int number = sigtimedwait(&signals->held, NULL, &timeout);
+  return number > 0 ? number : 0;
+}
+
+/* Returns when the job has ended or a signal has come. */
+static void watch(const struct cleat__cli_job *job, struct cleat__cli_progress *progress,
+                  struct cleat__cli_signals *signals, struct cleat_progress *last) {
+  int64_t ms = 1; /* a small job ends within a few */
+  for (;;) {
+    read_progress(job, last);
+    if (has_ended(last))
+      return;
+    cleat__cli_progress_draw(progress, last);
+    signals->caught = wait_signal(signals, ms);
+    if (signals->caught)
+      return;
+    ms = 2 * ms < POLL_MAX_MS ? 2 * ms : POLL_MAX_MS;
+  }
+}
+
+cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
+                                 const char *title, struct cleat__cli_signals *signals,
+                                 struct cleat_progress *last, struct cleat_error *err) {
+  struct cleat__cli_progress progress;
+  cleat__cli_progress_init(&progress, cli, title);
+  watch(job, &progress, signals, last);
+  cleat__cli_progress_clear(&progress);
+  if (signals->caught) {
+    cancel(job);
+    if (!cli->options.quiet)
+      fputs("cleat: stopping in good order; the same signal again ends at once\n", stderr);
+    /* Signals have their usual effect again: the second one kills. */
+    cleat__cli_signals_release(signals);
+  }
+  cleat_status status =
+      job->save ? cleat_save_wait(job->save, err) : cleat_load_wait(job->load, err);
+  read_progress(job, last);
+  return status;
+}
+
+int cleat__cli_job_fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
+                        const struct cleat_error *err) {
+  int status = cleat__cli_fail(cli, err);
+  if (signals->caught && err->status == CLEAT_CANCELLED)
+    return CLEAT__CLI_SIGNAL + signals->caught;
+  return status;
+}
+
+int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
+                           struct cleat_load *load, const char *title,
+                           struct cleat__cli_signals *signals, struct cleat_progress *last,
+                           struct cleat_error *err) {
+  const struct cleat__cli_job job = {.load = load};
+  cleat_status status = started;
+  if (status == CLEAT_OK)
+    status = cleat__cli_job_wait(cli, &job, title, signals, last, err);
+  if (status == CLEAT_EXISTS)
+    cleat__error_hint(err, "--force writes into a folder that exists");
+  int exit_status = status == CLEAT_OK ? CLEAT__CLI_DONE : cleat__cli_job_fail(cli, signals, err);
+  if (started == CLEAT_OK)
+    cleat_load_free(load);
+  cleat__cli_signals_release(signals);
+  return exit_status;
+}

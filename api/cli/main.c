@@ -1,0 +1,138 @@
+/* main.c: the `cleat` program: finds the command, opens the store, runs it.
+ *
+ * One thread; the library starts its own. Everything lives on main's stack. */
+#include "api/cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct cleat__cli_command *const commands[] = {
+    &cleat__cli_save, &cleat__cli_load, &cleat__cli_ls, &cleat__cli_show, &cleat__cli_verify,
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const struct cleat__cli_command *find_command(const char *name) {
+  for (size_t i = 0; i < COMMANDS; i++) {
+    if (strcmp(commands[i]->name, name) == 0)
+      return commands[i];
+  }
+  return NULL;
+}
+
+static int print_help(void) {
+  printf("usage: cleat COMMAND [OPTION]... ARGUMENT...\n"
+         "\n"
+         "Saves training checkpoints to object storage, whole or not at all.\n"
+         "\n");
+  for (size_t i = 0; i < COMMANDS; i++)
+    printf("  %-8s %s\n", commands[i]->name, commands[i]->summary);
+  printf("\n"
+         "A store is s3://bucket/prefix or file:///folder, such as\n"
+         "\n"
+         "  cleat save out/ s3://my-bucket/run-17 --step 1200\n"
+         "  cleat ls s3://my-bucket/run-17\n"
+         "  cleat load s3://my-bucket/run-17 restored/\n"
+         "\n"
+         "'cleat help COMMAND' tells more, 'man cleat' tells all.\n");
+  return CLEAT__CLI_DONE;
+}
+
+static int print_command_help(const struct cleat__cli_command *command) {
+  printf("usage: cleat %s\n\n%s\n%s", command->synopsis, command->help, cleat__cli_options_help());
+  return CLEAT__CLI_DONE;
+}
+
+static int print_version(void) {
+  printf("cleat %s\n", cleat_version());
+  return CLEAT__CLI_DONE;
+}
+
+static int fail_unknown(const struct cleat__cli *cli, const char *word) {
+  const char *names[COMMANDS + 3] = {NULL};
+  for (size_t i = 0; i < COMMANDS; i++)
+    names[i] = commands[i]->name;
+  names[COMMANDS] = "help";
+  names[COMMANDS + 1] = "version";
+  struct cleat_error err;
+  cleat__error_set(&err, CLEAT_INVALID, "'%s' is not a command", word);
+  const char *nearest = cleat__cli_nearest(word, names);
+  if (nearest)
+    cleat__error_hint(&err, "did you mean 'cleat %s'?", nearest);
+  else
+    cleat__error_hint(&err, "'cleat help' lists the commands");
+  return cleat__cli_fail(cli, &err);
+}
+
+static int run_help(const struct cleat__cli *cli, int argc, char **argv) {
+  if (argc < 2)
+    return print_help();
+  const struct cleat__cli_command *command = find_command(argv[1]);
+  return command ? print_command_help(command) : fail_unknown(cli, argv[1]);
+}
+
+static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **client,
+                                struct cleat_error *err) {
+  static const uint64_t default_part_bytes = UINT64_C(16) << 20;
+  const struct cleat__cli_options *given = &cli->options;
+  struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+  options.staging_bytes = given->staging_bytes;
+  options.part_bytes = given->part_bytes;
+  options.concurrency = given->jobs;
+  options.endpoint = given->endpoint;
+  options.region = given->region;
+  options.log = cleat__cli_log;
+  options.log_user = cli;
+  if (cli->command->small && !options.staging_bytes)
+    options.staging_bytes = options.part_bytes ? options.part_bytes : default_part_bytes;
+  size_t url = cli->command->url_last ? given->argument_count - 1 : 0;
+  return cleat_client_open(given->arguments[url], &options, client, err);
+}
+
+static int run_command(struct cleat__cli *cli, int argc, char **argv) {
+  struct cleat_error err;
+  cleat__error_clear(&err);
+  if (cleat__cli_options_parse(cli->command, argc, argv, &cli->options, &err) != CLEAT_OK)
+    return cleat__cli_fail(cli, &err);
+  if (cli->options.help)
+    return print_command_help(cli->command);
+  cli->progress = !cli->options.quiet && cleat__cli_progress_possible();
+  struct cleat_client *client = NULL;
+  if (open_client(cli, &client, &err) != CLEAT_OK) {
+    int exit_status = cleat__cli_fail(cli, &err);
+    /* Opening looks at the URL and the options alone. */
+    return err.status == CLEAT_LIMIT ? CLEAT__CLI_USAGE : exit_status;
+  }
+  int exit_status = cli->command->run(cli, client);
+  cleat_client_close(client);
+  return exit_status;
+}
+
+static int dispatch(struct cleat__cli *cli, int argc, char **argv) {
+  const char *word = argc > 1 ? argv[1] : "help";
+  if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+    return run_help(cli, argc - 1, argv + 1);
+  if (strcmp(word, "version") == 0 || strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+    return print_version();
+  cli->command = find_command(word);
+  return cli->command ? run_command(cli, argc - 1, argv + 1) : fail_unknown(cli, word);
+}
+
+/* A list that was cut short by a full disk must not look like a success. */
+static int close_output(const struct cleat__cli *cli, int exit_status) {
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return exit_status;
+  struct cleat_error err;
+  cleat__error_errno(&err, errno ? errno : EIO, "cannot write to standard output");
+  struct cleat__cli silent = *cli;
+  silent.options.json = false;
+  cleat__cli_fail(&silent, &err);
+  return exit_status ? exit_status : CLEAT__CLI_FAILED;
+}
+
+int main(int argc, char **argv) {
+  struct cleat__cli cli = {0};
+  int exit_status = dispatch(&cli, argc, argv);
+  return close_output(&cli, exit_status);
+}

@@ -1,0 +1,278 @@
+/* options.c: the command line, by getopt_long and one table of options.
+ *
+ * Main thread only: getopt_long keeps its place in variables of the C library. All text that ends
+ * up in the options belongs to argv. */
+#include "api/cli/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  LONG_ONLY = 256, /* beyond all characters, which are the codes of options with a short form */
+  OPTION_ENDPOINT = LONG_ONLY,
+  OPTION_IF_EXISTS,
+  OPTION_JSON,
+  OPTION_METADATA,
+  OPTION_PART_SIZE,
+  OPTION_REGION,
+  OPTION_STAGING,
+  OPTION_STEP
+};
+
+struct row {
+  const char *name;
+  int argument; /* no_argument or required_argument */
+  int code;
+  unsigned takes; /* 0: every command has it */
+};
+
+static const struct row rows[] = {
+    {"endpoint", required_argument, OPTION_ENDPOINT, 0},
+    {"force", no_argument, 'f', CLEAT__CLI_TAKES_FORCE},
+    {"help", no_argument, 'h', 0},
+    {"if-exists", required_argument, OPTION_IF_EXISTS, CLEAT__CLI_TAKES_SAVE},
+    {"jobs", required_argument, 'j', 0},
+    {"json", no_argument, OPTION_JSON, 0},
+    {"metadata", required_argument, OPTION_METADATA, CLEAT__CLI_TAKES_SAVE},
+    {"part-size", required_argument, OPTION_PART_SIZE, 0},
+    {"quiet", no_argument, 'q', 0},
+    {"region", required_argument, OPTION_REGION, 0},
+    {"staging", required_argument, OPTION_STAGING, 0},
+    {"step", required_argument, OPTION_STEP, CLEAT__CLI_TAKES_STEP},
+    {"verbose", no_argument, 'v', 0},
+};
+
+enum { ROWS = sizeof rows / sizeof rows[0], SHORT_MAX = 2 * ROWS + 2 };
+
+const char *cleat__cli_options_help(void) {
+  return "Options of every command:\n"
+         "      --json           print one JSON document on standard output\n"
+         "  -q, --quiet          no progress, no closing line, no warnings\n"
+         "  -v, --verbose        say what is being done; twice: in detail\n"
+         "      --endpoint URL   the S3 server, such as http://127.0.0.1:9000\n"
+         "      --region NAME    the S3 region\n"
+         "      --staging SIZE   memory for copies in flight (256M)\n"
+         "      --part-size SIZE size of the parts that files are cut into (16M)\n"
+         "  -j, --jobs N         requests in flight (16; 4 for folders)\n"
+         "  -h, --help           show this help\n";
+}
+
+/* A decimal number without sign, blanks or anything after it. */
+static bool read_number(const char *text, int64_t *value) {
+  if (*text < '0' || *text > '9')
+    return false;
+  char *end = NULL;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  if (errno || *end)
+    return false;
+  *value = number;
+  return true;
+}
+
+static cleat_status set_step(const char *text, struct cleat__cli_options *options,
+                             struct cleat_error *err) {
+  int64_t ignored;
+  if (text[0] == '-' && read_number(text + 1, &ignored)) {
+    cleat__error_set(err, CLEAT_INVALID, "--step %s: a step cannot be below zero", text);
+    return err->status;
+  }
+  if (!read_number(text, &options->step)) {
+    cleat__error_set(err, CLEAT_INVALID, "--step '%s': not a step", text);
+    cleat__error_hint(err, "a step is a whole number from 0 to 9223372036854775807");
+    return err->status;
+  }
+  options->has_step = true;
+  return CLEAT_OK;
+}
+
+static cleat_status set_jobs(const char *text, struct cleat__cli_options *options,
+                             struct cleat_error *err) {
+  int64_t jobs;
+  if (!read_number(text, &jobs) || jobs < 1 || jobs > INT32_MAX)
+    return cleat__error_set(err, CLEAT_INVALID, "--jobs '%s': not a number of requests", text);
+  options->jobs = (unsigned)jobs;
+  return CLEAT_OK;
+}
+
+static cleat_status set_size(const char *name, const char *text, uint64_t *bytes,
+                             struct cleat_error *err) {
+  if (cleat__cli_format_read_size(text, bytes))
+    return CLEAT_OK;
+  cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not a size", name, text);
+  cleat__error_hint(err, "sizes are written as 67108864, 65536K, 64M or 64MiB, or 1G");
+  return err->status;
+}
+
+static cleat_status set_if_exists(const char *text, struct cleat__cli_options *options,
+                                  struct cleat_error *err) {
+  static const char *const names[] = {"fail", "skip", "replace"};
+  static const enum cleat_if_exists values[] = {CLEAT_IF_EXISTS_FAIL, CLEAT_IF_EXISTS_SKIP,
+                                                CLEAT_IF_EXISTS_REPLACE};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(text, names[i]) == 0) {
+      options->if_exists = values[i];
+      return CLEAT_OK;
+    }
+  }
+  return cleat__error_set(err, CLEAT_INVALID, "--if-exists '%s': not fail, skip or replace", text);
+}
+
+static cleat_status set_value(int code, const char *value, struct cleat__cli_options *options,
+                              struct cleat_error *err) {
+  switch (code) {
+  case OPTION_STEP:
+    return set_step(value, options, err);
+  case OPTION_STAGING:
+    return set_size("staging", value, &options->staging_bytes, err);
+  case OPTION_PART_SIZE:
+    return set_size("part-size", value, &options->part_bytes, err);
+  case OPTION_IF_EXISTS:
+    return set_if_exists(value, options, err);
+  case 'j':
+    return set_jobs(value, options, err);
+  case OPTION_METADATA:
+    options->metadata = value;
+    return CLEAT_OK;
+  case OPTION_ENDPOINT:
+    options->endpoint = value;
+    return CLEAT_OK;
+  default: /* OPTION_REGION, the last that has a value */
+    options->region = value;
+    return CLEAT_OK;
+  }
+}
+
+/* False: the option is none of those without a value. */
+static bool set_flag(int code, struct cleat__cli_options *options) {
+  switch (code) {
+  case OPTION_JSON:
+    options->json = true;
+    return true;
+  case 'f':
+    options->force = true;
+    return true;
+  case 'h':
+    options->help = true;
+    return true;
+  case 'q':
+    options->quiet = true;
+    return true;
+  case 'v':
+    options->verbose++;
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* What getopt_long needs to know for the options of one command. */
+struct syntax {
+  struct option longs[ROWS + 1];
+  char shorts[SHORT_MAX];
+  const char *names[ROWS + 1]; /* of the long ones, up to NULL */
+};
+
+static void syntax_make(unsigned takes, struct syntax *syntax) {
+  size_t count = 0, length = 0;
+  memset(syntax, 0, sizeof *syntax);
+  syntax->shorts[length++] = ':'; /* a missing value is told from an unknown option */
+  for (size_t i = 0; i < ROWS; i++) {
+    if (rows[i].takes && !(rows[i].takes & takes))
+      continue;
+    syntax->names[count] = rows[i].name;
+    syntax->longs[count++] = (struct option){rows[i].name, rows[i].argument, NULL, rows[i].code};
+    if (rows[i].code < LONG_ONLY)
+      syntax->shorts[length++] = (char)rows[i].code;
+    if (rows[i].code < LONG_ONLY && rows[i].argument == required_argument)
+      syntax->shorts[length++] = ':';
+  }
+}
+
+/* True if the word names an option that other commands have and this one has not. */
+static bool is_elsewhere(const char *word) {
+  for (size_t i = 0; i < ROWS; i++) {
+    if (strcmp(word, rows[i].name) == 0)
+      return true;
+  }
+  return false;
+}
+
+static cleat_status refuse(const char *command, const char *word, const struct syntax *syntax,
+                           struct cleat_error *err) {
+  if (optopt && word[0] == '-' && word[1] != '-')
+    return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' has no option -%c", command, optopt);
+  if (optopt)
+    return cleat__error_set(err, CLEAT_INVALID, "'%s': this option takes no value", word);
+  word += strspn(word, "-");
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  cleat__error_set(err, CLEAT_INVALID, "'cleat %s' has no option --%s", command, name);
+  const char *nearest = is_elsewhere(name) ? NULL : cleat__cli_nearest(name, syntax->names);
+  if (nearest)
+    cleat__error_hint(err, "did you mean --%s?", nearest);
+  return err->status;
+}
+
+static cleat_status parse_options(const struct cleat__cli_command *command, int argc, char **argv,
+                                  struct cleat__cli_options *options, struct cleat_error *err) {
+  struct syntax syntax;
+  syntax_make(command->takes, &syntax);
+  opterr = 0;
+  for (;;) {
+    int code = getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL);
+    if (code == -1)
+      return CLEAT_OK;
+    if (code == ':')
+      return cleat__error_set(err, CLEAT_INVALID, "%s needs a value", argv[optind - 1]);
+    if (code == '?')
+      return refuse(command->name, argv[optind - 1], &syntax, err);
+    if (set_flag(code, options))
+      continue;
+    if (set_value(code, optarg, options, err) != CLEAT_OK)
+      return err->status;
+  }
+}
+
+static cleat_status check_arguments(const struct cleat__cli_command *command,
+                                    const struct cleat__cli_options *options,
+                                    struct cleat_error *err) {
+  if (options->argument_count > command->max_arguments)
+    return cleat__error_set(err, CLEAT_INVALID, "'%s' is one argument too many for 'cleat %s'",
+                            options->arguments[command->max_arguments], command->name);
+  if (options->argument_count < command->min_arguments)
+    return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' needs %s", command->name,
+                            command->arguments);
+  for (size_t i = 0; i < options->argument_count; i++) {
+    if (!*options->arguments[i])
+      return cleat__error_set(err, CLEAT_INVALID, "an argument of 'cleat %s' is empty",
+                              command->name);
+  }
+  return CLEAT_OK;
+}
+
+/* An error in the command line must come as JSON too, even if --json stands behind it. */
+static bool asks_json(int argc, char *const *argv) {
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    if (strcmp(argv[i], "--json") == 0)
+      return true;
+  }
+  return false;
+}
+
+cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
+                                      char **argv, struct cleat__cli_options *options,
+                                      struct cleat_error *err) {
+  *options = (struct cleat__cli_options){.step = CLEAT_STEP_LATEST, .json = asks_json(argc, argv)};
+  cleat_status status = parse_options(command, argc, argv, options, err);
+  if (status == CLEAT_OK && !options->help) {
+    options->arguments = argv + optind;
+    options->argument_count = (size_t)(argc - optind);
+    status = check_arguments(command, options, err);
+  }
+  if (status != CLEAT_OK && !err->hint[0])
+    cleat__error_hint(err, "see 'cleat help %s'", command->name);
+  return status;
+}

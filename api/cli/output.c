@@ -1,0 +1,128 @@
+/* output.c: what the program says when it is done, and when it is not.
+ *
+ * Errors are two lines, after git: "cleat: <message>" and "hint: <what to do>". All of this runs on
+ * the main thread, but for cleat__cli_log, which the client's threads call: it writes each line in
+ * one piece and shares nothing that changes. */
+#include "api/cli/cli.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+void cleat__cli_put_text(FILE *out, const char *text) {
+  const char *end = text + strlen(text);
+  while (text < end) {
+    uint32_t code;
+    size_t length = cleat__utf8_next(text, end, &code);
+    if (!length || cleat__utf8_is_control(code))
+      fputc('?', out);
+    else
+      fwrite(text, 1, length, out);
+    text += length ? length : 1;
+  }
+}
+
+int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err) {
+  switch (err->status) {
+  case CLEAT_OK:
+    return CLEAT__CLI_DONE;
+  case CLEAT_INVALID:
+    return CLEAT__CLI_USAGE;
+  case CLEAT_NOT_FOUND:
+    return CLEAT__CLI_NOTHING;
+  case CLEAT_INTEGRITY:
+  case CLEAT_FORMAT:
+  case CLEAT_NEWER:
+    return CLEAT__CLI_DAMAGED;
+  case CLEAT_LOST:
+    return CLEAT__CLI_LOST;
+  case CLEAT_EXISTS: /* a step is there by another's hand; a destination may be one's own */
+    return cli->command == &cleat__cli_save ? CLEAT__CLI_LOST : CLEAT__CLI_FAILED;
+  default:
+    return CLEAT__CLI_FAILED;
+  }
+}
+
+static void put_line(const char *label, const char *text) {
+  fputs(label, stderr);
+  cleat__cli_put_text(stderr, text);
+  fputc('\n', stderr);
+}
+
+int cleat__cli_fail(const struct cleat__cli *cli, const struct cleat_error *err) {
+  fflush(stdout);
+  put_line("cleat: ", err->message[0] ? err->message : cleat_status_text(err->status));
+  if (err->hint[0])
+    put_line("hint: ", err->hint);
+  if (cli->options.json) {
+    struct cleat__cli_json json;
+    cleat__cli_json_init(&json);
+    cleat__cli_json_error(&json, cleat__cli_json_object(&json, json.root, "error"), err);
+    cleat__cli_json_print(&json);
+  }
+  return cleat__cli_exit_status(cli, err);
+}
+
+void cleat__cli_warn(const char *message) {
+  put_line("cleat: warning: ", message);
+}
+
+void cleat__cli_log(void *user, enum cleat_log_level level, const char *line) {
+  const struct cleat__cli *cli = user;
+  const struct cleat__cli_options *options = &cli->options;
+  const char *label = level == CLEAT_LOG_WARNING ? "warning: " : "";
+  bool shown =
+      level == CLEAT_LOG_WARNING ? !options->quiet : options->verbose > (level == CLEAT_LOG_DEBUG);
+  /* A progress line may stand where this one goes: it is wiped, and drawn again below. */
+  if (shown)
+    fprintf(stderr, "%scleat: %s%s\n", cli->progress ? "\r\033[K" : "", label, line);
+}
+
+int cleat__cli_fail_memory(const struct cleat__cli *cli) {
+  struct cleat_error err;
+  cleat__error_no_memory(&err, "the output");
+  return cleat__cli_fail(cli, &err);
+}
+
+static int report_json(const struct cleat__cli *cli, const struct cleat__cli_result *result) {
+  struct cleat__cli_json json;
+  cleat__cli_json_init(&json);
+  cleat__cli_json_int(&json, json.root, "step", result->step);
+  cleat__cli_json_text(&json, json.root, "outcome", result->outcome);
+  if (result->attempt)
+    cleat__cli_json_text(&json, json.root, "attempt", result->attempt);
+  cleat__cli_json_text(&json, json.root, result->place_key, result->place);
+  cleat__cli_json_uint(&json, json.root, "files", result->files);
+  cleat__cli_json_uint(&json, json.root, "bytes", result->bytes);
+  cleat__cli_json_seconds(&json, json.root, "seconds", result->seconds);
+  return cleat__cli_json_print(&json) ? CLEAT__CLI_DONE : cleat__cli_fail_memory(cli);
+}
+
+static void report_text(const struct cleat__cli_result *result) {
+  char files[CLEAT__CLI_FORMAT_MAX], size[CLEAT__CLI_FORMAT_MAX];
+  char time[CLEAT__CLI_FORMAT_MAX], rate[CLEAT__CLI_FORMAT_MAX];
+  printf("step %lld: ", (long long)result->step);
+  if (result->note) {
+    printf("%s\n", result->note);
+    return;
+  }
+  cleat__cli_format_count(result->files, "file", files);
+  cleat__cli_format_size((double)result->bytes, size);
+  cleat__cli_format_duration(result->seconds, time);
+  printf("%s, %s %s ", files, size, result->text);
+  cleat__cli_put_text(stdout, result->place);
+  printf(" in %s", time);
+  if (result->seconds > 0) {
+    cleat__cli_format_size((double)result->bytes / result->seconds, rate);
+    printf(" (%s/s)", rate);
+  }
+  putchar('\n');
+}
+
+int cleat__cli_report(const struct cleat__cli *cli, const struct cleat__cli_result *result) {
+  if (cli->options.json)
+    return report_json(cli, result);
+  if (!cli->options.quiet)
+    report_text(result);
+  return CLEAT__CLI_DONE;
+}

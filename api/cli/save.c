@@ -1,0 +1,127 @@
+/* save.c: `cleat save`: stores files and folders as one checkpoint.
+ *
+ * Main thread; the bytes are moved by the client's threads, which read the files in place. */
+#include "api/cli/cli.h"
+
+#include <inttypes.h>
+
+static const char help[] =
+    "Saves files as the checkpoint of one step. It is visible to others once it is\n"
+    "whole, and not before.\n"
+    "\n"
+    "A file is stored under its own name, a folder as the files below it (hidden ones\n"
+    "too) under their paths in it. Links to files are followed; empty folders are not\n"
+    "kept. Tensors in .safetensors files are indexed.\n"
+    "\n"
+    "      --step N         the step, a whole number from 0 on (required)\n"
+    "      --metadata JSON  any JSON value to keep with the step\n"
+    "      --if-exists HOW  when the step is there already: fail (default), skip,\n"
+    "                       or replace\n";
+
+static const char *outcome_name(enum cleat_outcome outcome) {
+  switch (outcome) {
+  case CLEAT_OUTCOME_ALREADY:
+    return "already";
+  case CLEAT_OUTCOME_SKIPPED:
+    return "skipped";
+  default:
+    return "committed";
+  }
+}
+
+/* What to say instead of sizes and speed, when nothing was uploaded. */
+static const char *outcome_note(enum cleat_outcome outcome) {
+  switch (outcome) {
+  case CLEAT_OUTCOME_ALREADY:
+    return "this start had saved it already; nothing was uploaded";
+  case CLEAT_OUTCOME_SKIPPED:
+    return "another start had saved it already; skipped";
+  default:
+    return NULL;
+  }
+}
+
+static int report(const struct cleat__cli *cli, const char *url,
+                  const struct cleat_progress *last) {
+  const struct cleat__cli_result result = {.step = cli->options.step,
+                                           .outcome = outcome_name(last->outcome),
+                                           .text = "saved to",
+                                           .note = outcome_note(last->outcome),
+                                           .place_key = "url",
+                                           .place = url,
+                                           .files = last->files_total,
+                                           .bytes = last->bytes_total,
+                                           .seconds = last->elapsed_s};
+  return cleat__cli_report(cli, &result);
+}
+
+static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
+                struct cleat_error *err) {
+  if (err->status == CLEAT_EXISTS)
+    cleat__error_hint(err, "--if-exists skip leaves it as it is, --if-exists replace replaces it");
+  return cleat__cli_job_fail(cli, signals, err);
+}
+
+static int save_files(const struct cleat__cli *cli, struct cleat_client *client, const char *url,
+                      const struct cleat__cli_sources *sources) {
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  request.step = cli->options.step;
+  request.files = sources->files;
+  request.file_count = sources->count;
+  request.metadata = cli->options.metadata;
+  request.if_exists = cli->options.if_exists;
+
+  char title[CLEAT__CLI_FORMAT_MAX];
+  snprintf(title, sizeof title, "saving step %" PRId64, request.step);
+  struct cleat__cli_signals signals;
+  struct cleat__cli_job job = {0};
+  struct cleat_progress last;
+  struct cleat_error err;
+  cleat__error_clear(&err);
+  cleat__cli_signals_hold(&signals);
+  cleat_status status = cleat_save_async_in_place(client, &request, &job.save, &err);
+  if (status == CLEAT_OK)
+    status = cleat__cli_job_wait(cli, &job, title, &signals, &last, &err);
+  int exit_status = status == CLEAT_OK ? report(cli, url, &last) : fail(cli, &signals, &err);
+  cleat_save_free(job.save);
+  cleat__cli_signals_release(&signals);
+  return exit_status;
+}
+
+static int need_step(const struct cleat__cli *cli) {
+  struct cleat_error err;
+  cleat__error_set(&err, CLEAT_INVALID, "'cleat save' needs --step N");
+  cleat__error_hint(&err, "see 'cleat help save'");
+  return cleat__cli_fail(cli, &err);
+}
+
+static int run(const struct cleat__cli *cli, struct cleat_client *client) {
+  const struct cleat__cli_options *options = &cli->options;
+  const char *url = options->arguments[options->argument_count - 1];
+  struct cleat__cli_sources sources;
+  struct cleat_error err;
+  if (!options->has_step)
+    return need_step(cli);
+  if (cleat__cli_sources_collect(options->arguments, options->argument_count - 1, url, &sources,
+                                 &err) != CLEAT_OK) {
+    int exit_status = cleat__cli_fail(cli, &err);
+    /* "Nothing found" is said of checkpoints; a missing source is a plain failure. */
+    return exit_status == CLEAT__CLI_NOTHING ? CLEAT__CLI_FAILED : exit_status;
+  }
+  int exit_status = save_files(cli, client, url, &sources);
+  cleat__cli_sources_clear(&sources);
+  return exit_status;
+}
+
+const struct cleat__cli_command cleat__cli_save = {
+    .name = "save",
+    .summary = "store files and folders as a checkpoint",
+    .synopsis = "save [OPTION]... SOURCE... URL --step N",
+    .help = help,
+    .arguments = "at least one file or folder, and the store's URL",
+    .takes = CLEAT__CLI_TAKES_STEP | CLEAT__CLI_TAKES_SAVE,
+    .min_arguments = 2,
+    .max_arguments = SIZE_MAX,
+    .url_last = true,
+    .run = run,
+};

@@ -1,0 +1,123 @@
+/* table.c: columns for people.
+ *
+ * Cells are kept until the table is printed, since a column is as wide as its widest cell. A
+ * table is used by one thread and owns its cells. */
+#include "api/cli/cli.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { GAP = 2, COLUMNS_MAX = 8 };
+
+void cleat__cli_table_init(struct cleat__cli_table *table, const char *align) {
+  *table = (struct cleat__cli_table){.align = align};
+}
+
+void cleat__cli_table_clear(struct cleat__cli_table *table) {
+  for (size_t i = 0; i < table->count; i++)
+    cleat__free(table->cells[i]);
+  cleat__free(table->cells);
+  *table = (struct cleat__cli_table){.align = table->align};
+}
+
+static char *format_cell(const char *format, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  int length = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  char *cell = length < 0 ? NULL : cleat__alloc((size_t)length + 1);
+  if (cell)
+    vsnprintf(cell, (size_t)length + 1, format, arguments);
+  return cell;
+}
+
+void cleat__cli_table_add(struct cleat__cli_table *table, const char *format, ...) {
+  char **cells = cleat__grow(table->cells, &table->capacity, table->count, sizeof *cells);
+  if (!cells) {
+    table->failed = true;
+    return;
+  }
+  table->cells = cells;
+  va_list arguments;
+  va_start(arguments, format);
+  char *cell = format_cell(format, arguments);
+  va_end(arguments);
+  if (cell)
+    table->cells[table->count++] = cell;
+  else
+    table->failed = true;
+}
+
+void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const *cells) {
+  for (size_t i = 0; table->align[i]; i++)
+    cleat__cli_table_add(table, "%s", cells[i]);
+}
+
+/* The widest cell of each column. */
+static void measure(const struct cleat__cli_table *table, size_t columns,
+                    size_t widths[COLUMNS_MAX]) {
+  memset(widths, 0, COLUMNS_MAX * sizeof widths[0]);
+  for (size_t i = 0; i < table->count; i++) {
+    size_t width = cleat__cli_format_columns(table->cells[i]);
+    if (width > widths[i % columns])
+      widths[i % columns] = width;
+  }
+}
+
+static void put_blanks(size_t count) {
+  for (size_t i = 0; i < count; i++)
+    fputc(' ', stdout);
+}
+
+/* The last cell of a row needs no blanks behind it, but may have to be cut; `room` 0: never. */
+static void put_last(const char *cell, size_t room) {
+  static const char dots[] = "...";
+  if (!room || cleat__cli_format_columns(cell) <= room) {
+    cleat__cli_put_text(stdout, cell);
+    return;
+  }
+  const char *end = cell + strlen(cell), *cut = cell;
+  for (size_t columns = sizeof dots - 1; columns < room; columns++) {
+    uint32_t code;
+    size_t length = cleat__utf8_next(cut, end, &code);
+    cut += length ? length : 1;
+  }
+  char *start = cleat__strndup(cell, (size_t)(cut - cell));
+  cleat__cli_put_text(stdout, start ? start : "");
+  fputs(dots, stdout);
+  cleat__free(start);
+}
+
+static void put_row(char *const *cells, const char *align, const size_t *widths, size_t room) {
+  size_t last = strlen(align) - 1;
+  for (size_t i = 0; i < last; i++) {
+    size_t blanks = widths[i] - cleat__cli_format_columns(cells[i]);
+    if (align[i] == 'r')
+      put_blanks(blanks);
+    cleat__cli_put_text(stdout, cells[i]);
+    put_blanks(GAP + (align[i] == 'r' ? 0 : blanks));
+  }
+  if (align[last] == 'r')
+    put_blanks(widths[last] - cleat__cli_format_columns(cells[last]));
+  put_last(cells[last], align[last] == 'r' ? 0 : room);
+}
+
+bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width) {
+  enum { LAST_MIN = 16 }; /* a cell that is cut to less says nothing */
+  size_t widths[COLUMNS_MAX], columns = strlen(table->align), used = indent;
+  if (table->failed)
+    return false;
+  measure(table, columns, widths);
+  for (size_t i = 0; i + 1 < columns; i++)
+    used += widths[i] + GAP;
+  size_t room = !width ? 0 : width > used + LAST_MIN ? width - used : LAST_MIN;
+  for (size_t i = 0; i + columns <= table->count; i += columns) {
+    put_blanks(indent);
+    put_row(table->cells + i, table->align, widths, room);
+    fputc('\n', stdout);
+  }
+  return true;
+}
