@@ -206,7 +206,7 @@ lint:
 
 format:
 	@tests/tools/deps.sh lint
-	git ls-files -co --exclude-standard -- '*.c' '*.h' | xargs -r clang-format -i
+	git ls-files -co --exclude-standard -- '*.c' '*.h' | xargs -r "$$(dirname "$$(tests/tools/venv.sh)")/clang-format" -i
 
 bench:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && tests/bench/run.sh

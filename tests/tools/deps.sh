@@ -10,7 +10,7 @@ packages_of() {
   minio) echo ca-certificates python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
   test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 ;;
-  lint) echo "$(packages_of build)" git python3 check clang clang-format clang-tidy shellcheck ;;
+  lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
   all) echo "$(packages_of test)" "$(packages_of lint)" ;;
   *) die "unknown group '$1'" ;;
   esac

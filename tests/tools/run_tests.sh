@@ -55,7 +55,8 @@ clean_environment() {
     esac
   done
   export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null
-  export NO_PROXY=127.0.0.1,localhost,::1 no_proxy=127.0.0.1,localhost,::1
+  local loopback=127.0.0.1,localhost,::1
+  export NO_PROXY=${NO_PROXY:+$NO_PROXY,}$loopback no_proxy=${no_proxy:+$no_proxy,}$loopback
   export LC_ALL=C.UTF-8 TMPDIR=$scratch/tmp PYTHONDONTWRITEBYTECODE=1
 }
 
