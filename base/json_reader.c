@@ -71,6 +71,14 @@ bool cleat__json_refuse_memory(struct cleat__json_reader *reader) {
   return false;
 }
 
+bool cleat__json_refuse_limit(struct cleat__json_reader *reader, const char *what, uint64_t max) {
+  if (reader->status != CLEAT_OK)
+    return false;
+  cleat__json_refuse(reader, "over the limit of %llu %s", (unsigned long long)max, what);
+  reader->status = reader->err->status = CLEAT_LIMIT;
+  return false;
+}
+
 /* Refuses what stands at the reader's place. */
 static bool unexpected(struct cleat__json_reader *reader, const char *expected) {
   char found[40];

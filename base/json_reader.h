@@ -55,8 +55,9 @@ void cleat__json_reader_clear(struct cleat__json_reader *reader);
 /* Fails the reading, unless it has failed already: "<what>: <place>: <message>". Returns false. */
 bool cleat__json_refuse(struct cleat__json_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same for want of memory. */
+/* The same for want of memory, and for more than `max` of `what`: NO_MEMORY, LIMIT. */
 bool cleat__json_refuse_memory(struct cleat__json_reader *reader);
+bool cleat__json_refuse_limit(struct cleat__json_reader *reader, const char *what, uint64_t max);
 
 /* Enters an object; then cleat__json_member until it returns false: at the end, or failed. `key`
  * lives until the next key is read. After each key the caller reads one value. */

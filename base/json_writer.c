@@ -67,15 +67,19 @@ void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value) {
   cleat__json_put_text(writer, quote);
 }
 
-cleat_status cleat__json_writer_end(struct cleat__json_writer *writer, const char *what,
-                                    struct cleat_error *err) {
+void cleat__json_writer_undo(struct cleat__json_writer *writer) {
   struct cleat__buffer *out = writer->out;
-  if (writer->status == CLEAT_OK)
-    return CLEAT_OK;
   out->length = writer->start;
   if (out->data != NULL)
     out->data[out->length] = '\0';
+}
+
+cleat_status cleat__json_writer_end(struct cleat__json_writer *writer, const char *what,
+                                    struct cleat_error *err) {
+  if (writer->status == CLEAT_OK)
+    return CLEAT_OK;
+  cleat__json_writer_undo(writer);
   if (writer->status == CLEAT_NO_MEMORY)
     return cleat__error_no_memory(err, what);
-  return cleat__error_set(err, writer->status, "%s: longer than %zu bytes", what, out->cap);
+  return cleat__error_set(err, writer->status, "%s: longer than %zu bytes", what, writer->out->cap);
 }

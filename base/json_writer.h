@@ -30,6 +30,9 @@ void cleat__json_put_uint(struct cleat__json_writer *writer, uint64_t value);
 /* As cleat__json_add_int64: digits up to 2^53, a string of digits beyond. */
 void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value);
 
+/* Takes back all that was written since cleat__json_writer_init. */
+void cleat__json_writer_undo(struct cleat__json_writer *writer);
+
 /* The first failure, after undoing what was written: NO_MEMORY, or LIMIT when the buffer's cap was
  * met; `what` names the document. */
 cleat_status cleat__json_writer_end(struct cleat__json_writer *writer, const char *what,

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT__QUOTE_MAX]) {
@@ -132,6 +133,45 @@ int cleat__name_compare_files(const char *a, const char *b) {
 bool cleat__name_is_folder_of(const char *folder, const char *name) {
   size_t length = strlen(folder);
   return strncmp(folder, name, length) == 0 && name[length] == '/';
+}
+
+/* ---- Twins -------------------------------------------------------------------------------- */
+
+static int compare_texts(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int compare_files(const void *a, const void *b) {
+  return cleat__name_compare_files(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Most documents are sorted already, which one walk shows. */
+static void sort_names(const char **names, size_t count,
+                       int (*compare)(const void *, const void *)) {
+  for (size_t i = 1; i < count; i++)
+    if (compare(&names[i - 1], &names[i]) > 0) {
+      qsort(names, count, sizeof *names, compare);
+      return;
+    }
+}
+
+const char *cleat__name_find_twin(const char **names, size_t count) {
+  sort_names(names, count, compare_texts);
+  for (size_t i = 1; i < count; i++)
+    if (strcmp(names[i - 1], names[i]) == 0)
+      return names[i];
+  return NULL;
+}
+
+const char *cleat__name_find_file_twin(const char **names, size_t count, const char **other) {
+  sort_names(names, count, compare_files);
+  for (size_t i = 1; i < count; i++)
+    if (strcmp(names[i - 1], names[i]) == 0 || cleat__name_is_folder_of(names[i - 1], names[i])) {
+      if (other != NULL)
+        *other = names[i];
+      return names[i - 1];
+    }
+  return NULL;
 }
 
 /* ---- Keys --------------------------------------------------------------------------------- */

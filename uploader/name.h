@@ -41,6 +41,13 @@ int cleat__name_compare_files(const char *a, const char *b);
 /* Whether `folder` is a proper folder of `name`: "a" of "a/b", so both cannot be files. */
 bool cleat__name_is_folder_of(const char *folder, const char *name);
 
+/* Sorts the names and finds one that stands there twice; NULL when there is none. */
+const char *cleat__name_find_twin(const char **names, size_t count);
+
+/* The same for file names; also finds a file whose name is a folder of another file. In both cases
+ * *other (may be NULL) is the other name. */
+const char *cleat__name_find_file_twin(const char **names, size_t count, const char **other);
+
 /* Room for a quoted and shortened name. */
 #define CLEAT__QUOTE_MAX 128
 
