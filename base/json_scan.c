@@ -6,6 +6,8 @@
  * max_depth. */
 #include "base/json_scan.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 struct scan {
@@ -111,28 +113,13 @@ static bool scan_escape(struct scan *scan) {
   return c != 'u' || scan_unicode_escape(scan);
 }
 
-/* One character of UTF-8 beyond ASCII (RFC 3629: shortest form, no surrogates, up to U+10FFFF). */
+/* One character beyond ASCII. */
 static bool scan_utf8(struct scan *scan) {
-  unsigned char lead = peek(scan);
-  int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-  unsigned char low = 0x80;
-  unsigned char high = 0xbf;
-  if (lead < 0xc2 || lead > 0xf4)
+  uint32_t code = 0;
+  size_t length = cleat__utf8_next((const char *)scan->at, (const char *)scan->end, &code);
+  if (length == 0)
     return fail(scan, "text that is not UTF-8");
-  if (lead == 0xe0)
-    low = 0xa0;
-  else if (lead == 0xed)
-    high = 0x9f;
-  else if (lead == 0xf0)
-    low = 0x90;
-  else if (lead == 0xf4)
-    high = 0x8f;
-  for (scan->at++; more > 0; more--, scan->at++) {
-    if (peek(scan) < low || peek(scan) > high)
-      return fail(scan, "text that is not UTF-8");
-    low = 0x80;
-    high = 0xbf;
-  }
+  scan->at += length;
   return true;
 }
 

@@ -24,6 +24,10 @@
 #define CLEAT__UPLOAD_ID_MAX 1024 /* AWS documents no limit; the longest seen is about 130 bytes, MinIO's 160 */
 #define CLEAT__LIST_PAGE 1000     /* S3's largest page */
 
+/* No segment of a key may start with this: file.c hides its unfinished writes under such names, and
+ * a checkpoint must be storable in every store. */
+#define CLEAT__RESERVED_PREFIX ".cleat-"
+
 /* What a store can do, for callers that must choose. */
 enum cleat__store_capability {
   CLEAT__STORE_CREATE_ONLY = 1u << 0, /* honours CLEAT__PUT_CREATE_ONLY */
@@ -105,9 +109,10 @@ struct cleat__store_ops {
   cleat_status (*head)(struct cleat__store *store, const char *key, struct cleat__object *object,
                        const atomic_bool *cancel, struct cleat_error *err);
 
-  /* Required. One page of the keys that start with `prefix` ("" for all; may end in '/'), in byte order; with `delimited`, those
-   * with a further '/' are folded into prefixes. `after` NULL for the first page, else the page's `next`. A folder that is absent is an
-   * empty page; a bucket that is absent is NOT_FOUND. */
+  /* Required. One page of the keys that start with `prefix` ("" for all; may end in '/'), in byte
+   * order; with `delimited`, those with a further '/' are folded into prefixes. `after` NULL for the
+   * first page, else the page's `next`. A folder that is absent is an empty page; a bucket that is
+   * absent is NOT_FOUND. A prefix may turn out to hold no key: folders of file:// can be empty. */
   cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited,
                        const char *after, struct cleat__list_page *page, const atomic_bool *cancel,
                        struct cleat_error *err);
@@ -184,6 +189,9 @@ cleat_status cleat__store_s3_open(const char *location, const struct cleat__stor
 
 /* INVALID unless `key` is as described above. */
 cleat_status cleat__key_check(const char *key, struct cleat_error *err);
+
+/* What is wrong with `key`, as a static text that follows "the key ..."; NULL: nothing. */
+const char *cleat__key_problem(const char *key);
 
 /* Shorter calls of the table, with `store` once. */
 #define CLEAT__STORE(store, op, ...) ((store)->ops->op((store), __VA_ARGS__))
