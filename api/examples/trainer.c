@@ -1,0 +1,399 @@
+/* trainer.c: trains a small language model, saves it with Cleat while training goes on, and
+ * continues where the last checkpoint stands when it is started again. The bits come out as if it
+ * had never stopped.
+ *
+ * What to read first, in the order in which a training job needs it:
+ *
+ *   describe()     one table of all that a resume needs; saving and loading both go by it
+ *   resume()       loads the newest checkpoint, or starts fresh when there is none
+ *   save_begin()   starts a save that goes on in the background
+ *   fence()        waits until the weights may change
+ *   save_end()     waits until the checkpoint is committed
+ *   train()        the loop that calls them
+ *
+ * One thread trains; Cleat's own threads upload. A failed save ends the training with its message:
+ * the checkpoints before it are untouched, so that the next start loses nothing but time. */
+#include "trainer_model.h"
+#include "trainer_options.h"
+#include "trainer_text.h"
+
+#include <cleat.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define BATCH 32                         /* examples a step */
+#define LEARNING_RATE 4e-3f              /* at the start … */
+#define LEARNING_RATE_KEPT 0.999f        /* … and how much of it is left after a step */
+#define SHARD_BYTES (UINT64_C(32) << 20) /* files of a size that is pleasant to look at */
+#define TENSORS (3 * MODEL_PARAMETERS + 5)
+#define NAME_BYTES 48
+
+/* Where training is, besides the arrays of the model. Without any one of these, a resumed run
+ * would drift. */
+struct state {
+  int64_t step;        /* steps done */
+  uint64_t random;     /* the generator's state: dropout */
+  uint64_t turn;       /* examples seen: the position in the data */
+  float learning_rate; /* for the next step */
+  uint64_t text;       /* fingerprint of the text: resuming with another one is a mistake */
+};
+
+struct trainer {
+  struct options options;
+  struct text text;
+  struct model model;
+  struct state state;
+  struct state saved;          /* the state as it was when the save in flight began */
+  struct cleat_client *client; /* NULL without --store */
+  struct cleat_save *save;     /* in flight; or NULL */
+  FILE *loss_log;
+};
+
+/* Something that is saved as a tensor. */
+struct entry {
+  char name[NAME_BYTES];
+  enum cleat_dtype dtype;
+  int ndim;
+  int64_t shape[2];
+  void *data;
+  uint64_t bytes;
+};
+
+/* ---- Small things ------------------------------------------------------------------------- */
+
+/* Every error of Cleat says in one line what, where and why, and in another what to do. */
+static bool complain(const char *what, const struct cleat_error *err) {
+  fprintf(stderr, "trainer: %s: %s\n", what, err->message);
+  if (err->hint[0]) {
+    fprintf(stderr, "hint: %s\n", err->hint);
+  }
+  return false;
+}
+
+static bool complain_errno(const char *what, const char *path) {
+  fprintf(stderr, "trainer: cannot %s %s: %s\n", what, path, strerror(errno));
+  return false;
+}
+
+/* ---- What a checkpoint holds -------------------------------------------------------------- */
+
+static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data) {
+  struct entry entry = {.dtype = dtype, .data = data, .bytes = cleat_dtype_bits(dtype) / 8};
+  snprintf(entry.name, sizeof entry.name, "%s", name);
+  return entry;
+}
+
+static struct entry matrix(const char *prefix, const struct model_parameter *parameter,
+                           float *data) {
+  struct entry entry = {.dtype = CLEAT_DTYPE_F32, .ndim = 2, .data = data};
+  entry.shape[0] = parameter->rows;
+  entry.shape[1] = parameter->columns;
+  entry.bytes = (uint64_t)(parameter->rows * parameter->columns) * sizeof(float);
+  snprintf(entry.name, sizeof entry.name, "%s%s", prefix, parameter->name);
+  return entry;
+}
+
+static void describe(struct model *model, struct state *state, struct entry entries[TENSORS]) {
+  struct entry *next = entries;
+  for (int i = 0; i < MODEL_PARAMETERS; i++) {
+    const struct model_parameter *parameter = &model->parameters[i];
+    *next++ = matrix("model.", parameter, parameter->weight);
+    *next++ = matrix("adam.m.", parameter, parameter->m);
+    *next++ = matrix("adam.v.", parameter, parameter->v);
+  }
+  *next++ = scalar("state.step", CLEAT_DTYPE_I64, &state->step);
+  *next++ = scalar("state.random", CLEAT_DTYPE_U64, &state->random);
+  *next++ = scalar("state.turn", CLEAT_DTYPE_U64, &state->turn);
+  *next++ = scalar("state.learning_rate", CLEAT_DTYPE_F32, &state->learning_rate);
+  *next++ = scalar("state.text", CLEAT_DTYPE_U64, &state->text);
+}
+
+/* ---- Resume ------------------------------------------------------------------------------- */
+
+/* Strict: every tensor of the table must be there, with this dtype and shape, and no other. */
+static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
+  struct entry entries[TENSORS];
+  struct cleat_load_request requests[TENSORS];
+  struct cleat_error err;
+  describe(&t->model, &t->state, entries);
+  for (int i = 0; i < TENSORS; i++) {
+    const struct entry *e = &entries[i];
+    requests[i] = (struct cleat_load_request){e->name,  e->dtype,        e->ndim,
+                                              e->shape, .data = e->data, .data_bytes = e->bytes};
+  }
+  if (cleat_load_tensors(checkpoint, requests, TENSORS, NULL, &err)) {
+    return complain("cannot resume", &err);
+  }
+  const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
+  printf("resumed from step %" PRId64 ", saved %s, %.1f MiB, every part checked\n", info->step,
+         info->created, (double)info->bytes / (1 << 20));
+  return true;
+}
+
+static bool resume(struct trainer *t) {
+  struct cleat_checkpoint *checkpoint;
+  struct cleat_error err;
+  if (cleat_checkpoint_open(t->client, CLEAT_STEP_LATEST, &checkpoint, &err)) {
+    if (err.status != CLEAT_NOT_FOUND) {
+      return complain("cannot resume", &err);
+    }
+    printf("no checkpoint in %s: starting fresh\n", t->options.store);
+    return true;
+  }
+  bool done = load(t, checkpoint);
+  cleat_checkpoint_free(checkpoint);
+  if (done && t->state.text != t->text.fingerprint) {
+    fprintf(stderr, "trainer: cannot resume: the checkpoint was trained on another text than %s\n",
+            t->options.text);
+    return false;
+  }
+  return done;
+}
+
+/* ---- Save --------------------------------------------------------------------------------- */
+
+/* Waits until the save in flight, if any, is committed. */
+static bool save_end(struct trainer *t) {
+  struct cleat_error err;
+  if (!t->save) {
+    return true;
+  }
+  bool committed = !cleat_save_wait(t->save, &err);
+  cleat_save_free(t->save);
+  t->save = NULL;
+  if (!committed) {
+    return complain("the checkpoint was not saved", &err);
+  }
+  printf("step %" PRId64 " is committed\n", t->saved.step);
+  return true;
+}
+
+/* Waits until the save in flight, if any, has copied the last byte: before it, the weights must
+ * not change. */
+static bool fence(struct trainer *t) {
+  struct cleat_error err;
+  if (t->save && cleat_save_wait_staged(t->save, &err)) {
+    return complain("the checkpoint was not saved", &err);
+  }
+  return true;
+}
+
+/* For demonstrations: SIGKILL to this very process once the upload has come this far. Nothing can
+ * catch it, nothing is cleaned up. If the upload is too quick, it returns, and the next save gets
+ * its turn. */
+static void die_in_upload(const struct trainer *t) {
+  struct cleat_progress now;
+  do {
+    sched_yield();
+    cleat_save_progress(t->save, &now);
+    uint64_t percent = now.bytes_done * 100 / now.bytes_total;
+    if (percent >= (uint64_t)t->options.die_at_percent && now.bytes_done < now.bytes_total) {
+      printf("step %" PRId64 ": %" PRIu64 " of %" PRIu64 " bytes are uploaded (%" PRIu64
+             " %%): kill -9\n",
+             t->saved.step, now.bytes_done, now.bytes_total, percent);
+      fflush(stdout);
+      raise(SIGKILL);
+    }
+  } while (now.phase == CLEAT_PHASE_RUNNING);
+}
+
+/* Starts to save. The next batch may be learned meanwhile: that reads the weights and leaves them
+ * alone. But it moves `state` on, so the save reads a copy of it. */
+static bool save_begin(struct trainer *t, float loss) {
+  struct entry entries[TENSORS];
+  struct cleat_tensor tensors[TENSORS];
+  struct cleat_error err;
+  char metadata[96];
+  t->saved = t->state;
+  describe(&t->model, &t->saved, entries);
+  for (int i = 0; i < TENSORS; i++) {
+    const struct entry *e = &entries[i];
+    tensors[i] = (struct cleat_tensor){e->name, e->dtype, e->ndim, e->shape, e->data};
+  }
+  struct cleat_file vocabulary = {
+      .name = "vocabulary.txt", .data = t->text.vocabulary, .data_bytes = t->text.vocabulary_count};
+  snprintf(metadata, sizeof metadata, "{\"loss\": %.4f, \"learning_rate\": %.3g}", (double)loss,
+           (double)t->saved.learning_rate);
+
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  request.step = t->saved.step;
+  request.tensors = tensors;
+  request.tensor_count = TENSORS;
+  request.files = &vocabulary;
+  request.file_count = 1;
+  request.metadata = metadata;
+  request.shard_bytes = SHARD_BYTES;
+  if (cleat_save_async(t->client, &request, &t->save, &err)) {
+    return complain("the checkpoint was not saved", &err);
+  }
+  if (t->options.die_in_save && t->saved.step >= t->options.die_in_save) {
+    die_in_upload(t);
+  }
+  return true;
+}
+
+/* ---- Training ----------------------------------------------------------------------------- */
+
+static float learn(struct trainer *t) {
+  const uint8_t *targets[BATCH];
+  for (int i = 0; i < BATCH; i++) {
+    targets[i] = text_example(&t->text, t->state.turn++);
+  }
+  return model_learn(&t->model, targets, BATCH, &t->state.random);
+}
+
+static void update(struct trainer *t) {
+  t->state.step++;
+  model_update(&t->model, t->state.step, t->state.learning_rate);
+  t->state.learning_rate *= LEARNING_RATE_KEPT;
+}
+
+/* One line a step, to the last bit; flushed, so that a kill loses none. */
+static bool log_loss(const struct trainer *t, float loss) {
+  if (t->loss_log && (fprintf(t->loss_log, "%" PRId64 " %a\n", t->state.step, (double)loss) < 0 ||
+                      fflush(t->loss_log))) {
+    return complain_errno("write", t->options.loss_log);
+  }
+  return true;
+}
+
+static bool train(struct trainer *t) {
+  while (t->state.step < t->options.steps) {
+    float loss = learn(t); /* goes on while Cleat copies and uploads */
+    if (!fence(t)) {
+      return false;
+    }
+    update(t); /* changes what a save in flight would still read, were it not for the fence */
+    if (!log_loss(t, loss)) {
+      return false;
+    }
+    bool is_last = t->state.step == t->options.steps;
+    if (!is_last && t->state.step % t->options.save_every != 0) {
+      continue;
+    }
+    printf("step %" PRId64 ": loss %.3f\n", t->state.step, (double)loss);
+    if (t->client && (!save_end(t) || !save_begin(t, loss))) {
+      return false;
+    }
+  }
+  return save_end(t);
+}
+
+/* ---- Results ------------------------------------------------------------------------------ */
+
+/* Lets the model write. The randomness is of its own: it must not disturb the training's. */
+static void print_sample(const struct trainer *t) {
+  uint64_t random = 1;
+  uint8_t window[MODEL_CONTEXT + 1];
+  memcpy(window, t->text.symbols, sizeof window);
+  for (int64_t i = 0; i < t->options.sample; i++) {
+    window[MODEL_CONTEXT] = model_sample(&t->model, &window[MODEL_CONTEXT], &random);
+    putchar(t->text.vocabulary[window[MODEL_CONTEXT]]);
+    memmove(window, window + 1, MODEL_CONTEXT);
+  }
+  putchar('\n');
+}
+
+static uint64_t weights_hash(const struct model *model) {
+  uint64_t hashes[MODEL_PARAMETERS];
+  for (int i = 0; i < MODEL_PARAMETERS; i++) {
+    const struct model_parameter *p = &model->parameters[i];
+    hashes[i] = text_hash(p->weight, (size_t)(p->rows * p->columns) * sizeof(float));
+  }
+  return text_hash(hashes, sizeof hashes);
+}
+
+static bool dump(const char *folder, const struct entry *entry) {
+  char path[PATH_MAX];
+  if (snprintf(path, sizeof path, "%s/%s.bin", folder, entry->name) >= (int)sizeof path) {
+    errno = ENAMETOOLONG;
+    return complain_errno("write below", folder);
+  }
+  FILE *file = fopen(path, "wb");
+  bool done = file && fwrite(entry->data, 1, entry->bytes, file) == entry->bytes;
+  if (file && fclose(file)) {
+    done = false;
+  }
+  return done || complain_errno("write", path);
+}
+
+/* Writes everything that a checkpoint holds, one raw file a tensor: for comparing without Cleat. */
+static bool dump_all(struct trainer *t) {
+  struct entry entries[TENSORS];
+  if (mkdir(t->options.dump_weights, 0777) && errno != EEXIST) {
+    return complain_errno("make", t->options.dump_weights);
+  }
+  describe(&t->model, &t->state, entries);
+  for (int i = 0; i < TENSORS; i++) {
+    if (!dump(t->options.dump_weights, &entries[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool report(struct trainer *t) {
+  printf("trained to step %" PRId64 ", weights %016" PRIx64 "\n", t->state.step,
+         weights_hash(&t->model));
+  if (t->options.sample > 0) {
+    print_sample(t);
+  }
+  return !t->options.dump_weights || dump_all(t);
+}
+
+/* ---- Start -------------------------------------------------------------------------------- */
+
+static bool start(struct trainer *t) {
+  const struct options *o = &t->options;
+  struct cleat_error err;
+  if (!text_read(&t->text, o->text)) {
+    return false;
+  }
+  t->state = (struct state){.random = (uint64_t)o->seed, .learning_rate = LEARNING_RATE};
+  t->state.text = t->text.fingerprint;
+  if (!model_init(&t->model, (int64_t)t->text.vocabulary_count, o->hidden, o->memory_rows,
+                  &t->state.random)) {
+    errno = ENOMEM;
+    return complain_errno("make", "the model");
+  }
+  if (o->store && cleat_client_open(o->store, NULL, &t->client, &err)) {
+    return complain("cannot use the store", &err);
+  }
+  if (t->client && !resume(t)) {
+    return false;
+  }
+  /* A resumed run continues the log of the one before it. */
+  if (o->loss_log && !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
+    return complain_errno("write", o->loss_log);
+  }
+  return true;
+}
+
+static void stop(struct trainer *t) {
+  cleat_save_free(t->save);
+  cleat_client_close(t->client);
+  if (t->loss_log) {
+    fclose(t->loss_log);
+  }
+  model_clear(&t->model);
+  text_clear(&t->text);
+}
+
+int main(int argc, char **argv) {
+  struct trainer t = {0};
+  if (!options_parse(&t.options, argc, argv)) {
+    return 2;
+  }
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  bool done = start(&t) && train(&t) && report(&t);
+  stop(&t);
+  return done ? 0 : 1;
+}

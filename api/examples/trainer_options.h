@@ -1,0 +1,27 @@
+/* trainer_options.h: the command line of the trainer. */
+#ifndef TRAINER_OPTIONS_H
+#define TRAINER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Texts belong to the command line; NULL where the flag was not given. */
+struct options {
+  const char *text;
+  const char *store;
+  const char *loss_log;
+  const char *dump_weights;
+  int64_t steps;
+  int64_t save_every;
+  int64_t seed;
+  int64_t hidden;
+  int64_t memory_rows;
+  int64_t sample;
+  int64_t die_in_save;
+  int64_t die_at_percent;
+};
+
+/* False: wrong usage; says so on stderr. */
+bool options_parse(struct options *options, int argc, char **argv);
+
+#endif
