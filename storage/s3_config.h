@@ -20,9 +20,10 @@ struct cleat__s3_config {
   char *root;    /* what stands before every key: "" or "run-17/" */
   char *display; /* "s3://bucket/prefix", without the query */
   char *region;
-  char *endpoint; /* for messages: "http://127.0.0.1:9000"; no bucket, no trailing slash */
-  char *ca_file;  /* PEM bundle; NULL: the system's */
-  char *profile;  /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
+  char *
+      endpoint; /* "http://127.0.0.1:9000", with a path if it has one; no bucket, no slash at the end */
+  char *ca_file; /* PEM bundle; NULL: the system's */
+  char *profile; /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
 
   bool https;
   char *host;    /* to connect to: "127.0.0.1", "[::1]", "bucket.s3.eu-west-1.amazonaws.com" */

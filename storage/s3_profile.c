@@ -5,12 +5,10 @@
 
 #include "base/mem.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #define NAME_MAX_BYTES 256 /* of a section or a key */
@@ -35,6 +33,11 @@ struct parser {
 
 static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* By hand, because tolower() follows the locale. */
+static char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
 static struct slice trim(struct slice slice) {
@@ -165,7 +168,7 @@ static cleat_status read_setting(struct parser *parser, struct slice line, size_
     key[used++] = '.';
   }
   for (size_t i = 0; i < name.length; i++)
-    key[used + i] = (char)tolower((unsigned char)name.text[i]);
+    key[used + i] = lower(name.text[i]);
   if (!nested) {
     parser->indent = indent;
     parser->has_parent = value.length == 0;

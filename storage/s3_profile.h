@@ -27,7 +27,6 @@ struct cleat__s3_profile {
   char **keys;   /* lowercase */
   char **values; /* trimmed */
   size_t count;
-  size_t capacity;
   bool found; /* the section stands in the file */
 };
 #define CLEAT__S3_PROFILE_INIT \

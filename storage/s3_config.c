@@ -1,0 +1,451 @@
+/* s3_config.c: the settings of an s3:// store. See s3_config.h. Reads the environment and the config
+ * file, once, in cleat__s3_config_init; keeps no state of its own. */
+#include "storage/s3_config.h"
+
+#include "base/mem.h"
+#include "storage/s3_encode.h"
+#include "storage/s3_endpoint.h"
+#include "storage/s3_profile.h"
+#include "storage/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_REGION "us-east-1"
+
+/* What the URL's query may set. */
+enum setting {
+  SET_ENDPOINT = 0,
+  SET_REGION,
+  SET_STYLE,
+  SET_CA_FILE,
+  SET_PROFILE,
+  SET_CHECKSUM,
+  SET_PAYLOAD,
+  SET_COUNT
+};
+static const char *const SETTING_NAMES[SET_COUNT] = {"endpoint", "region",   "style",  "ca_file",
+                                                     "profile",  "checksum", "payload"};
+
+/* All places that settings come from, while they are merged. */
+struct sources {
+  const struct cleat_client_options *options;
+  char *query; /* decoded in place; url[] points into it */
+  const char *url[SET_COUNT];
+  char *config_path;
+  struct cleat__s3_profile profile;
+  struct cleat__s3_profile services;
+};
+
+/* One value and where it is from, for messages. */
+struct choice {
+  const char *value; /* NULL: set nowhere */
+  const char *source;
+};
+
+static const char *environment(const char *name) {
+  const char *value = getenv(name);
+  return value && value[0] != '\0' ? value : NULL;
+}
+
+/* Takes the candidate unless there is a value already. */
+static void consider(struct choice *choice, const char *value, const char *source) {
+  if (!choice->value && value && value[0] != '\0')
+    *choice = (struct choice){value, source};
+}
+
+static const char *from_profile(const struct sources *sources, const char *key) {
+  return cleat__s3_profile_get(&sources->profile, key);
+}
+
+/* ---- The location: bucket/prefix?query ---- */
+
+static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
+  (void)cleat__error_set(err, CLEAT_INVALID, "unknown option '%.100s' in the s3:// URL", name);
+  cleat__error_hint(err, "known options: %s, %s, %s, %s, %s, %s, %s", SETTING_NAMES[0],
+                    SETTING_NAMES[1], SETTING_NAMES[2], SETTING_NAMES[3], SETTING_NAMES[4],
+                    SETTING_NAMES[5], SETTING_NAMES[6]);
+  return err->status;
+}
+
+static cleat_status read_setting(struct sources *sources, char *pair, struct cleat_error *err) {
+  char *equal = strchr(pair, '=');
+  if (equal)
+    *equal = '\0';
+  size_t i = 0;
+  while (i < SET_COUNT && strcmp(pair, SETTING_NAMES[i]) != 0)
+    i++;
+  if (i == SET_COUNT)
+    return unknown_setting(pair, err);
+  if (!equal || equal[1] == '\0')
+    return cleat__error_set(err, CLEAT_INVALID, "option '%s' in the s3:// URL has no value", pair);
+  if (sources->url[i])
+    return cleat__error_set(err, CLEAT_INVALID, "option '%s' is twice in the s3:// URL", pair);
+  if (!cleat__s3_decode(equal + 1, false))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "option '%s' in the s3:// URL has a broken %%-escape", pair);
+  sources->url[i] = equal + 1;
+  return CLEAT_OK;
+}
+
+static cleat_status read_query(struct sources *sources, const char *query,
+                               struct cleat_error *err) {
+  sources->query = cleat__strdup(query);
+  if (!sources->query)
+    return cleat__error_no_memory(err, "the s3:// URL");
+  char *at = sources->query;
+  while (at && *at != '\0') {
+    char *next = strchr(at, '&');
+    if (next)
+      *next++ = '\0';
+    cleat_status status = *at == '\0' ? CLEAT_OK : read_setting(sources, at, err);
+    if (status)
+      return status;
+    at = next;
+  }
+  return CLEAT_OK;
+}
+
+static bool is_alnum(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+/* Amazon S3 User Guide, "General purpose bucket naming rules". NULL: it is a good name. */
+static const char *bucket_fault(const char *bucket) {
+  size_t length = strlen(bucket);
+  if (length == 0)
+    return "the bucket is missing";
+  if (length < 3 || length > 63)
+    return "a bucket's name has 3 to 63 characters";
+  if (strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != length)
+    return "a bucket's name has only a-z, 0-9, '.' and '-'";
+  if (!is_alnum(bucket[0]) || !is_alnum(bucket[length - 1]))
+    return "a bucket's name begins and ends with a letter or digit";
+  if (strstr(bucket, ".."))
+    return "a bucket's name has no two dots in a row";
+  struct cleat__s3_endpoint endpoint = {0};
+  memcpy(endpoint.host, bucket, length);
+  return cleat__s3_endpoint_is_address(&endpoint) ? "a bucket's name is not an IP address" : NULL;
+}
+
+static cleat_status read_prefix(struct cleat__s3_config *config, const char *text, size_t length,
+                                struct cleat_error *err) {
+  while (length > 0 && text[length - 1] == '/')
+    length--;
+  config->prefix = cleat__strndup(text, length);
+  if (!config->prefix)
+    return cleat__error_no_memory(err, "the s3:// URL");
+  if (length == 0)
+    return CLEAT_OK;
+  if (length > CLEAT__S3_PREFIX_MAX)
+    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes",
+                            config->bucket, CLEAT__S3_PREFIX_MAX);
+  cleat_status status = cleat__key_check(config->prefix, err);
+  if (status)
+    cleat__error_context(err, "the prefix in s3://%s/…", config->bucket);
+  return status;
+}
+
+static cleat_status read_location(struct cleat__s3_config *config, struct sources *sources,
+                                  const char *location, struct cleat_error *err) {
+  size_t path = strcspn(location, "?");
+  size_t bucket = strcspn(location, "/?");
+  config->bucket = cleat__strndup(location, bucket);
+  if (!config->bucket)
+    return cleat__error_no_memory(err, "the s3:// URL");
+  const char *fault = bucket_fault(config->bucket);
+  if (fault) {
+    (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", config->bucket, fault);
+    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
+    return err->status;
+  }
+  size_t start = bucket < path ? bucket + 1 : path;
+  cleat_status status = read_prefix(config, location + start, path - start, err);
+  return status ? status : read_query(sources, location[path] ? location + path + 1 : "", err);
+}
+
+/* ---- The config file ---- */
+
+static cleat_status read_config_file(struct sources *sources, const char *profile,
+                                     struct cleat_error *err) {
+  cleat_status status =
+      cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &sources->config_path, err);
+  if (status || !sources->config_path)
+    return status;
+  const char *name = profile ? profile : environment("AWS_PROFILE");
+  status = cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_CONFIG,
+                                  name ? name : "default", &sources->profile, NULL, err);
+  const char *services = status ? NULL : from_profile(sources, "services");
+  if (!services || services[0] == '\0')
+    return status;
+  return cleat__s3_profile_load(sources->config_path, CLEAT__S3_PROFILE_SERVICES, services,
+                                &sources->services, NULL, err);
+}
+
+/* ---- Choices ---- */
+
+static cleat_status unknown_value(struct choice choice, const char *known,
+                                  struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is none of %s", choice.value,
+                          choice.source, known);
+}
+
+static cleat_status choose_region(struct cleat__s3_config *config, const struct sources *sources,
+                                  struct cleat_error *err) {
+  struct choice choice = {0};
+  consider(&choice, sources->options->region, "the options");
+  consider(&choice, sources->url[SET_REGION], "the URL");
+  consider(&choice, environment("AWS_REGION"), "AWS_REGION");
+  consider(&choice, environment("AWS_DEFAULT_REGION"), "AWS_DEFAULT_REGION");
+  consider(&choice, from_profile(sources, "region"), "the AWS config file");
+  consider(&choice, DEFAULT_REGION, "the default");
+  size_t length = strlen(choice.value);
+  if (length > CLEAT__S3_REGION_MAX ||
+      strspn(choice.value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
+          length)
+    return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a region's name",
+                            choice.value, choice.source);
+  config->region = cleat__strdup(choice.value);
+  return config->region ? CLEAT_OK : cleat__error_no_memory(err, "the region");
+}
+
+static cleat_status choose_endpoint(struct cleat__s3_config *config, const struct sources *sources,
+                                    struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
+  struct choice choice = {0};
+  consider(&choice, sources->options->endpoint, "the options");
+  consider(&choice, sources->url[SET_ENDPOINT], "the URL");
+  const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+  if (!ignore || strcmp(ignore, "true") != 0) {
+    consider(&choice, environment("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3");
+    consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
+    consider(&choice, cleat__s3_profile_get(&sources->services, "s3.endpoint_url"),
+             "the AWS config file");
+    consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
+  }
+  config->aws = choice.value == NULL;
+  if (choice.value)
+    return cleat__s3_endpoint_parse(choice.value, choice.source, endpoint, err);
+  cleat__s3_endpoint_aws(config->region, endpoint);
+  return CLEAT_OK;
+}
+
+static cleat_status choose_style(struct cleat__s3_config *config, const struct sources *sources,
+                                 const struct cleat__s3_endpoint *endpoint,
+                                 struct cleat_error *err) {
+  static const char *const names[] = {"auto", "path", "virtual"};
+  struct choice choice = {0};
+  enum cleat_addressing asked = sources->options->addressing;
+  if (asked != CLEAT_ADDRESSING_AUTO && asked != CLEAT_ADDRESSING_PATH &&
+      asked != CLEAT_ADDRESSING_VIRTUAL)
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "option addressing is %d: it is none of "
+                            "enum cleat_addressing",
+                            (int)asked);
+  consider(&choice, asked == CLEAT_ADDRESSING_AUTO ? NULL : names[asked], "the options");
+  consider(&choice, sources->url[SET_STYLE], "the URL");
+  consider(&choice, from_profile(sources, "s3.addressing_style"), "the AWS config file");
+  consider(&choice, "auto", "the default");
+  if (strcmp(choice.value, "auto") == 0)
+    /* A dotted bucket is outside AWS's wildcard certificate. */
+    config->virtual_host =
+        cleat__s3_endpoint_is_aws(endpoint) && strchr(config->bucket, '.') == NULL;
+  else if (strcmp(choice.value, "path") == 0)
+    config->virtual_host = false;
+  else if (strcmp(choice.value, "virtual") == 0)
+    config->virtual_host = true;
+  else
+    return unknown_value(choice, "auto, path, virtual", err);
+  if (config->virtual_host && cleat__s3_endpoint_is_address(endpoint))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "virtual-host addressing (from %s) needs a host "
+                            "name, but the endpoint is the address %s",
+                            choice.source, endpoint->host);
+  if (config->virtual_host && strlen(config->bucket) + strlen(endpoint->host) >= CLEAT__S3_HOST_MAX)
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "bucket and endpoint together are too long for a "
+                            "host name: %s.%s",
+                            config->bucket, endpoint->host);
+  return CLEAT_OK;
+}
+
+static cleat_status choose_ca(struct cleat__s3_config *config, const struct sources *sources,
+                              struct cleat_error *err) {
+  struct choice choice = {0};
+  consider(&choice, sources->options->ca_file, "the options");
+  consider(&choice, sources->url[SET_CA_FILE], "the URL");
+  consider(&choice, environment("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE");
+  consider(&choice, from_profile(sources, "ca_bundle"), "the AWS config file");
+  if (!choice.value)
+    return CLEAT_OK;
+  /* Told here by its name; libcurl would tell at the first request, and less. */
+  if (config->https && access(choice.value, R_OK) != 0) {
+    int code = errno;
+    (void)cleat__error_errno(err, code, "CA file %s (from %s)", choice.value, choice.source);
+    err->status = CLEAT_INVALID;
+    return err->status;
+  }
+  config->ca_file = cleat__strdup(choice.value);
+  return config->ca_file ? CLEAT_OK : cleat__error_no_memory(err, "the CA file's name");
+}
+
+static cleat_status choose_checks(struct cleat__s3_config *config, const struct sources *sources,
+                                  const struct cleat__s3_endpoint *endpoint,
+                                  struct cleat_error *err) {
+  struct choice checksum = {0};
+  consider(&checksum, sources->url[SET_CHECKSUM], "the URL");
+  consider(&checksum, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
+           "AWS_REQUEST_CHECKSUM_CALCULATION");
+  consider(&checksum, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
+  consider(&checksum, "when_supported", "the default");
+  config->checksums = strcasecmp(checksum.value, "when_supported") == 0;
+  if (!config->checksums && strcasecmp(checksum.value, "when_required") != 0)
+    return unknown_value(checksum, "when_supported, when_required", err);
+
+  struct choice payload = {0};
+  consider(&payload, sources->url[SET_PAYLOAD], "the URL");
+  consider(&payload, "auto", "the default");
+  if (strcmp(payload.value, "signed") == 0)
+    config->sign_payload = true;
+  else if (strcmp(payload.value, "unsigned") == 0)
+    config->sign_payload = false;
+  else if (strcmp(payload.value, "auto") == 0)
+    /* Something must guard the body on its way: TLS (or no way at all) with the CRC for the store to check, or a
+     * signed SHA-256. The latter costs some 0.5 CPU seconds a GB. */
+    config->sign_payload =
+        !config->checksums || !(config->https || cleat__s3_endpoint_is_loopback(endpoint));
+  else
+    return unknown_value(payload, "signed, unsigned, auto", err);
+  return CLEAT_OK;
+}
+
+/* ---- The target ---- */
+
+/* Fills host, port, host_header, base_url, base_path, endpoint, https from the endpoint. */
+static cleat_status set_target(struct cleat__s3_config *config,
+                               const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
+  const char *scheme = endpoint->https ? "https" : "http";
+  char port[16] = "";
+  if (!cleat__s3_endpoint_default_port(endpoint))
+    snprintf(port, sizeof port, ":%u", endpoint->port);
+  config->https = endpoint->https;
+  config->port = endpoint->port;
+  bool virtual_host = config->virtual_host;
+  config->host = cleat__strprintf("%s%s%s", virtual_host ? config->bucket : "",
+                                  virtual_host ? "." : "", endpoint->host);
+  config->base_path = cleat__strprintf("%s%s%s", endpoint->path, virtual_host ? "" : "/",
+                                       virtual_host ? "" : config->bucket);
+  config->endpoint = cleat__strprintf("%s://%s%s%s", scheme, endpoint->host, port, endpoint->path);
+  if (!config->host || !config->base_path || !config->endpoint)
+    return cleat__error_no_memory(err, "the endpoint");
+  config->host_header = cleat__strprintf("%s%s", config->host, port);
+  config->base_url = cleat__strprintf("%s://%s%s", scheme, config->host, port);
+  return config->host_header && config->base_url ? CLEAT_OK
+                                                 : cleat__error_no_memory(err, "the endpoint");
+}
+
+static cleat_status set_names(struct cleat__s3_config *config, struct cleat_error *err) {
+  const char *slash = config->prefix[0] != '\0' ? "/" : "";
+  config->root = cleat__strprintf("%s%s", config->prefix, slash);
+  config->display = cleat__strprintf("s3://%s%s%s", config->bucket, slash, config->prefix);
+  return config->root && config->display ? CLEAT_OK : cleat__error_no_memory(err, "the s3:// URL");
+}
+
+static cleat_status init(struct cleat__s3_config *config, struct sources *sources,
+                         const char *location, struct cleat_error *err) {
+  cleat_status status = read_location(config, sources, location, err);
+  if (!status && sources->url[SET_PROFILE]) {
+    config->profile = cleat__strdup(sources->url[SET_PROFILE]);
+    if (!config->profile)
+      status = cleat__error_no_memory(err, "the profile's name");
+  }
+  if (!status)
+    status = read_config_file(sources, config->profile, err);
+  if (!status)
+    status = choose_region(config, sources, err);
+  struct cleat__s3_endpoint endpoint;
+  if (!status)
+    status = choose_endpoint(config, sources, &endpoint, err);
+  if (!status)
+    status = choose_style(config, sources, &endpoint, err);
+  if (!status)
+    status = set_target(config, &endpoint, err);
+  if (!status)
+    status = choose_ca(config, sources, err);
+  if (!status)
+    status = choose_checks(config, sources, &endpoint, err);
+  return status ? status : set_names(config, err);
+}
+
+cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
+                                   const struct cleat_client_options *options,
+                                   struct cleat_error *err) {
+  struct cleat__s3_config made = {0};
+  struct sources sources = {
+      .options = options, .profile = CLEAT__S3_PROFILE_INIT, .services = CLEAT__S3_PROFILE_INIT};
+  cleat_status status = init(&made, &sources, location, err);
+  cleat__free(sources.query);
+  cleat__free(sources.config_path);
+  cleat__s3_profile_clear(&sources.profile);
+  cleat__s3_profile_clear(&sources.services);
+  if (status)
+    cleat__s3_config_clear(&made);
+  else
+    *config = made;
+  return status;
+}
+
+/* A copy of a string that may be absent. False: no memory. */
+static bool copy_text(char **to, const char *from) {
+  *to = from ? cleat__strdup(from) : NULL;
+  return *to || !from;
+}
+
+cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const char *region,
+                                   struct cleat__s3_config *moved, struct cleat_error *err) {
+  struct cleat__s3_config made = {.virtual_host = config->virtual_host,
+                                  .aws = config->aws,
+                                  .checksums = config->checksums,
+                                  .sign_payload = config->sign_payload};
+  struct cleat__s3_endpoint endpoint;
+  cleat_status status = CLEAT_OK;
+  if (strlen(region) > CLEAT__S3_REGION_MAX || strpbrk(region, "/.:@?# "))
+    return cleat__error_set(err, CLEAT_STORE, "%s: the store names a bad region '%.100s'",
+                            config->display, region);
+  if (config->aws)
+    cleat__s3_endpoint_aws(region, &endpoint);
+  else
+    status = cleat__s3_endpoint_parse(config->endpoint, "the settings", &endpoint, err);
+  if (!status &&
+      !(copy_text(&made.bucket, config->bucket) && copy_text(&made.prefix, config->prefix) &&
+        copy_text(&made.region, region) && copy_text(&made.ca_file, config->ca_file) &&
+        copy_text(&made.profile, config->profile)))
+    status = cleat__error_no_memory(err, "the settings of another region");
+  if (!status)
+    status = set_target(&made, &endpoint, err);
+  if (!status)
+    status = set_names(&made, err);
+  if (status)
+    cleat__s3_config_clear(&made);
+  else
+    *moved = made;
+  return status;
+}
+
+void cleat__s3_config_clear(struct cleat__s3_config *config) {
+  cleat__free(config->bucket);
+  cleat__free(config->prefix);
+  cleat__free(config->root);
+  cleat__free(config->display);
+  cleat__free(config->region);
+  cleat__free(config->endpoint);
+  cleat__free(config->ca_file);
+  cleat__free(config->profile);
+  cleat__free(config->host);
+  cleat__free(config->host_header);
+  cleat__free(config->base_url);
+  cleat__free(config->base_path);
+  memset(config, 0, sizeof *config);
+}
