@@ -30,7 +30,7 @@ struct cleat__s3_profile {
   bool found; /* the section stands in the file */
 };
 #define CLEAT__S3_PROFILE_INIT \
-  { NULL, NULL, 0, 0, false }
+  { NULL, NULL, 0, false }
 
 /* The file's path by the environment, owned; NULL with CLEAT_OK when there is no home folder. NO_MEMORY. */
 cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path,
