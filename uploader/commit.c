@@ -1,0 +1,206 @@
+/* The rank record and the manifest, each put once and settled by reading back. See commit.h. */
+#include "uploader/commit.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+/* An absent object, but not an absent bucket: there nothing could be saved either. */
+static bool is_absent(cleat_status status, const struct cleat_error *err) {
+  return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
+}
+
+/* Reads and parses the manifest of `step`; *found false when there is none. */
+static cleat_status manifest_read(struct cleat_client *client, int64_t step,
+                                  const atomic_bool *cancel, struct cleat__object *object,
+                                  struct cleat__manifest *manifest, bool *found,
+                                  struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_manifest(step, key);
+  char *text = NULL;
+  size_t size = 0;
+  *found = false;
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
+                                     &text, &size, object, cancel, err);
+  if (is_absent(status, err)) return CLEAT_OK;
+  if (status != CLEAT_OK) return status;
+  *found = true;
+  status = cleat__manifest_parse(text, size, step, manifest, err);
+  cleat__free(text);
+  return status;
+}
+
+cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
+                                const atomic_bool *cancel, struct cleat__standing *standing,
+                                struct cleat_error *err) {
+  struct cleat__manifest manifest = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status = manifest_read(client, step, cancel, &object, &manifest, &found, err);
+  bool damaged = found && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
+  if (status != CLEAT_OK && !damaged) return status;
+  *standing = (struct cleat__standing){.exists = found};
+  memcpy(standing->etag, object.etag, sizeof(standing->etag));
+  if (found && !damaged) {
+    standing->same_start = strcmp(manifest.start, client->start) == 0;
+    (void)strncpy(standing->start, manifest.start, CLEAT__ID_MAX);
+    (void)strncpy(standing->attempt, manifest.attempt, CLEAT__ID_MAX);
+  }
+  cleat__manifest_clear(&manifest);
+  return CLEAT_OK;
+}
+
+static cleat_status put_text(struct cleat_client *client, const char *key,
+                             const struct cleat__buffer *text, enum cleat__put_condition condition,
+                             const char *etag, const atomic_bool *cancel,
+                             struct cleat_error *err) {
+  struct cleat__span body = {text->data, text->length};
+  struct cleat__put_options options = {
+      .condition = condition,
+      .etag = etag,
+      .content_type = "application/json",
+      .crc32c = cleat__crc32c(0, text->data, text->length),
+  };
+  return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
+}
+
+/* Whether the object under `key` is `text`, byte for byte. */
+static cleat_status is_stored(struct cleat_client *client, const char *key,
+                              const struct cleat__buffer *text, const atomic_bool *cancel,
+                              bool *same, struct cleat_error *err) {
+  char *stored = NULL;
+  size_t size = 0;
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX,
+                                     &stored, &size, NULL, cancel, err);
+  if (status != CLEAT_OK) return status;
+  *same = size == text->length && memcmp(stored, text->data, size) == 0;
+  cleat__free(stored);
+  return CLEAT_OK;
+}
+
+static cleat_status record_put(struct cleat_client *client, const char *key, unsigned rank,
+                               const struct cleat__buffer *text, const atomic_bool *cancel,
+                               struct cleat_error *err) {
+  cleat_status status =
+      put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, err);
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED) return status;
+  /* There already, or no clear answer: ours if it is the same, nonce and all. */
+  struct cleat_error second;
+  bool same = false;
+  cleat_status read = is_stored(client, key, text, cancel, &same, &second);
+  if (read == CLEAT_OK && same) return CLEAT_OK;
+  if (status != CLEAT_EXISTS) return status;
+  if (read != CLEAT_OK) {
+    *err = second;
+    return read;
+  }
+  status = cleat__error_set(err, CLEAT_LOST, "another process has written %s", key);
+  cleat__error_hint(err, "two processes act as rank %u of this attempt", rank);
+  return status;
+}
+
+cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
+                                  const struct cleat__record *record, const atomic_bool *cancel,
+                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
+                                  struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_record(step, record->attempt, record->rank, key);
+  struct cleat__buffer text;
+  cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
+  cleat_status status = cleat__record_encode(record, &text, err);
+  if (status == CLEAT_OK) status = record_put(client, key, record->rank, &text, cancel, err);
+  if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
+    status = cleat__error_no_memory(err, "a digest");
+  }
+  if (status == CLEAT_OK) {
+    const char *below_step = strchr(key, '/') + 1;
+    ref->key = cleat__arena_text(&manifest->arena, below_step, strlen(below_step));
+    ref->size = text.length;
+    ref->files = record->file_count;
+    ref->bytes = 0;
+    for (size_t i = 0; i < record->file_count; i++) ref->bytes += record->files[i].size;
+    if (ref->key == NULL) status = cleat__error_no_memory(err, "the manifest");
+  }
+  cleat__buffer_clear(&text);
+  return status;
+}
+
+/* Whether a failed put may have reached the store, or may reach it yet. */
+static bool put_in_doubt(const struct cleat_error *err) {
+  switch (err->status) {
+    case CLEAT_NETWORK:
+    case CLEAT_TIMEOUT:
+    case CLEAT_CANCELLED:
+    case CLEAT_IO:
+      return true;
+    case CLEAT_STORE:
+      return err->http_status == 0 || err->http_status >= 500 || err->http_status == 408;
+    default:
+      return false;
+  }
+}
+
+static cleat_status lost_to(int64_t step, const char *attempt, struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                       (long long)step, attempt);
+  cleat__error_hint(err, "that checkpoint stands; the bytes of this one are removed");
+  return status;
+}
+
+static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
+  cleat__error_context(err, "step %lld may or may not be committed", (long long)step);
+  cleat__error_hint(err, "run `cleat ls`: if the step is listed, it is whole");
+  return err->status;
+}
+
+/* The put failed with *err; reads back who has the step. */
+static cleat_status manifest_settle(struct cleat_client *client,
+                                    const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool *in_doubt,
+                                    struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  struct cleat_error second;
+  bool found = false;
+  cleat_status read = manifest_read(client, manifest->step, &client->never, &object, &stored,
+                                    &found, &second);
+  bool ours = read == CLEAT_OK && found && strcmp(stored.token, manifest->token) == 0;
+  /* What was to be replaced still stands: that says no more than finding nothing does. */
+  bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
+  cleat_status status = CLEAT_OK;
+  if (!ours && read == CLEAT_OK && found && !unchanged) {
+    /* Ours cannot come after it: both kinds of put are conditional. */
+    *in_doubt = false;
+    status = lost_to(manifest->step, stored.attempt, err);
+  } else if (!ours) {
+    *in_doubt = read != CLEAT_OK || put_in_doubt(err);
+    status = *in_doubt ? in_doubt_error(manifest->step, err) : err->status;
+  }
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+cleat_status cleat__commit_manifest(struct cleat_client *client,
+                                    const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool *in_doubt,
+                                    struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_manifest(manifest->step, key);
+  struct cleat__buffer text;
+  cleat__buffer_init(&text, CLEAT__MANIFEST_BYTES_MAX);
+  cleat_status status = cleat__manifest_encode(manifest, &text, err);
+  if (status != CLEAT_OK) {
+    *in_doubt = false;
+  } else {
+    status = put_text(client, key, &text,
+                      replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
+                      replace_etag, &client->never, err);
+    if (status != CLEAT_OK) {
+      status = manifest_settle(client, manifest, replace_etag, in_doubt, err);
+    }
+  }
+  cleat__buffer_clear(&text);
+  return status;
+}

@@ -1,0 +1,109 @@
+/* save_job.h: the inside of a save, shared by save.c (what is done next) and save_tasks.c (how).
+ *
+ * The way of a part:  planned → [staged: copied into buffers] → ready (its file can take it) →
+ * stored. The way of a file:  waiting → opening (multipart create) → open → closing (complete) →
+ * done; a file of one put has no multipart and goes from waiting to open at once. */
+#ifndef CLEAT_UPLOADER_SAVE_JOB_H
+#define CLEAT_UPLOADER_SAVE_JOB_H
+
+#include "uploader/commit.h"
+#include "uploader/operation.h"
+#include "uploader/plan.h"
+#include "uploader/save.h"
+
+/* One put. Set at start but for `next` and the buffers, which belong to whoever has the part: the
+ * ready list, or the task that works on it. */
+struct cleat__save_part {
+  size_t file;
+  size_t index;          /* in its file, from 0 */
+  size_t buffers_needed; /* 0: sent from where it lies */
+  void **buffers;        /* buffers_needed pointers, valid while `holds` */
+  bool holds;
+  bool staged;
+  struct cleat__save_part *next; /* in the ready list */
+};
+
+enum cleat__save_file_state {
+  CLEAT__SAVE_FILE_WAITING = 0,
+  CLEAT__SAVE_FILE_OPENING,
+  CLEAT__SAVE_FILE_OPEN,
+  CLEAT__SAVE_FILE_CLOSING, /* being completed, or its one put is under way: the object may be there */
+  CLEAT__SAVE_FILE_DONE, /* the object is there */
+  CLEAT__SAVE_FILE_GONE  /* removed, or its upload aborted, after a failure */
+};
+
+struct cleat__save_file {
+  enum cleat__save_file_state state;
+  struct cleat__save_part *parts; /* part 0; the others follow */
+  size_t part_count;
+  size_t parts_done;
+  struct cleat__upload *upload;       /* NULL: one put */
+  struct cleat__stored_part *stored; /* of each part of an upload */
+  struct cleat__save_file *next;      /* in the list of files to be completed */
+};
+
+enum cleat__save_task_kind {
+  CLEAT__SAVE_LOOK = 0, /* at what stands for this step */
+  CLEAT__SAVE_STAGE,
+  CLEAT__SAVE_OPEN,
+  CLEAT__SAVE_PUT,
+  CLEAT__SAVE_CLOSE,
+  CLEAT__SAVE_RECORD,
+  CLEAT__SAVE_COMMIT,
+  CLEAT__SAVE_CLEAN /* abort or remove one file */
+};
+
+/* What a worker does outside the lock. One for each thread of the pool. */
+struct cleat__save_task {
+  enum cleat__save_task_kind kind;
+  struct cleat__save_file *file;
+  struct cleat__save_part *part;
+  cleat_status status;
+  struct cleat_error error; /* when status is not CLEAT_OK */
+  struct cleat__save_task *next; /* in the list of idle ones */
+};
+
+struct cleat_save {
+  struct cleat__operation operation; /* first */
+  enum cleat__save_mode mode;
+  struct cleat__plan *plan;
+  char attempt[17];
+  char nonce[33];
+  char token[CLEAT__TOKEN_LENGTH + 1];
+
+  struct cleat__save_file *files; /* as many as the plan has */
+  struct cleat__save_part *parts; /* of all files, in order */
+  void **buffer_slots;
+  struct cleat__save_task *tasks;
+  struct cleat__manifest manifest; /* built by the tasks LOOK, RECORD and COMMIT, one after another */
+  struct cleat__rank_ref ref;
+  struct cleat__standing standing;
+  bool in_doubt; /* set by COMMIT: the manifest may yet appear */
+
+  struct {
+    struct cleat_save *next; /* in the client's list of saves */
+    struct cleat__save_task *idle;
+    struct cleat__save_part *ready_first, *ready_last;
+    struct cleat__save_file *close_first;
+    size_t stage_next;   /* part to be staged next */
+    size_t parts_staged;
+    size_t open_next;    /* file to be opened next */
+    size_t open_uploads; /* multipart uploads that are opening, open or closing */
+    size_t files_done;
+    size_t clean_next;   /* file to be cleaned up next */
+    bool clean_failed;
+    bool look_begun, look_done;
+    bool record_begun, record_done;
+    bool record_stored; /* the record may be in the store */
+    bool commit_begun;
+    bool listed; /* among the client's saves */
+    enum cleat_outcome outcome;
+    uint64_t bytes_staged;
+    uint64_t bytes_done;
+  } synced;
+};
+
+/* Runs the task outside the lock; leaves status and error in it. */
+void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task);
+
+#endif
