@@ -48,6 +48,7 @@ struct cleat__cli_options {
   uint64_t staging_bytes; /* 0: not given */
   uint64_t part_bytes;    /* 0: not given */
   unsigned jobs;          /* 0: not given */
+  unsigned time_limit_s;  /* 0: not given */
   char *const *arguments; /* what is no option */
   size_t argument_count;
 };

@@ -18,7 +18,8 @@ enum {
   OPTION_PART_SIZE,
   OPTION_REGION,
   OPTION_STAGING,
-  OPTION_STEP
+  OPTION_STEP,
+  OPTION_TIME_LIMIT
 };
 
 struct row {
@@ -41,6 +42,7 @@ static const struct row rows[] = {
     {"region", required_argument, OPTION_REGION, 0},
     {"staging", required_argument, OPTION_STAGING, 0},
     {"step", required_argument, OPTION_STEP, CLEAT__CLI_TAKES_STEP},
+    {"time-limit", required_argument, OPTION_TIME_LIMIT, 0},
     {"verbose", no_argument, 'v', 0},
 };
 
@@ -56,6 +58,7 @@ const char *cleat__cli_options_help(void) {
          "      --staging SIZE   memory for copies in flight (256M)\n"
          "      --part-size SIZE size of the parts that files are cut into (16M)\n"
          "  -j, --jobs N         requests in flight (16; 4 for folders)\n"
+         "      --time-limit S   seconds to keep trying one request (900; ls, show: 60)\n"
          "  -h, --help           show this help\n";
 }
 
@@ -88,12 +91,13 @@ static cleat_status set_step(const char *text, struct cleat__cli_options *option
   return CLEAT_OK;
 }
 
-static cleat_status set_jobs(const char *text, struct cleat__cli_options *options,
-                             struct cleat_error *err) {
-  int64_t jobs;
-  if (!read_number(text, &jobs) || jobs < 1 || jobs > INT32_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "--jobs '%s': not a number of requests", text);
-  options->jobs = (unsigned)jobs;
+/* `unit` is what the number counts. */
+static cleat_status set_count(const char *name, const char *unit, const char *text, unsigned *count,
+                              struct cleat_error *err) {
+  int64_t value;
+  if (!read_number(text, &value) || value < 1 || value > INT32_MAX)
+    return cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not a number of %s", name, text, unit);
+  *count = (unsigned)value;
   return CLEAT_OK;
 }
 
@@ -132,7 +136,9 @@ static cleat_status set_value(int code, const char *value, struct cleat__cli_opt
   case OPTION_IF_EXISTS:
     return set_if_exists(value, options, err);
   case 'j':
-    return set_jobs(value, options, err);
+    return set_count("jobs", "requests", value, &options->jobs, err);
+  case OPTION_TIME_LIMIT:
+    return set_count("time-limit", "seconds", value, &options->time_limit_s, err);
   case OPTION_METADATA:
     options->metadata = value;
     return CLEAT_OK;
