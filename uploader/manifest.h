@@ -19,6 +19,8 @@
 /* Kept and shown, never interpreted; bigger things are files. */
 #define CLEAT__METADATA_BYTES_MAX ((size_t)1024 * 1024)
 #define CLEAT__MANIFEST_DEPTH_MAX 64
+/* Of the metadata alone, which lie inside the manifest. */
+#define CLEAT__METADATA_DEPTH_MAX 60
 /* Of the token, without a NUL: 16 random bytes in hex. */
 #define CLEAT__TOKEN_LENGTH 32
 
