@@ -1,0 +1,328 @@
+/* http.c: libcurl easy handles, kept and lent to one request at a time. See http.h.
+ *
+ * The list of idle handles is the only thing that threads share; its lock is held for the push and
+ * the pop alone. Everything else belongs to the thread that runs the request. */
+#include "storage/http.h"
+
+#include "base/mem.h"
+#include "storage/http_call.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An easy handle between requests. */
+struct handle {
+  CURL *curl;
+  struct handle *next;
+};
+
+struct cleat__http {
+  char *ca_file;
+  int64_t connect_ms;
+  struct {
+    pthread_mutex_t lock;
+    struct handle *idle; /* newest first: its connection is the least likely to have been closed */
+  } synced;
+};
+
+/* ---- handles ---- */
+
+static struct handle *pop_idle(struct cleat__http *http) {
+  pthread_mutex_lock(&http->synced.lock);
+  struct handle *handle = http->synced.idle;
+  if (handle != NULL)
+    http->synced.idle = handle->next;
+  pthread_mutex_unlock(&http->synced.lock);
+  return handle;
+}
+
+static void push_idle(struct cleat__http *http, struct handle *handle) {
+  pthread_mutex_lock(&http->synced.lock);
+  handle->next = http->synced.idle;
+  http->synced.idle = handle;
+  pthread_mutex_unlock(&http->synced.lock);
+}
+
+static struct handle *make_handle(void) {
+  struct handle *handle = cleat__calloc(1, sizeof *handle);
+  if (handle == NULL)
+    return NULL;
+  handle->curl = cleat__fault_point() ? NULL : curl_easy_init();
+  if (handle->curl == NULL) {
+    cleat__free(handle);
+    return NULL;
+  }
+  return handle;
+}
+
+static void free_handle(struct handle *handle) {
+  curl_easy_cleanup(handle->curl);
+  cleat__free(handle);
+}
+
+cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
+                             struct cleat_error *err) {
+  CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (code != CURLE_OK)
+    return cleat__error_set(err, CLEAT_INTERNAL, "libcurl does not start: %s",
+                            curl_easy_strerror(code));
+  struct cleat__http *made = cleat__calloc(1, sizeof *made);
+  char *ca_file = options->ca_file != NULL ? cleat__strdup(options->ca_file) : NULL;
+  if (made == NULL || (options->ca_file != NULL && ca_file == NULL)) {
+    cleat__free(made);
+    cleat__free(ca_file);
+    return cleat__error_no_memory(err, "the HTTP client");
+  }
+  made->ca_file = ca_file;
+  made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
+  pthread_mutex_init(&made->synced.lock, NULL);
+  *http = made;
+  return CLEAT_OK;
+}
+
+void cleat__http_free(struct cleat__http *http) {
+  if (http == NULL)
+    return;
+  for (struct handle *handle = pop_idle(http); handle != NULL; handle = pop_idle(http))
+    free_handle(handle);
+  pthread_mutex_destroy(&http->synced.lock);
+  cleat__free(http->ca_file);
+  cleat__free(http);
+}
+
+/* ---- options ---- */
+
+#define SET(option, value) code = code == CURLE_OK ? curl_easy_setopt(curl, option, value) : code
+
+/* What is the same for every request. */
+static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
+  CURLcode code = CURLE_OK;
+  SET(CURLOPT_NOSIGNAL, 1L);
+  SET(CURLOPT_PROTOCOLS_STR, "http,https");
+  SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+  SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirected request must be signed anew */
+  SET(CURLOPT_PATH_AS_IS, 1L);     /* S3 signs paths as they are */
+  SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  SET(CURLOPT_USERAGENT, "cleat/" CLEAT_VERSION);
+  SET(CURLOPT_TCP_NODELAY, 1L);
+  SET(CURLOPT_TCP_KEEPALIVE, 1L);
+  SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spreads the threads over S3's servers */
+  SET(CURLOPT_MAXCONNECTS, 1L);
+  SET(CURLOPT_CONNECTTIMEOUT_MS, (long)http->connect_ms);
+  SET(CURLOPT_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
+  SET(CURLOPT_UPLOAD_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
+  SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+  SET(CURLOPT_SSL_VERIFYPEER, 1L);
+  SET(CURLOPT_SSL_VERIFYHOST, 2L);
+  if (http->ca_file != NULL) {
+    SET(CURLOPT_CAINFO, http->ca_file);
+    SET(CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
+  }
+  return code;
+}
+
+static CURLcode set_request(CURL *curl, const struct cleat__http_request *request,
+                            struct curl_slist *headers) {
+  CURLcode code = CURLE_OK;
+  SET(CURLOPT_URL, request->url);
+  SET(CURLOPT_HTTPHEADER, headers);
+  SET(CURLOPT_TIMEOUT_MS, (long)request->limit_ms);
+  SET(CURLOPT_FRESH_CONNECT, request->fresh ? 1L : 0L);
+  if (request->has_body) {
+    SET(CURLOPT_UPLOAD, 1L);
+    SET(CURLOPT_INFILESIZE_LARGE,
+        (curl_off_t)cleat__spans_length(request->body, request->body_count));
+  } else if (strcmp(request->method, "HEAD") == 0) {
+    SET(CURLOPT_NOBODY, 1L);
+    return code;
+  } else {
+    SET(CURLOPT_HTTPGET, 1L);
+  }
+  SET(CURLOPT_CUSTOMREQUEST, request->method);
+  return code;
+}
+
+#undef SET
+
+/* NULL on no memory. */
+static struct curl_slist *make_headers(const struct cleat__http_request *request) {
+  /* libcurl waits a second for "100 Continue" before bodies over 1 MiB, and sends in chunks what a
+   * store wants to have with a length: both are switched off. */
+  struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+  bool whole = list != NULL && curl_slist_append(list, "Transfer-Encoding:") != NULL;
+  for (size_t i = 0; whole && i < request->header_count; i++)
+    whole = curl_slist_append(list, request->headers[i]) != NULL;
+  if (!whole) {
+    curl_slist_free_all(list);
+    return NULL;
+  }
+  return list;
+}
+
+/* ---- the outcome ---- */
+
+/* A handshake that is cut off is a broken connection, not a wrong certificate; libcurl has one code
+ * for both. */
+static bool is_cut_handshake(const char *message) {
+  return strstr(message, "SSL_ERROR_SYSCALL") != NULL || strstr(message, "reset by peer") != NULL;
+}
+
+static enum cleat__transport transport_of(CURLcode code, const char *message) {
+  switch (code) {
+  case CURLE_OK:
+    return CLEAT__TRANSPORT_OK;
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_RESOLVE_PROXY:
+    return CLEAT__TRANSPORT_RESOLVE;
+  case CURLE_COULDNT_CONNECT:
+  case CURLE_PROXY:
+  case CURLE_INTERFACE_FAILED:
+    return CLEAT__TRANSPORT_CONNECT;
+  case CURLE_OPERATION_TIMEDOUT:
+    return CLEAT__TRANSPORT_TIMEOUT;
+  case CURLE_SSL_CONNECT_ERROR:
+    return is_cut_handshake(message) ? CLEAT__TRANSPORT_BROKEN : CLEAT__TRANSPORT_TLS;
+  case CURLE_PEER_FAILED_VERIFICATION:
+  case CURLE_SSL_CERTPROBLEM:
+  case CURLE_SSL_CIPHER:
+  case CURLE_SSL_ISSUER_ERROR:
+  case CURLE_SSL_INVALIDCERTSTATUS:
+  case CURLE_USE_SSL_FAILED:
+    return CLEAT__TRANSPORT_TLS;
+  case CURLE_SSL_CACERT_BADFILE:
+    return CLEAT__TRANSPORT_CA;
+  case CURLE_GOT_NOTHING:
+  case CURLE_SEND_ERROR:
+  case CURLE_RECV_ERROR:
+  case CURLE_PARTIAL_FILE:
+  case CURLE_SEND_FAIL_REWIND:
+  case CURLE_SSL_SHUTDOWN_FAILED:
+  case CURLE_NO_CONNECTION_AVAILABLE:
+  case CURLE_AGAIN:
+    return CLEAT__TRANSPORT_BROKEN;
+  case CURLE_UNSUPPORTED_PROTOCOL: /* what came is not HTTP; the URL's scheme was checked at open */
+  case CURLE_WEIRD_SERVER_REPLY:
+  case CURLE_BAD_CONTENT_ENCODING:
+  case CURLE_WRITE_ERROR:
+    return CLEAT__TRANSPORT_MALFORMED;
+  case CURLE_OUT_OF_MEMORY:
+    return CLEAT__TRANSPORT_NO_MEMORY;
+  default:
+    return CLEAT__TRANSPORT_INTERNAL;
+  }
+}
+
+static enum cleat__transport transport_of_verdict(const struct cleat__http_call *call) {
+  char *message = call->reply->message;
+  size_t size = sizeof call->reply->message;
+  message[0] = '\0';
+  switch (call->verdict) {
+  case CLEAT__HTTP_VERDICT_CANCELLED:
+    return CLEAT__TRANSPORT_CANCELLED;
+  case CLEAT__HTTP_VERDICT_IDLE:
+    snprintf(message, size, "no byte moved for %g s", (double)call->idle_ms / 1000);
+    return CLEAT__TRANSPORT_TIMEOUT;
+  case CLEAT__HTTP_VERDICT_TOO_LONG:
+    call->reply->too_long = true;
+    snprintf(message, size, "the body is longer than expected");
+    return CLEAT__TRANSPORT_MALFORMED;
+  case CLEAT__HTTP_VERDICT_HEADERS:
+    snprintf(message, size, "the reply has more than %d headers or %d bytes of them",
+             CLEAT__HTTP_HEADERS_MAX, CLEAT__HTTP_HEADER_BYTES_MAX);
+    return CLEAT__TRANSPORT_MALFORMED;
+  default:
+    return CLEAT__TRANSPORT_NO_MEMORY;
+  }
+}
+
+static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code,
+                                    const char *curl_message) {
+  struct cleat__http_reply *reply = call->reply;
+  long status = 0;
+  curl_off_t length = -1;
+  curl_easy_getinfo(call->curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(call->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+  reply->status = (int)status;
+  reply->content_length = length;
+  if (code != CURLE_OK && call->verdict != CLEAT__HTTP_VERDICT_NONE)
+    return transport_of_verdict(call);
+  if (code != CURLE_OK)
+    snprintf(reply->message, sizeof reply->message, "%s",
+             curl_message[0] != '\0' ? curl_message : curl_easy_strerror(code));
+  return transport_of(code, curl_message);
+}
+
+/* ---- sending ---- */
+
+/* With CURLOPT_NOSIGNAL libcurl leaves SIGPIPE alone, and a TLS connection that breaks raises it: the
+ * library must not end its program. */
+static CURLcode perform_without_sigpipe(CURL *curl) {
+  sigset_t pipe_only, before, pending;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  bool was_pending = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+  pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+  CURLcode code = curl_easy_perform(curl);
+  struct timespec now = {0};
+  while (!was_pending && sigtimedwait(&pipe_only, NULL, &now) < 0 && errno == EINTR)
+    continue;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return code;
+}
+
+static enum cleat__transport run_call(const struct cleat__http *http, struct cleat__http_call *call,
+                                      struct curl_slist *headers) {
+  char message[CURL_ERROR_SIZE] = "";
+  CURL *curl = call->curl;
+  curl_easy_reset(curl); /* keeps the connection and the TLS session */
+  CURLcode code = set_transport(curl, http);
+  if (code == CURLE_OK)
+    code = set_request(curl, call->request, headers);
+  if (code == CURLE_OK)
+    code = cleat__http_call_attach(call);
+  if (code == CURLE_OK)
+    code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message);
+  if (code == CURLE_OK)
+    code = perform_without_sigpipe(curl);
+  enum cleat__transport transport = finish(call, code, message);
+  /* The handle outlives what it points to. */
+  curl_easy_reset(curl);
+  return transport;
+}
+
+enum cleat__transport cleat__http_send(struct cleat__http *http,
+                                       const struct cleat__http_request *request,
+                                       struct cleat__http_reply *reply) {
+  enum cleat__transport transport = CLEAT__TRANSPORT_NO_MEMORY;
+  struct cleat__http_call call;
+  struct curl_slist *headers = NULL;
+  struct handle *handle = pop_idle(http);
+  cleat__http_call_init(&call, NULL, request, reply);
+  if (handle == NULL)
+    handle = make_handle();
+  if (handle == NULL)
+    goto done;
+  call.curl = handle->curl;
+  headers = make_headers(request);
+  if (headers == NULL)
+    goto done;
+  transport = run_call(http, &call, headers);
+
+done:
+  curl_slist_free_all(headers);
+  if (handle != NULL)
+    push_idle(http, handle);
+  return transport;
+}
+
+void cleat__http_reply_init(struct cleat__http_reply *reply) {
+  memset(reply, 0, sizeof *reply);
+  cleat__buffer_init(&reply->text, 0);
+}
+
+void cleat__http_reply_clear(struct cleat__http_reply *reply) {
+  cleat__buffer_clear(&reply->text);
+}

@@ -1,0 +1,94 @@
+/* http.h: one HTTP/1.1 request at a time for each thread, on libcurl's easy handles.
+ *
+ * A struct cleat__http is shared by all threads of a store. It keeps idle handles in a list whose
+ * newest is taken first: N threads at work hold N handles, and each handle keeps its one connection
+ * alive between requests. Nothing is retried here but what libcurl does by itself: a request on a kept
+ * connection that turns out to be dead before any byte of a reply came is sent again on a new one.
+ *
+ * Body bytes move once: from the caller's spans into libcurl's upload buffer, or from its receive
+ * buffer into the caller's spans, with the CRC-32C taken while they are in the cache. Redirects are
+ * not followed, replies are not decompressed, nothing is logged. */
+#ifndef CLEAT_STORAGE_HTTP_H
+#define CLEAT_STORAGE_HTTP_H
+
+#include "base/buffer.h"
+#include "base/span.h"
+#include "storage/s3_error.h"
+#include "storage/store.h"
+
+/* Lower: a SYN lost twice (3 s) fails the try. Higher: a dead address costs more before the next one. */
+#define CLEAT__HTTP_CONNECT_MS 10000
+/* Lower: a store that syncs a part to slow disks is given up. Higher: a black hole holds a worker. */
+#define CLEAT__HTTP_IDLE_MS 30000
+/* Of each handle, one to send and one to receive. Measured over loopback: 64 KiB costs a third more
+ * CPU than 256 KiB; 512 KiB gains nothing more and falls out of the second-level cache. */
+#define CLEAT__HTTP_BUFFER_BYTES 262144L
+/* Of a reply that is an error, the rest is dropped: S3's errors are below 2 KiB, a proxy's page is not. */
+#define CLEAT__HTTP_ERROR_TEXT_MAX 65536
+/* A reply with more is refused: S3's have some 20 headers and 1 KiB. */
+#define CLEAT__HTTP_HEADERS_MAX 200
+#define CLEAT__HTTP_HEADER_BYTES_MAX 65536
+
+struct cleat__http_options {
+  const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
+  int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
+};
+
+/* Borrows everything for the call. */
+struct cleat__http_request {
+  const char *method;
+  const char *url;            /* absolute, encoded; sent as it is */
+  const char *const *headers; /* "Name: value" */
+  size_t header_count;
+  bool has_body; /* send `body`, with a Content-Length, also when it is empty */
+  const struct cleat__span *body;
+  size_t body_count;
+  bool into_spans; /* the body of a 2xx reply goes into `into`, else into reply->text */
+  const struct cleat__span *into;
+  size_t into_count;
+  size_t text_cap; /* the most bytes of a 2xx reply's text */
+  int64_t
+      idle_ms; /* less than a byte a second moves in either direction for so long: TIMEOUT; 0: CLEAT__HTTP_IDLE_MS */
+  int64_t limit_ms;          /* the whole request; 0: none */
+  bool fresh;                /* on a new connection */
+  const atomic_bool *cancel; /* looked at about once a second; may be NULL */
+};
+
+/* Plain data but for `text`. Header values that are absent, or longer than here, are "". */
+struct cleat__http_reply {
+  int status;                /* 0 when no reply came */
+  struct cleat__buffer text; /* owned: of a 2xx reply without spans, or of an error */
+  uint64_t body_bytes;       /* received into the spans or the text */
+  uint32_t crc32c;           /* of those that went to the spans */
+  bool too_long;             /* MALFORMED because a 2xx body is longer than the spans or text_cap */
+  int64_t content_length;    /* -1: not told */
+  char message[256];         /* of a transport that is not OK; one line */
+  char etag[CLEAT__ETAG_MAX]; /* with its quotes */
+  char content_range[96];
+  char date[40];
+  char retry_after[40];
+  char request_id[96]; /* x-amz-request-id */
+  char region[64];     /* x-amz-bucket-region */
+};
+
+struct cleat__http;
+
+/* Initialises libcurl, which is thread-safe from 7.84 on, and never undoes that: the program may use
+ * libcurl too. Errors: NO_MEMORY, INTERNAL. */
+cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
+                             struct cleat_error *err);
+
+/* Closes all connections. No request may be running. NULL is allowed. */
+void cleat__http_free(struct cleat__http *http);
+
+/* Sends and waits for the whole reply. *reply must have been initialised and is overwritten, also on
+ * failure. With a transport that is not OK, reply->status may be set all the same, and the spans hold
+ * what came so far. */
+enum cleat__transport cleat__http_send(struct cleat__http *http,
+                                       const struct cleat__http_request *request,
+                                       struct cleat__http_reply *reply);
+
+void cleat__http_reply_init(struct cleat__http_reply *reply);
+void cleat__http_reply_clear(struct cleat__http_reply *reply);
+
+#endif

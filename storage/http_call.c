@@ -1,0 +1,234 @@
+/* http_call.c: libcurl's callbacks: bodies between spans and the network, the headers that matter,
+ * the idle limit and the cancel flag. See http_call.h.
+ *
+ * All of it runs on the thread that runs the request; nothing is shared. */
+#include "storage/http_call.h"
+
+#include "base/checksum.h"
+
+#include <linux/sockios.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+
+static int64_t now_ms(void) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  return clock->monotonic_ms(clock->ctx);
+}
+
+static bool is_cancelled(const struct cleat__http_call *call) {
+  return call->request->cancel != NULL && atomic_load(call->request->cancel);
+}
+
+static bool is_success(const struct cleat__http_call *call) {
+  long status = 0;
+  curl_easy_getinfo(call->curl, CURLINFO_RESPONSE_CODE, &status);
+  return status >= 200 && status < 300;
+}
+
+/* ---- the body that is sent ---- */
+
+static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
+  struct cleat__http_call *call = ctx;
+  if (is_cancelled(call)) {
+    call->verdict = CLEAT__HTTP_VERDICT_CANCELLED;
+    return CURL_READFUNC_ABORT;
+  }
+  return cleat__span_cursor_read(&call->body, to, size * count);
+}
+
+/* libcurl rewinds to send the body again on a new connection; it asks for nothing but the start. */
+static int on_seek(void *ctx, curl_off_t offset, int origin) {
+  struct cleat__http_call *call = ctx;
+  if (origin != SEEK_SET || offset != 0)
+    return CURL_SEEKFUNC_FAIL;
+  cleat__span_cursor_init(&call->body, call->request->body, call->request->body_count);
+  return CURL_SEEKFUNC_OK;
+}
+
+/* ---- the body that is received ---- */
+
+static bool take_into_spans(struct cleat__http_call *call, const char *bytes, size_t size) {
+  struct cleat__http_reply *reply = call->reply;
+  size_t taken = cleat__span_cursor_write(&call->into, bytes, size);
+  reply->crc32c = cleat__crc32c(reply->crc32c, bytes, taken);
+  reply->body_bytes += taken;
+  if (taken < size)
+    call->verdict = CLEAT__HTTP_VERDICT_TOO_LONG;
+  return taken == size;
+}
+
+static bool take_into_text(struct cleat__http_call *call, const char *bytes, size_t size) {
+  struct cleat__http_reply *reply = call->reply;
+  cleat_status status = cleat__buffer_append(&reply->text, bytes, size);
+  if (status != CLEAT_OK) {
+    call->verdict =
+        status == CLEAT_LIMIT ? CLEAT__HTTP_VERDICT_TOO_LONG : CLEAT__HTTP_VERDICT_NO_MEMORY;
+    return false;
+  }
+  reply->body_bytes += size;
+  return true;
+}
+
+/* The beginning of it is enough to tell what went wrong. */
+static bool take_error_text(struct cleat__http_call *call, const char *bytes, size_t size) {
+  size_t room = CLEAT__HTTP_ERROR_TEXT_MAX - call->reply->text.length;
+  return take_into_text(call, bytes, size < room ? size : room);
+}
+
+static size_t on_write(char *bytes, size_t one, size_t size, void *ctx) {
+  struct cleat__http_call *call = ctx;
+  (void)one; /* always 1 */
+  bool success = is_success(call);
+  call->reply->text.cap = success ? call->request->text_cap : CLEAT__HTTP_ERROR_TEXT_MAX;
+  bool taken = !success                    ? take_error_text(call, bytes, size)
+               : call->request->into_spans ? take_into_spans(call, bytes, size)
+                                           : take_into_text(call, bytes, size);
+  return taken ? size : 0;
+}
+
+/* ---- headers ---- */
+
+#define FIELD(name, member)                              \
+  {                                                      \
+    name, offsetof(struct cleat__http_reply, member),    \
+        sizeof((struct cleat__http_reply *)NULL)->member \
+  }
+
+static const struct {
+  const char *name;
+  size_t offset;
+  size_t size;
+} KEPT[] = {
+    FIELD("ETag", etag),
+    FIELD("Content-Range", content_range),
+    FIELD("Date", date),
+    FIELD("Retry-After", retry_after),
+    FIELD("x-amz-request-id", request_id),
+    FIELD("x-amz-bucket-region", region),
+};
+
+static void forget_headers(struct cleat__http_reply *reply) {
+  for (size_t i = 0; i < sizeof KEPT / sizeof KEPT[0]; i++)
+    ((char *)reply)[KEPT[i].offset] = '\0';
+}
+
+static bool is_blank(char byte) {
+  return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+/* A value that does not fit is as good as none: half an ETag would be a wrong one. */
+static void keep_value(char *field, size_t field_size, const char *value, size_t length) {
+  while (length > 0 && is_blank(value[0])) {
+    value++;
+    length--;
+  }
+  while (length > 0 && is_blank(value[length - 1]))
+    length--;
+  if (length >= field_size || memchr(value, '\0', length) != NULL)
+    length = 0;
+  memcpy(field, value, length);
+  field[length] = '\0';
+}
+
+static void keep_header(struct cleat__http_reply *reply, const char *line, size_t length) {
+  const char *colon = memchr(line, ':', length);
+  if (colon == NULL)
+    return;
+  size_t name_length = (size_t)(colon - line);
+  for (size_t i = 0; i < sizeof KEPT / sizeof KEPT[0]; i++) {
+    if (strlen(KEPT[i].name) == name_length && strncasecmp(KEPT[i].name, line, name_length) == 0)
+      keep_value((char *)reply + KEPT[i].offset, KEPT[i].size, colon + 1, length - name_length - 1);
+  }
+}
+
+static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
+  struct cleat__http_call *call = ctx;
+  (void)one; /* always 1 */
+  call->header_count++;
+  call->header_bytes += length;
+  if (call->header_count > CLEAT__HTTP_HEADERS_MAX ||
+      call->header_bytes > CLEAT__HTTP_HEADER_BYTES_MAX) {
+    call->verdict = CLEAT__HTTP_VERDICT_HEADERS;
+    return 0;
+  }
+  /* A status line: what came before it was an interim reply. */
+  if (length >= 5 && memcmp(line, "HTTP/", 5) == 0)
+    forget_headers(call->reply);
+  else
+    keep_header(call->reply, line, length);
+  return length;
+}
+
+/* ---- progress ---- */
+
+/* Bytes that were handed to the kernel and that the other side has not acknowledged: with a large
+ * send buffer on a slow line they keep moving long after the last byte was written. */
+static int64_t unsent_bytes(CURL *curl) {
+  curl_socket_t socket = CURL_SOCKET_BAD;
+  int unsent = 0;
+  if (curl_easy_getinfo(curl, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
+      socket == CURL_SOCKET_BAD || ioctl(socket, SIOCOUTQ, &unsent) != 0)
+    return 0;
+  return unsent;
+}
+
+static bool is_idle(struct cleat__http_call *call, int64_t received, int64_t written) {
+  int64_t now = now_ms();
+  int64_t moved = received + written - unsent_bytes(call->curl);
+  int64_t least = call->idle_ms / 1000 > 1 ? call->idle_ms / 1000 : 1; /* a byte a second */
+  if (moved - call->moved_bytes >= least) {
+    call->moved_bytes = moved;
+    call->moved_ms = now;
+  }
+  return now - call->moved_ms >= call->idle_ms;
+}
+
+/* Called after every piece of work, and about once a second while there is none. */
+static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
+                       curl_off_t send_total, curl_off_t sent) {
+  struct cleat__http_call *call = ctx;
+  (void)receive_total;
+  (void)send_total;
+  if (is_cancelled(call))
+    call->verdict = CLEAT__HTTP_VERDICT_CANCELLED;
+  else if (is_idle(call, received, sent))
+    call->verdict = CLEAT__HTTP_VERDICT_IDLE;
+  return call->verdict != CLEAT__HTTP_VERDICT_NONE;
+}
+
+/* ---- the call ---- */
+
+void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
+                           const struct cleat__http_request *request,
+                           struct cleat__http_reply *reply) {
+  *call = (struct cleat__http_call){.curl = curl, .request = request, .reply = reply};
+  cleat__span_cursor_init(&call->body, request->body, request->body_count);
+  cleat__span_cursor_init(&call->into, request->into, request->into_count);
+  call->idle_ms = request->idle_ms > 0 ? request->idle_ms : CLEAT__HTTP_IDLE_MS;
+  call->moved_ms = now_ms();
+  struct cleat__buffer text = reply->text;
+  cleat__buffer_reset(&text);
+  *reply = (struct cleat__http_reply){.text = text, .content_length = -1};
+}
+
+CURLcode cleat__http_call_attach(struct cleat__http_call *call) {
+  CURL *curl = call->curl;
+  CURLcode code = CURLE_OK;
+#define SET(option, value) code = code == CURLE_OK ? curl_easy_setopt(curl, option, value) : code
+  SET(CURLOPT_WRITEFUNCTION, on_write);
+  SET(CURLOPT_WRITEDATA, call);
+  SET(CURLOPT_HEADERFUNCTION, on_header);
+  SET(CURLOPT_HEADERDATA, call);
+  SET(CURLOPT_XFERINFOFUNCTION, on_progress);
+  SET(CURLOPT_XFERINFODATA, call);
+  SET(CURLOPT_NOPROGRESS, 0L);
+  if (call->request->has_body) {
+    SET(CURLOPT_READFUNCTION, on_read);
+    SET(CURLOPT_READDATA, call);
+    SET(CURLOPT_SEEKFUNCTION, on_seek);
+    SET(CURLOPT_SEEKDATA, call);
+  }
+#undef SET
+  return code;
+}

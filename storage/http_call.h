@@ -1,0 +1,43 @@
+/* http_call.h: one running request as libcurl's callbacks see it; for http.c alone.
+ *
+ * Belongs to the thread that runs the request. Borrows request and reply. */
+#ifndef CLEAT_STORAGE_HTTP_CALL_H
+#define CLEAT_STORAGE_HTTP_CALL_H
+
+#include "storage/http.h"
+
+#include <curl/curl.h>
+
+/* Why a callback ended the request. */
+enum cleat__http_verdict {
+  CLEAT__HTTP_VERDICT_NONE = 0,
+  CLEAT__HTTP_VERDICT_CANCELLED,
+  CLEAT__HTTP_VERDICT_IDLE,
+  CLEAT__HTTP_VERDICT_TOO_LONG,
+  CLEAT__HTTP_VERDICT_HEADERS, /* too many, or too long */
+  CLEAT__HTTP_VERDICT_NO_MEMORY
+};
+
+struct cleat__http_call {
+  CURL *curl;
+  const struct cleat__http_request *request;
+  struct cleat__http_reply *reply;
+  struct cleat__span_cursor body;
+  struct cleat__span_cursor into;
+  int64_t idle_ms;
+  int64_t moved_ms;    /* when the bytes below were counted */
+  int64_t moved_bytes; /* that have crossed the network in both directions */
+  size_t header_count;
+  size_t header_bytes;
+  enum cleat__http_verdict verdict;
+};
+
+/* Empties the reply. */
+void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
+                           const struct cleat__http_request *request,
+                           struct cleat__http_reply *reply);
+
+/* Sets the callbacks of call->curl. The call must stay where it is until the transfer has ended. */
+CURLcode cleat__http_call_attach(struct cleat__http_call *call);
+
+#endif
