@@ -1,0 +1,64 @@
+/* checkpoint.h: a committed checkpoint, opened: manifest and rank records, read and checked.
+ *
+ * Read-only once open, so any number of threads may use it. Owns its documents; borrows the client. */
+#ifndef CLEAT_UPLOADER_CHECKPOINT_H
+#define CLEAT_UPLOADER_CHECKPOINT_H
+
+#include "uploader/client.h"
+#include "uploader/manifest.h"
+
+/* A file of any rank. */
+struct cleat__checkpoint_file {
+  struct cleat_file_info info;
+  const struct cleat__file_entry *entry;
+};
+
+/* A piece, and its file among all files of the checkpoint. */
+struct cleat__located_piece {
+  const struct cleat__piece *piece;
+  size_t file;
+};
+
+struct cleat__checkpoint_tensor {
+  struct cleat_tensor_info info;
+  struct cleat__located_piece *pieces;
+  size_t piece_count;
+};
+
+struct cleat_checkpoint {
+  struct cleat_client *client;
+  struct cleat__manifest manifest;
+  struct cleat_checkpoint_info info;
+  struct cleat__record *records; /* of each rank */
+  struct cleat__checkpoint_file *files;
+  size_t file_count;
+  struct cleat__checkpoint_tensor *tensors; /* sorted by name */
+  size_t tensor_count;
+  struct cleat__located_piece *pieces; /* of all tensors */
+};
+
+/* Opens `step`. Errors: NOT_FOUND (no manifest), INTEGRITY (a record that is missing, or is not the
+ * one that was committed), FORMAT, NEWER, NO_MEMORY, and the store's. */
+cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
+                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint);
+
+/* INTEGRITY unless every file is in the store with its size. Lists; reads no file. */
+cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint,
+                                             struct cleat_error *err);
+
+/* NULL: no such tensor. */
+const struct cleat__checkpoint_tensor *cleat__checkpoint_find(
+    const struct cleat_checkpoint *checkpoint, const char *name);
+
+/* What a manifest says of its checkpoint; texts stay the manifest's. */
+void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
+                                struct cleat_checkpoint_info *info);
+
+/* Reads and checks the manifest of `step`; NOT_FOUND when there is none. */
+cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
+                                             const atomic_bool *cancel,
+                                             struct cleat__manifest *manifest,
+                                             struct cleat_error *err);
+
+#endif
