@@ -247,3 +247,21 @@ bool cleat__slice_runs_next(struct cleat__slice_runs *runs, struct cleat__run *r
   runs->run.wanted_offset += runs->wanted_stride[dim];
   return true;
 }
+
+void cleat__slice_runs_seek(struct cleat__slice_runs *runs, uint64_t piece_offset) {
+  struct cleat__run skipped;
+  if (runs->done || piece_offset < runs->run.piece_offset)
+    return;
+  /* The last run that begins at or before the offset, dimension by dimension from the outermost. */
+  uint64_t left = piece_offset - runs->run.piece_offset;
+  for (int dim = runs->dims; dim-- > 0;) {
+    uint64_t last = (uint64_t)runs->count[dim] - 1;
+    uint64_t steps = left / runs->piece_stride[dim] < last ? left / runs->piece_stride[dim] : last;
+    runs->index[dim] = (int64_t)steps;
+    runs->run.piece_offset += steps * runs->piece_stride[dim];
+    runs->run.wanted_offset += steps * runs->wanted_stride[dim];
+    left -= steps * runs->piece_stride[dim];
+  }
+  if (runs->run.piece_offset + runs->run.length <= piece_offset)
+    (void)cleat__slice_runs_next(runs, &skipped);
+}

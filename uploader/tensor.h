@@ -75,6 +75,10 @@ cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
                                      struct cleat__slice_runs *runs,
                                      struct cleat_error *err) CLEAT_MUST_USE;
 
+/* Moves on from the beginning to the first run that ends behind `piece_offset`, without walking
+ * there. Only right after cleat__slice_runs_begin. */
+void cleat__slice_runs_seek(struct cleat__slice_runs *runs, uint64_t piece_offset);
+
 /* The next run; false at the end. */
 bool cleat__slice_runs_next(struct cleat__slice_runs *runs, struct cleat__run *run);
 
