@@ -1,4 +1,5 @@
-/* checksum.h: CRC-32C, SHA-256, HMAC-SHA-256, and the encodings they travel in. Pure, thread-safe. */
+/* checksum.h: CRC-32C, SHA-256, HMAC-SHA-256, and the encodings they travel in. Pure,
+ * thread-safe. */
 #ifndef CLEAT_BASE_CHECKSUM_H
 #define CLEAT_BASE_CHECKSUM_H
 
@@ -10,7 +11,8 @@
 #define CLEAT__SHA256_BYTES 32
 #define CLEAT__SHA256_HEX (2 * CLEAT__SHA256_BYTES + 1)
 
-/* CRC-32C (Castagnoli, RFC 3720 B.4; "123456789" gives 0xE3069283) of `size` bytes, continued from `crc`; the first call passes 0. */
+/* CRC-32C (Castagnoli, RFC 3720 B.4; "123456789" gives 0xE3069283) of `size` bytes, continued from
+ * `crc`; the first call passes 0. */
 uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size);
 
 /* Fallible: OpenSSL takes memory. Status without an error struct; INTERNAL or NO_MEMORY. */
@@ -27,15 +29,16 @@ void cleat__hex(const void *bytes, size_t size, char *hex);
 /* Reads exactly `size` bytes from 2 * size hex digits (either case); false when they are not. */
 bool cleat__unhex(const char *hex, size_t size, void *bytes);
 
-/* Standard base64 with padding of `size` bytes (at most 64) into `text`, which holds 4 * ((size + 2) / 3) + 1. */
+/* Standard base64 with padding of `size` bytes (at most 64) into `text`, which holds
+ * 4 * ((size + 2) / 3) + 1. */
 void cleat__base64(const void *bytes, size_t size, char *text);
 
 /* x-amz-checksum-crc32c: base64 of the four bytes, big-endian ("AAAAAA==" for 0). text holds 9. */
 void cleat__crc32c_base64(uint32_t crc, char text[9]);
 bool cleat__crc32c_unbase64(const char *text, uint32_t *crc);
 
-/* `size` random bytes as lowercase hex (2 * size + 1 chars) from the system's generator. Status without
- * an error struct: IO. */
+/* `size` random bytes as lowercase hex (2 * size + 1 chars) from the system's generator. Status
+ * without an error struct: IO. */
 cleat_status cleat__random_hex(size_t size, char *hex) CLEAT_MUST_USE;
 
 /* A uniform double in [0, 1) from the same, for jitter. */

@@ -1,8 +1,8 @@
 /* error.h: filling in struct cleat_error.
  *
- * Every fallible function of Cleat returns a cleat_status and, where there is more to say, fills the
- * struct cleat_error that its caller passed. Internal functions require `err` to be non-NULL (the
- * public functions in api/ pass one of their own when the user gave none). No thread-locals: a
+ * Every fallible function of Cleat returns a cleat_status and, where there is more to say, fills
+ * the struct cleat_error that its caller passed. Internal functions require `err` to be non-NULL
+ * (the public functions in api/ pass one of their own when the user gave none). No thread-locals: a
  * worker fails on one thread and the caller reads on another. */
 #ifndef CLEAT_BASE_ERROR_H
 #define CLEAT_BASE_ERROR_H

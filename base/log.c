@@ -32,8 +32,8 @@ static const struct marker *marker_at(const char *text) {
   return NULL;
 }
 
-/* The length of what to hide after a marker: between word and value may stand the rest of a name, as in
- * secret_access_key, and separators. */
+/* The length of what to hide after a marker: between word and value may stand the rest of a name,
+ * as in secret_access_key, and separators. */
 static size_t secret_length(const char *text, bool to_line_end) {
   size_t length = strspn(text, ":=\"' ");
   length += strcspn(text + length, to_line_end ? "&" : " &");

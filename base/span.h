@@ -1,7 +1,8 @@
 /* span.h: a list of memory ranges that together form one stream of bytes, as struct iovec does.
  *
  * What is sent: every base is readable. What is received: the range is filled, or, where base is
- * NULL, the bytes are read, counted into the checksum and dropped. Plain data; borrows all memory. */
+ * NULL, the bytes are read, counted into the checksum and dropped. Plain data; borrows all
+ * memory. */
 #ifndef CLEAT_BASE_SPAN_H
 #define CLEAT_BASE_SPAN_H
 

@@ -5,7 +5,8 @@
  * wakes one idle thread; each thread that finds a task wakes the next before it starts, so as many
  * rise as there is work for, and a thread that finds nothing ends the chain. No wake-up is lost: a
  * thread looks at all jobs under the lock before it sleeps, and every change of a job's state
- * happens under the same lock and is followed by a signal or by a look of the thread that made it. */
+ * happens under the same lock and is followed by a signal or by a look of the thread that made
+ * it. */
 #include "base/worker_pool.h"
 
 #include "base/mem.h"

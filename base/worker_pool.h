@@ -3,8 +3,8 @@
  * pool itself cannot fail once it has started, results live in the task.
  *
  * A job is a source of tasks: a save or a load with its own state machine. All job state that tasks
- * share is guarded by the pool's one lock. Jobs are asked in the order in which they were added, so an older
- * save is served first. */
+ * share is guarded by the pool's one lock. Jobs are asked in the order in which they were added, so
+ * an older save is served first. */
 #ifndef CLEAT_BASE_WORKER_POOL_H
 #define CLEAT_BASE_WORKER_POOL_H
 
@@ -19,7 +19,8 @@ struct cleat__task; /* defined by each job for itself */
 
 /* What a job does. `job` is the struct below, embedded in the job's own. */
 struct cleat__job_ops {
-  /* Under the lock: the next task, or NULL when none is ready now. Must not block, allocate or do I/O. */
+  /* Under the lock: the next task, or NULL when none is ready now. Must not block, allocate or do
+   * I/O. */
   struct cleat__task *(*take)(struct cleat__job *job);
   /* No lock held: does the work, leaves the result in the task. */
   void (*process)(struct cleat__job *job, struct cleat__task *task);
@@ -35,7 +36,8 @@ struct cleat__job {
   unsigned in_flight; /* tasks taken and not finished; readable under the lock */
 };
 
-/* Starts `threads` threads (1 or more) with all signals blocked. Error: NO_MEMORY, IO (a thread did not start: none is left running). */
+/* Starts `threads` threads (1 or more) with all signals blocked. Error: NO_MEMORY, IO (a thread did
+ * not start: none is left running). */
 cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct cleat_error *err);
 
 /* Ends the threads and frees. Every job must have been removed. NULL is allowed. */
@@ -47,13 +49,15 @@ unsigned cleat__pool_threads(const struct cleat__pool *pool);
 void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
                      const struct cleat__job_ops *ops);
 
-/* Takes the job out of the queue. The caller made sure that no task of it is in flight and take would return NULL. */
+/* Takes the job out of the queue. The caller made sure that no task of it is in flight and take
+ * would return NULL. */
 void cleat__pool_remove(struct cleat__job *job);
 
 void cleat__pool_lock(struct cleat__pool *pool);
 void cleat__pool_unlock(struct cleat__pool *pool);
 
-/* Under the lock: state of some job changed, so that workers ask take again and waiters look again. */
+/* Under the lock: state of some job changed, so that workers ask take again and waiters look
+ * again. */
 void cleat__pool_wake_locked(struct cleat__pool *pool);
 
 /* Under the lock: waits for the next wake (or end of a task); the caller loops on its condition. */

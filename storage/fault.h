@@ -1,8 +1,8 @@
 /* fault.h: a decorator that makes the store beneath fail on order, for tests.
  *
  * Every operation first asks cleat__fault_point() (base/mem.h), so that one count runs through
- * allocations, thread starts and store calls alike. A failed call either never reaches the store, or (mode AFTER) is carried
- * out and its success withheld, as a lost reply would. */
+ * allocations, thread starts and store calls alike. A failed call either never reaches the store,
+ * or (mode AFTER) is carried out and its success withheld, as a lost reply would. */
 #ifndef CLEAT_STORAGE_FAULT_H
 #define CLEAT_STORAGE_FAULT_H
 

@@ -4,10 +4,11 @@
  * cleat__store. Every driver has the same shape, so that one teaches all; file.c is the shortest.
  *
  * Keys are relative to the URL's folder, '/'-separated, without leading or trailing '/', without
- * empty, "." or ".." segments, at most CLEAT__KEY_MAX bytes of UTF-8 without control characters; drivers may count on it
- * (cleat__key_check). Every operation is blocking, thread-safe, ends in bounded time, retries what
- * is worth retrying within the time limit of the client, and fills `err` on failure.
- * `cancel` (never NULL) makes a running operation end with CLEAT_CANCELLED within about a second. */
+ * empty, "." or ".." segments, at most CLEAT__KEY_MAX bytes of UTF-8 without control characters;
+ * drivers may count on it (cleat__key_check). Every operation is blocking, thread-safe, ends in
+ * bounded time, retries what is worth retrying within the time limit of the client, and fills `err`
+ * on failure. `cancel` (never NULL) makes a running operation end with CLEAT_CANCELLED within about
+ * a second. */
 #ifndef CLEAT_STORAGE_STORE_H
 #define CLEAT_STORAGE_STORE_H
 
@@ -21,7 +22,7 @@
 
 #define CLEAT__KEY_MAX 900        /* S3 allows 1,024 with the prefix; the prefix gets the rest */
 #define CLEAT__ETAG_MAX 128       /* opaque; S3's are 34 to 70 bytes */
-#define CLEAT__UPLOAD_ID_MAX 1024 /* AWS documents no limit; the longest seen is about 130 bytes, MinIO's 160 */
+#define CLEAT__UPLOAD_ID_MAX 1024 /* AWS documents no limit; MinIO's have 160 bytes */
 #define CLEAT__LIST_PAGE 1000     /* S3's largest page */
 
 /* No segment of a key may start with this: file.c hides its unfinished writes under such names, and
@@ -94,7 +95,8 @@ struct cleat__store_ops {
                       const atomic_bool *cancel, struct cleat_error *err);
 
   /* Required. Reads exactly the spans' length from `offset` on into the spans; *crc32c is that of
-   * all bytes read. Fewer bytes there: INTEGRITY. No such key: NOT_FOUND. Length 0 is a success that reads nothing. */
+   * all bytes read. Fewer bytes there: INTEGRITY. No such key: NOT_FOUND. Length 0 is a success
+   * that reads nothing. */
   cleat_status (*get)(struct cleat__store *store, const char *key, uint64_t offset,
                       const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
                       const atomic_bool *cancel, struct cleat_error *err);
@@ -110,9 +112,10 @@ struct cleat__store_ops {
                        const atomic_bool *cancel, struct cleat_error *err);
 
   /* Required. One page of the keys that start with `prefix` ("" for all; may end in '/'), in byte
-   * order; with `delimited`, those with a further '/' are folded into prefixes. `after` NULL for the
-   * first page, else the page's `next`. A folder that is absent is an empty page; a bucket that is
-   * absent is NOT_FOUND. A prefix may turn out to hold no key: folders of file:// can be empty. */
+   * order; with `delimited`, those with a further '/' are folded into prefixes. `after` NULL for
+   * the first page, else the page's `next`. A folder that is absent is an empty page; a bucket that
+   * is absent is NOT_FOUND. A prefix may turn out to hold no key: folders of file:// can be
+   * empty. */
   cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited,
                        const char *after, struct cleat__list_page *page, const atomic_bool *cancel,
                        struct cleat_error *err);
@@ -127,8 +130,8 @@ struct cleat__store_ops {
                                    const char *content_type, const atomic_bool *cancel,
                                    struct cleat_error *err);
 
-  /* Required. Stores part `number` (from 1; any order, in parallel). part->number, size, crc32c are filled by the caller;
-   * the store checks the CRC where it can and fills part->etag. */
+  /* Required. Stores part `number` (from 1; any order, in parallel). part->number, size, crc32c are
+   * filled by the caller; the store checks the CRC where it can and fills part->etag. */
   cleat_status (*multipart_part)(struct cleat__store *store, const struct cleat__upload *upload,
                                  const struct cleat__span *body, size_t body_count,
                                  struct cleat__stored_part *part, const atomic_bool *cancel,
@@ -136,8 +139,7 @@ struct cleat__store_ops {
 
   /* Required. Makes the object of all parts, in order; only then is the key visible. A lost reply
    * is settled inside (the object is there, with this size). */
-  cleat_status (*multipart_complete)(struct cleat__store *store,
-                                     const struct cleat__upload *upload,
+  cleat_status (*multipart_complete)(struct cleat__store *store, const struct cleat__upload *upload,
                                      const struct cleat__stored_part *parts, size_t count,
                                      const atomic_bool *cancel, struct cleat_error *err);
 
@@ -146,7 +148,8 @@ struct cleat__store_ops {
   cleat_status (*multipart_abort)(struct cleat__store *store, const struct cleat__upload *upload,
                                   const atomic_bool *cancel, struct cleat_error *err);
 
-  /* Required. All parts that the store holds, by number (*parts: cleat__free). NOT_FOUND: no such upload. */
+  /* Required. All parts that the store holds, by number (*parts: cleat__free). NOT_FOUND: no such
+   * upload. */
   cleat_status (*multipart_list_parts)(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        struct cleat__stored_part **parts, size_t *count,
@@ -159,10 +162,10 @@ struct cleat__store_ops {
 /* Every driver's context begins with this. */
 struct cleat__store {
   const struct cleat__store_ops *ops;
-  unsigned capabilities;       /* of enum cleat__store_capability */
-  uint64_t min_part_bytes;     /* smallest part but for the last */
-  uint64_t max_put_bytes;      /* largest single put */
-  uint32_t max_parts;          /* of one upload */
+  unsigned capabilities;   /* of enum cleat__store_capability */
+  uint64_t min_part_bytes; /* smallest part but for the last */
+  uint64_t max_put_bytes;  /* largest single put */
+  uint32_t max_parts;      /* of one upload */
   unsigned default_concurrency;
   char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
@@ -174,7 +177,8 @@ struct cleat__store_config {
   struct cleat__log log;
 };
 
-/* Opens the driver that the URL's scheme names. Errors: INVALID with a hint that lists the schemes; the driver's. */
+/* Opens the driver that the URL's scheme names. Errors: INVALID with a hint that lists the schemes;
+ * the driver's. */
 cleat_status cleat__store_open(const char *url, const struct cleat__store_config *config,
                                struct cleat__store **store, struct cleat_error *err);
 

@@ -1,0 +1,130 @@
+/* file.h: what the parts of the file:// driver share. For storage/file*.c alone.
+ *
+ *   file.c            opening, and the operations on single objects
+ *   file_place.c      folders: walking to the one of a key, making it, removing it when empty
+ *   file_write.c      bytes into a file, and its publication under the final name
+ *   file_list.c       listing
+ *   file_multipart.c  uploads in parts
+ *
+ * Every operation walks from the root folder down by openat without following links, so that no
+ * link inside a store leads out of it, and then works with names relative to the open folder. */
+#ifndef CLEAT_STORAGE_FILE_H
+#define CLEAT_STORAGE_FILE_H
+
+#include "storage/store.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#define CLEAT__FILE_UPLOAD_ID_BYTES 16
+#define CLEAT__FILE_UPLOAD_ID_HEX (2 * CLEAT__FILE_UPLOAD_ID_BYTES + 1)
+
+/* An upload that this process began, with its file held open; see file_multipart.c. */
+struct cleat__file_pin {
+  struct cleat__file_pin *next;
+  char id[CLEAT__FILE_UPLOAD_ID_HEX];
+  int fd;
+};
+
+struct cleat__file_store {
+  struct cleat__store base;
+  char *root; /* absolute, without a '/' at the end; "" is the root of the file system */
+  const struct cleat__clock *clock;
+  int64_t time_limit_ms;
+  struct {
+    pthread_mutex_t lock;
+    struct cleat__file_pin *pins;
+    unsigned pin_count;
+  } synced;
+};
+
+/* The open folder of a key, and the key's last segment. */
+struct cleat__file_place {
+  int folder;
+  const char *name; /* borrowed from the key */
+};
+
+/* ---- file_place.c ---- */
+
+/* Fails with what a system call said: "cannot <verb> <path of key>: <reason>", and a hint.
+ * ECANCELED is CANCELLED, ETIMEDOUT is TIMEOUT. `key` NULL: the root folder. */
+cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errno, const char *verb,
+                              const char *key, struct cleat_error *err);
+
+/* The bytes that were written are not those whose checksum was announced: INTEGRITY. */
+cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
+                                 struct cleat_error *err);
+
+/* Opens the folder of `key` (close with cleat__file_place_close); with `create`, makes what is
+ * missing of it, the root too. Without, NOT_FOUND. `verb` is for the message. */
+cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key,
+                                    bool create, const char *verb, struct cleat__file_place *place,
+                                    struct cleat_error *err);
+void cleat__file_place_close(struct cleat__file_place *place);
+
+/* Makes the new hidden file `hidden` in the folder of `key`, folders included. On success *place
+ * and *fd are the caller's. */
+cleat_status cleat__file_place_create(const struct cleat__file_store *store, const char *key,
+                                      const char *hidden, struct cleat__file_place *place, int *fd,
+                                      struct cleat_error *err);
+
+/* Removes the folders of `key` that are empty now, innermost first, but not the root. Best
+ * effort. */
+void cleat__file_remove_empty(const struct cleat__file_store *store, const char *key);
+
+/* ---- file_write.c ---- */
+
+/* Writes all spans at `offset`; *crc32c is that of the bytes. Returns 0 or an errno value. */
+int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
+                      const atomic_bool *cancel, uint32_t *crc32c);
+
+/* Wait until a file, or the names in a folder, are on stable storage. Return 0 or an errno
+ * value. */
+int cleat__file_sync(int fd);
+int cleat__file_sync_folder(int fd);
+
+/* The opaque tag of one state of one file. */
+void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
+
+/* Gives the complete and synced file `hidden` in place->folder its final name, under the condition,
+ * and syncs the folder. `hidden` is gone after a success, and still there after a failure, but for
+ * one of that last sync. `options` NULL: unconditionally. */
+cleat_status cleat__file_publish(const struct cleat__file_store *store, const char *key,
+                                 const struct cleat__file_place *place, const char *hidden,
+                                 const struct cleat__put_options *options,
+                                 const atomic_bool *cancel, struct cleat_error *err);
+
+/* Removes the name of `key`, so that no conditional put in progress misses it; 0 (also when absent)
+ * or an errno value. */
+int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat__file_place *place,
+                       const atomic_bool *cancel);
+
+/* ---- file_list.c, file_multipart.c: operations of the table ---- */
+
+cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
+                              const char *after, struct cleat__list_page *page,
+                              const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
+                                          const char *content_type, const atomic_bool *cancel,
+                                          struct cleat_error *err);
+cleat_status cleat__file_multipart_part(struct cleat__store *store,
+                                        const struct cleat__upload *upload,
+                                        const struct cleat__span *body, size_t body_count,
+                                        struct cleat__stored_part *part, const atomic_bool *cancel,
+                                        struct cleat_error *err);
+cleat_status cleat__file_multipart_complete(struct cleat__store *store,
+                                            const struct cleat__upload *upload,
+                                            const struct cleat__stored_part *parts, size_t count,
+                                            const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__file_multipart_abort(struct cleat__store *store,
+                                         const struct cleat__upload *upload,
+                                         const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
+                                              const struct cleat__upload *upload,
+                                              struct cleat__stored_part **parts, size_t *count,
+                                              const atomic_bool *cancel, struct cleat_error *err);
+
+/* Lets go of all uploads that were neither completed nor aborted; their files stay. */
+void cleat__file_unpin_all(struct cleat__file_store *store);
+
+#endif

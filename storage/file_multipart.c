@@ -1,0 +1,474 @@
+/* file_multipart.c: uploads in parts to a file:// store. See file.h.
+ *
+ * An upload is two hidden files in the folder of its key: ".cleat-upload-<id>" has the object's
+ * size from the start (so that a full disk is found before any byte is sent) and each part is
+ * written to its place in it; ".cleat-upload-<id>.parts" is a journal with one record of fixed size
+ * a part, also at its place, written after the part's bytes. To complete is to check the journal,
+ * sync and rename.
+ *
+ * Parts of one upload arrive from many threads: they touch different ranges of both files, so no
+ * lock is needed. After each part the kernel is asked to start writing it to the disk, so that the
+ * sync at the end finds little to do.
+ *
+ * The process that begins an upload keeps the file open until its end (a "pin"): the kernel reports
+ * a failed write-back through a file that was open when it happened, and it saves opening the file
+ * for each part. An upload that another process began, or beyond PINS_MAX, is opened by name for
+ * each call. The list of pins is guarded by store->synced.lock; the file of a pin is used outside
+ * of it, since the caller ends an upload only when no part is in flight.
+ *
+ * The journal is for other processes while the machine stays up; nothing syncs it, so after a power
+ * cut it promises nothing about the bytes. */
+#include "storage/file.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UPLOAD_PREFIX CLEAT__RESERVED_PREFIX "upload-"
+#define HIDDEN_MAX (sizeof UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
+
+/* Each pin costs a file descriptor; a process may have 1,024 by default. */
+#define PINS_MAX 128
+
+#define RECORD_MAGIC 0x54525043u /* "CPRT" in memory on a little-endian machine */
+
+struct record {
+  uint32_t magic;
+  uint32_t number;
+  uint64_t size;
+  uint32_t crc32c;
+  uint32_t check; /* CRC-32C of what stands before */
+};
+
+static cleat_status no_such_upload(const struct cleat__upload *upload, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id,
+                          upload->key);
+}
+
+/* The names of the two files. False: the id is none of ours. */
+static bool hidden_names(const struct cleat__upload *upload, char data[HIDDEN_MAX],
+                         char journal[HIDDEN_MAX]) {
+  uint8_t id[CLEAT__FILE_UPLOAD_ID_BYTES];
+  if (!cleat__unhex(upload->id, sizeof id, id))
+    return false;
+  snprintf(data, HIDDEN_MAX, UPLOAD_PREFIX "%.32s", upload->id);
+  snprintf(journal, HIDDEN_MAX, UPLOAD_PREFIX "%.32s.parts", upload->id);
+  return true;
+}
+
+/* ---- Pins ---- */
+
+/* Takes `fd` and keeps it for the upload; closes it where there is no room. Never fails. */
+static void pin(struct cleat__file_store *store, const char *id, int fd) {
+  struct cleat__file_pin *made = cleat__alloc(sizeof *made);
+  bool kept = false;
+  if (made != NULL) {
+    made->fd = fd;
+    snprintf(made->id, sizeof made->id, "%s", id);
+    pthread_mutex_lock(&store->synced.lock);
+    kept = store->synced.pin_count < PINS_MAX;
+    if (kept) {
+      made->next = store->synced.pins;
+      store->synced.pins = made;
+      store->synced.pin_count++;
+    }
+    pthread_mutex_unlock(&store->synced.lock);
+  }
+  if (!kept) {
+    cleat__free(made);
+    close(fd);
+  }
+}
+
+static struct cleat__file_pin **find_locked(struct cleat__file_store *store, const char *id) {
+  struct cleat__file_pin **link = &store->synced.pins;
+  while (*link != NULL && strcmp((*link)->id, id) != 0)
+    link = &(*link)->next;
+  return link;
+}
+
+static int pinned_fd(struct cleat__file_store *store, const char *id) {
+  pthread_mutex_lock(&store->synced.lock);
+  const struct cleat__file_pin *found = *find_locked(store, id);
+  int fd = found == NULL ? -1 : found->fd;
+  pthread_mutex_unlock(&store->synced.lock);
+  return fd;
+}
+
+static void unpin(struct cleat__file_store *store, const char *id) {
+  pthread_mutex_lock(&store->synced.lock);
+  struct cleat__file_pin **link = find_locked(store, id);
+  struct cleat__file_pin *found = *link;
+  if (found != NULL) {
+    *link = found->next;
+    store->synced.pin_count--;
+  }
+  pthread_mutex_unlock(&store->synced.lock);
+  if (found != NULL) {
+    close(found->fd);
+    cleat__free(found);
+  }
+}
+
+void cleat__file_unpin_all(struct cleat__file_store *store) {
+  while (store->synced.pins != NULL) {
+    char id[CLEAT__FILE_UPLOAD_ID_HEX];
+    memcpy(id, store->synced.pins->id, sizeof id);
+    unpin(store, id);
+  }
+}
+
+/* ---- An open upload ---- */
+
+struct open_upload {
+  struct cleat__file_place place;
+  char data[HIDDEN_MAX];
+  char journal[HIDDEN_MAX];
+  int fd;
+  bool pinned;
+};
+
+/* NOT_FOUND when its file is gone. Close with close_upload. */
+static cleat_status open_upload(struct cleat__file_store *store, const struct cleat__upload *upload,
+                                const char *verb, struct open_upload *open,
+                                struct cleat_error *err) {
+  if (!hidden_names(upload, open->data, open->journal))
+    return no_such_upload(upload, err);
+  cleat_status status = cleat__file_place_open(store, upload->key, false, verb, &open->place, err);
+  if (status == CLEAT_NOT_FOUND)
+    return no_such_upload(upload, err);
+  if (status != CLEAT_OK)
+    return status;
+  open->fd = pinned_fd(store, upload->id);
+  open->pinned = open->fd >= 0;
+  if (open->pinned)
+    return CLEAT_OK;
+  open->fd = openat(open->place.folder, open->data, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (open->fd >= 0)
+    return CLEAT_OK;
+  status = errno == ENOENT ? no_such_upload(upload, err)
+                           : cleat__file_fail(store, errno, verb, upload->key, err);
+  cleat__file_place_close(&open->place);
+  return status;
+}
+
+/* 0, or what close said; for a pinned file, 0. */
+static int close_upload(struct open_upload *open) {
+  int failure = !open->pinned && close(open->fd) != 0 ? errno : 0;
+  cleat__file_place_close(&open->place);
+  return failure;
+}
+
+/* ---- Create ---- */
+
+static uint64_t part_count(const struct cleat__upload *upload) {
+  return upload->size / upload->part_bytes + (upload->size % upload->part_bytes != 0);
+}
+
+/* Gives the new file its size and, where the file system can, its space. */
+static int reserve(int fd, uint64_t size) {
+  int failure = 0;
+  if (cleat__fault_point())
+    return ENOSPC;
+  if (size > INT64_MAX)
+    return EFBIG;
+  if (size == 0)
+    return 0;
+  do {
+    failure = fallocate(fd, 0, 0, (off_t)size) == 0 ? 0 : errno;
+  } while (failure == EINTR);
+  if (failure == EOPNOTSUPP || failure == ENOSYS)
+    failure = ftruncate(fd, (off_t)size) == 0 ? 0 : errno;
+  return failure;
+}
+
+cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
+                                          const char *content_type, const atomic_bool *cancel,
+                                          struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct cleat__file_place place;
+  char hidden[HIDDEN_MAX];
+  char id[CLEAT__FILE_UPLOAD_ID_HEX];
+  int fd = -1;
+  (void)content_type;
+  (void)cancel;
+  if (upload->part_bytes == 0 || part_count(upload) > store->max_parts)
+    return cleat__error_set(err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts", upload->key,
+                            store->max_parts);
+  if (cleat__random_hex(CLEAT__FILE_UPLOAD_ID_BYTES, id) != CLEAT_OK)
+    return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had",
+                            upload->key);
+  snprintf(hidden, sizeof hidden, UPLOAD_PREFIX "%s", id);
+  cleat_status status = cleat__file_place_create(files, upload->key, hidden, &place, &fd, err);
+  if (status != CLEAT_OK)
+    return status;
+  int failure = reserve(fd, upload->size);
+  if (failure == 0) {
+    pin(files, id, fd);
+    memcpy(upload->id, id, sizeof id);
+  } else {
+    cleat__file_fail(files, failure, "reserve space for", upload->key, err);
+    unlinkat(place.folder, hidden, 0);
+    close(fd);
+  }
+  cleat__file_place_close(&place);
+  if (failure == 0)
+    return CLEAT_OK;
+  cleat__file_remove_empty(files, upload->key);
+  return err->status;
+}
+
+/* ---- Part ---- */
+
+/* How long part `number` (from 1) must be; 0 when there is none. */
+static uint64_t part_size(const struct cleat__upload *upload, uint32_t number) {
+  if (upload->part_bytes == 0 || number == 0 || number > part_count(upload))
+    return 0;
+  uint64_t left = upload->size - (number - 1) * upload->part_bytes;
+  return left < upload->part_bytes ? left : upload->part_bytes;
+}
+
+static uint32_t record_check(const struct record *record) {
+  return cleat__crc32c(0, record, offsetof(struct record, check));
+}
+
+static int write_record(const struct open_upload *open, const struct cleat__stored_part *part) {
+  struct record record = {
+      .magic = RECORD_MAGIC, .number = part->number, .size = part->size, .crc32c = part->crc32c};
+  record.check = record_check(&record);
+  int fd =
+      openat(open->place.folder, open->journal, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return errno;
+  ssize_t written = pwrite(fd, &record, sizeof record, (off_t)((part->number - 1) * sizeof record));
+  int failure = written == (ssize_t)sizeof record ? 0 : written < 0 ? errno : EIO;
+  if (close(fd) != 0 && failure == 0)
+    failure = errno;
+  return failure;
+}
+
+static int write_part(const struct open_upload *open, const struct cleat__upload *upload,
+                      const struct cleat__span *body, size_t body_count,
+                      const struct cleat__stored_part *part, const atomic_bool *cancel) {
+  uint64_t offset = (part->number - 1) * upload->part_bytes;
+  uint32_t crc = 0;
+  int failure = cleat__file_write(open->fd, offset, body, body_count, cancel, &crc);
+  if (failure != 0)
+    return failure;
+  if (crc != part->crc32c)
+    return EBADMSG;
+  /* Only begins the write-back; whether it worked, the sync at the end tells. */
+  (void)sync_file_range(open->fd, (off_t)offset, (off_t)part->size, SYNC_FILE_RANGE_WRITE);
+  return write_record(open, part);
+}
+
+static void part_etag(uint32_t crc32c, char etag[CLEAT__ETAG_MAX]) {
+  snprintf(etag, CLEAT__ETAG_MAX, "%08" PRIx32, crc32c);
+}
+
+cleat_status cleat__file_multipart_part(struct cleat__store *store,
+                                        const struct cleat__upload *upload,
+                                        const struct cleat__span *body, size_t body_count,
+                                        struct cleat__stored_part *part, const atomic_bool *cancel,
+                                        struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct open_upload open;
+  uint64_t size = part_size(upload, part->number);
+  if (size == 0 || part->size != size || cleat__spans_length(body, body_count) != size)
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
+                            part->number, upload->key, cleat__spans_length(body, body_count), size);
+  cleat_status status = open_upload(files, upload, "write", &open, err);
+  if (status != CLEAT_OK)
+    return status;
+  int failure = write_part(&open, upload, body, body_count, part, cancel);
+  int close_failure = close_upload(&open);
+  if (failure == 0)
+    failure = close_failure;
+  if (failure == EBADMSG)
+    return cleat__file_changed(files, upload->key, err);
+  if (failure != 0)
+    return cleat__file_fail(files, failure, "write", upload->key, err);
+  part->has_crc32c = true;
+  part_etag(part->crc32c, part->etag);
+  return CLEAT_OK;
+}
+
+/* ---- List parts ---- */
+
+/* Whether slot `number` of the journal holds a part that fits the upload. */
+static bool read_record(int journal, const struct cleat__upload *upload, uint32_t number,
+                        struct cleat__stored_part *part) {
+  struct record record;
+  off_t offset = (off_t)((number - 1) * sizeof record);
+  if (pread(journal, &record, sizeof record, offset) != (ssize_t)sizeof record)
+    return false;
+  if (record.magic != RECORD_MAGIC || record.number != number ||
+      record.check != record_check(&record) || record.size != part_size(upload, number))
+    return false;
+  *part = (struct cleat__stored_part){
+      .number = number, .size = record.size, .crc32c = record.crc32c, .has_crc32c = true};
+  part_etag(record.crc32c, part->etag);
+  return true;
+}
+
+/* The number of slots; 0 when no part was stored yet. */
+static cleat_status open_journal(const struct cleat__file_store *files,
+                                 const struct cleat__upload *upload, const struct open_upload *open,
+                                 int *fd, uint32_t *slots, struct cleat_error *err) {
+  struct stat info = {0};
+  int journal = openat(open->place.folder, open->journal, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  int failure = journal < 0 || fstat(journal, &info) != 0 ? errno : 0;
+  if (failure != 0 && journal >= 0)
+    close(journal);
+  if (failure != 0 && failure != ENOENT)
+    return cleat__file_fail(files, failure, "read the parts of", upload->key, err);
+  uint64_t count = failure == 0 ? (uint64_t)info.st_size / sizeof(struct record) : 0;
+  *fd = failure == 0 ? journal : -1;
+  *slots = count > files->base.max_parts ? files->base.max_parts : (uint32_t)count;
+  return CLEAT_OK;
+}
+
+cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
+                                              const struct cleat__upload *upload,
+                                              struct cleat__stored_part **parts, size_t *count,
+                                              const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct open_upload open;
+  uint32_t slots = 0;
+  int journal = -1;
+  size_t found_count = 0;
+  struct cleat__stored_part *found = NULL;
+  (void)cancel;
+  cleat_status status = open_upload(files, upload, "read the parts of", &open, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = open_journal(files, upload, &open, &journal, &slots, err);
+  if (status == CLEAT_OK) {
+    found = cleat__calloc(slots, sizeof *found);
+    if (found == NULL)
+      status = cleat__error_no_memory(err, "a list of parts");
+  }
+  for (uint32_t number = 1; number <= slots && found != NULL; number++)
+    if (read_record(journal, upload, number, &found[found_count]))
+      found_count++;
+  if (journal >= 0)
+    close(journal);
+  (void)close_upload(&open);
+  if (status != CLEAT_OK)
+    return status;
+  *parts = found;
+  *count = found_count;
+  return CLEAT_OK;
+}
+
+/* ---- Complete and abort ---- */
+
+/* Whether the caller's parts are all there are, and the journal has each of them as it is. */
+static cleat_status check_parts(const struct cleat__file_store *files,
+                                const struct cleat__upload *upload, const struct open_upload *open,
+                                const struct cleat__stored_part *parts, size_t count,
+                                struct cleat_error *err) {
+  struct cleat__stored_part stored;
+  uint32_t slots = 0;
+  int journal = -1;
+  if (upload->part_bytes == 0 || count != part_count(upload))
+    return cleat__error_set(err, CLEAT_INVALID, "%s cannot be completed of %zu parts", upload->key,
+                            count);
+  cleat_status status = open_journal(files, upload, open, &journal, &slots, err);
+  for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
+    uint32_t number = (uint32_t)i + 1;
+    if (parts[i].number != number || number > slots ||
+        !read_record(journal, upload, number, &stored) || parts[i].size != stored.size ||
+        (parts[i].has_crc32c && parts[i].crc32c != stored.crc32c))
+      status = cleat__error_set(err, CLEAT_INTEGRITY,
+                                "%s cannot be completed: part %" PRIu32 " was not stored",
+                                upload->key, number);
+  }
+  if (journal >= 0)
+    close(journal);
+  return status;
+}
+
+/* Syncs the bytes and gives them their name. */
+static cleat_status finish(const struct cleat__file_store *files,
+                           const struct cleat__upload *upload, const struct open_upload *open,
+                           const atomic_bool *cancel, struct cleat_error *err) {
+  struct stat info;
+  int failure = fstat(open->fd, &info) == 0 ? 0 : errno;
+  if (failure == 0 && (uint64_t)info.st_size != upload->size)
+    return cleat__error_set(err, CLEAT_INTEGRITY, "%s cannot be completed: its size was changed",
+                            upload->key);
+  if (failure == 0)
+    failure = cleat__file_sync(open->fd);
+  if (failure != 0)
+    return cleat__file_fail(files, failure, "make durable", upload->key, err);
+  return cleat__file_publish(files, upload->key, &open->place, open->data, NULL, cancel, err);
+}
+
+/* The upload is gone: perhaps an earlier complete, whose caller did not hear of it, has won. */
+static cleat_status settle_lost_reply(struct cleat__store *store,
+                                      const struct cleat__upload *upload, const atomic_bool *cancel,
+                                      struct cleat_error *err) {
+  struct cleat__object object;
+  struct cleat_error ignored;
+  if (CLEAT__STORE(store, head, upload->key, &object, cancel, &ignored) == CLEAT_OK &&
+      object.size == upload->size)
+    return CLEAT_OK;
+  return no_such_upload(upload, err);
+}
+
+cleat_status cleat__file_multipart_complete(struct cleat__store *store,
+                                            const struct cleat__upload *upload,
+                                            const struct cleat__stored_part *parts, size_t count,
+                                            const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct open_upload open;
+  cleat_status status = open_upload(files, upload, "complete", &open, err);
+  if (status == CLEAT_NOT_FOUND)
+    return settle_lost_reply(store, upload, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = check_parts(files, upload, &open, parts, count, err);
+  if (status == CLEAT_OK)
+    status = finish(files, upload, &open, cancel, err);
+  if (status == CLEAT_OK)
+    unlinkat(open.place.folder, open.journal, 0);
+  (void)close_upload(&open);
+  if (status == CLEAT_OK)
+    unpin(files, upload->id);
+  return status;
+}
+
+cleat_status cleat__file_multipart_abort(struct cleat__store *store,
+                                         const struct cleat__upload *upload,
+                                         const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct cleat__file_place place;
+  char data[HIDDEN_MAX];
+  char journal[HIDDEN_MAX];
+  (void)cancel;
+  if (!hidden_names(upload, data, journal))
+    return CLEAT_OK;
+  unpin(files, upload->id);
+  cleat_status status = cleat__file_place_open(files, upload->key, false, "abort", &place, err);
+  if (status == CLEAT_NOT_FOUND)
+    return CLEAT_OK;
+  if (status != CLEAT_OK)
+    return status;
+  int failure = unlinkat(place.folder, data, 0) == 0 || errno == ENOENT ? 0 : errno;
+  if (failure == 0 && unlinkat(place.folder, journal, 0) != 0 && errno != ENOENT)
+    failure = errno;
+  cleat__file_place_close(&place);
+  if (failure != 0)
+    return cleat__file_fail(files, failure, "abort the upload of", upload->key, err);
+  cleat__file_remove_empty(files, upload->key);
+  return CLEAT_OK;
+}

@@ -1,0 +1,276 @@
+/* file_write.c: bytes into a file, and its publication under the final name. See file.h.
+ *
+ * An object is written under a hidden name, synced, and appears under its own name in one atomic
+ * step; then the folder is synced. A failed sync is a failure: after it nobody knows what is on
+ * disk.
+ *
+ * Which writers exclude each other:
+ *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link).
+ *  - To replace or remove a name that exists is done under an exclusive flock on the file
+ *    ".cleat-lock" in the same folder, so that a put with IF_MATCH can compare and rename with
+ *    nobody in between. While it compares, the name exists, so a creation cannot succeed either.
+ *  - The lock file lives only while it is used: its owner unlinks it before letting go, and whoever
+ *    got the lock of an unlinked file tries again with a new one. It never keeps a folder from
+ * being
+ *    removed. A process that dies leaves it unlocked, for the next one to use.
+ *  - Where locks cannot be had (a full disk, a file system without them) removing and replacing go
+ *    on without; only IF_MATCH fails.
+ * Programs other than Cleat do not know the lock. */
+#include "storage/file.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define LOCK_NAME CLEAT__RESERVED_PREFIX "lock"
+#define LOCK_POLL_MS 5
+
+/* Between two looks at `cancel`; the checksum is taken while the chunk is in the CPU's cache.
+ * Lower: more system calls. Higher: the chunk falls out of the cache. */
+#define CHUNK_BYTES ((size_t)1 << 20)
+#define CHUNK_RANGES 64
+
+/* The next ranges of the stream, at most CHUNK_BYTES; returns how many. Does not move the
+ * cursor. */
+static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[CHUNK_RANGES]) {
+  size_t room = CHUNK_BYTES;
+  int count = 0;
+  size_t offset = cursor->offset;
+  for (size_t i = cursor->index; i < cursor->count && room > 0 && count < CHUNK_RANGES; i++) {
+    size_t length = cursor->spans[i].length - offset;
+    if (length > room)
+      length = room;
+    if (length > 0)
+      ranges[count++] = (struct iovec){(char *)cursor->spans[i].base + offset, length};
+    room -= length;
+    offset = 0;
+  }
+  return count;
+}
+
+/* Moves on by `size` bytes, which are in the ranges; returns the checksum continued. */
+static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t crc) {
+  while (size > 0) {
+    const struct cleat__span *span = &cursor->spans[cursor->index];
+    size_t length = span->length - cursor->offset;
+    if (length > size)
+      length = size;
+    crc = cleat__crc32c(crc, (char *)span->base + cursor->offset, length);
+    cursor->offset += length;
+    size -= length;
+    if (cursor->offset == span->length) {
+      cursor->index++;
+      cursor->offset = 0;
+    }
+  }
+  return crc;
+}
+
+int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
+                      const atomic_bool *cancel, uint32_t *crc32c) {
+  struct cleat__span_cursor cursor;
+  struct iovec ranges[CHUNK_RANGES];
+  uint32_t crc = 0;
+  cleat__span_cursor_init(&cursor, spans, count);
+  for (;;) {
+    int ranges_count = gather(&cursor, ranges);
+    if (ranges_count == 0)
+      break;
+    if (atomic_load(cancel))
+      return ECANCELED;
+    if (cleat__fault_point())
+      return EIO;
+    ssize_t written = pwritev(fd, ranges, ranges_count, (off_t)offset);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return written < 0 ? errno : EIO;
+    crc = advance(&cursor, (size_t)written, crc);
+    offset += (uint64_t)written;
+  }
+  *crc32c = crc;
+  return 0;
+}
+
+int cleat__file_sync(int fd) {
+  if (cleat__fault_point())
+    return EIO;
+  while (fsync(fd) != 0)
+    if (errno != EINTR)
+      return errno;
+  return 0;
+}
+
+int cleat__file_sync_folder(int fd) {
+  int failure = cleat__file_sync(fd);
+  /* Some file systems cannot sync a folder, and say so; their names are as safe as they get. */
+  return failure == EINVAL ? 0 : failure;
+}
+
+void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
+  snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx-%" PRIx64 ".%08lx\"",
+           (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
+           (unsigned long)info->st_mtim.tv_nsec, (uint64_t)info->st_ctim.tv_sec,
+           (unsigned long)info->st_ctim.tv_nsec);
+}
+
+/* ---- The lock on a folder's names ---- */
+
+static int open_lock(int folder) {
+  int fd = openat(folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  /* Another user's, in a shared folder. */
+  if (fd < 0 && errno == EACCES)
+    fd = openat(folder, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  return fd;
+}
+
+/* Whether the lock file that we hold is still the one that others would open. */
+static bool is_current_lock(int folder, int fd) {
+  struct stat held;
+  struct stat named;
+  return fstat(fd, &held) == 0 && fstatat(folder, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+/* Waits for the lock; *fd is the holder, or -1 where no lock can be had. Returns ECANCELED,
+ * ETIMEDOUT, or else 0 with a lock, or why there is none. */
+static int lock_names(const struct cleat__file_store *store, int folder, const atomic_bool *cancel,
+                      int *fd) {
+  const struct cleat__clock *clock = store->clock;
+  int64_t end = clock->monotonic_ms(clock->ctx) + store->time_limit_ms;
+  *fd = -1;
+  for (;;) {
+    int lock = open_lock(folder);
+    if (lock < 0)
+      return errno;
+    int failure = flock(lock, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (failure == 0 && is_current_lock(folder, lock)) {
+      *fd = lock;
+      return 0;
+    }
+    close(lock);
+    if (failure != 0 && failure != EWOULDBLOCK && failure != EINTR)
+      return failure;
+    if (clock->monotonic_ms(clock->ctx) >= end)
+      return ETIMEDOUT;
+    if (failure == EWOULDBLOCK && !clock->wait_ms(clock->ctx, LOCK_POLL_MS, cancel))
+      return ECANCELED;
+  }
+}
+
+static void unlock_names(int folder, int fd) {
+  if (fd < 0)
+    return;
+  unlinkat(folder, LOCK_NAME, 0);
+  close(fd);
+}
+
+static bool is_final(int failure) {
+  return failure == ECANCELED || failure == ETIMEDOUT;
+}
+
+/* ---- Publication ---- */
+
+/* Gives `hidden` the name `name` unless that exists (EEXIST). EOPNOTSUPP: this file system can do
+ * that in no way. */
+static int create_name(int folder, const char *hidden, const char *name) {
+  if (cleat__fault_point())
+    return EIO;
+  if (renameat2(folder, hidden, folder, name, RENAME_NOREPLACE) == 0)
+    return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+    return errno;
+  /* NFS, for one. */
+  if (linkat(folder, hidden, folder, name, 0) != 0)
+    return errno == EPERM || errno == ENOSYS ? EOPNOTSUPP : errno;
+  unlinkat(folder, hidden, 0);
+  return 0;
+}
+
+/* Under the lock: whether the object is the one with `etag`. 0, ENOENT, or ESTALE for another. */
+static int compare_etag(const struct cleat__file_place *place, const char *etag) {
+  struct stat info;
+  char found[CLEAT__ETAG_MAX];
+  if (fstatat(place->folder, place->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno;
+  cleat__file_etag(&info, found);
+  return strcmp(found, etag) == 0 ? 0 : ESTALE;
+}
+
+/* Replaces whatever has the name; with `etag`, only if it is that. */
+static int replace_name(const struct cleat__file_store *store,
+                        const struct cleat__file_place *place, const char *hidden, const char *etag,
+                        const atomic_bool *cancel) {
+  int lock = -1;
+  if (cleat__fault_point())
+    return EIO;
+  int failure = lock_names(store, place->folder, cancel, &lock);
+  if (failure != 0 && (etag != NULL || is_final(failure)))
+    return failure;
+  failure = etag == NULL ? 0 : compare_etag(place, etag);
+  if (failure == 0 && renameat(place->folder, hidden, place->folder, place->name) != 0)
+    failure = errno;
+  unlock_names(place->folder, lock);
+  return failure;
+}
+
+static cleat_status explain(const struct cleat__file_store *store, const char *key,
+                            enum cleat__put_condition condition, int failure,
+                            struct cleat_error *err) {
+  if (condition == CLEAT__PUT_IF_MATCH && (failure == ESTALE || failure == ENOENT))
+    return cleat__error_set(err, CLEAT_LOST, "%s/%s was %s meanwhile by another writer",
+                            store->root, key, failure == ENOENT ? "removed" : "replaced");
+  if (condition == CLEAT__PUT_CREATE_ONLY && failure == EEXIST)
+    return cleat__error_set(err, CLEAT_EXISTS, "%s/%s exists already", store->root, key);
+  cleat__file_fail(store, failure, "write", key, err);
+  if (failure == EOPNOTSUPP) {
+    err->status = CLEAT_UNSUPPORTED;
+    cleat__error_hint(err, "this file system can neither rename without replacing nor make hard "
+                           "links, so two writers could not be told apart: use another one");
+  }
+  return err->status;
+}
+
+cleat_status cleat__file_publish(const struct cleat__file_store *store, const char *key,
+                                 const struct cleat__file_place *place, const char *hidden,
+                                 const struct cleat__put_options *options,
+                                 const atomic_bool *cancel, struct cleat_error *err) {
+  enum cleat__put_condition condition = options == NULL ? CLEAT__PUT_ALWAYS : options->condition;
+  int failure = EEXIST;
+  /* A name that is new needs no lock; objects of a new checkpoint never do. */
+  if (condition != CLEAT__PUT_IF_MATCH)
+    failure = create_name(place->folder, hidden, place->name);
+  if (condition == CLEAT__PUT_IF_MATCH)
+    failure = replace_name(store, place, hidden, options->etag, cancel);
+  else if (condition == CLEAT__PUT_ALWAYS && (failure == EEXIST || failure == EOPNOTSUPP))
+    failure = replace_name(store, place, hidden, NULL, cancel);
+  if (failure != 0)
+    return explain(store, key, condition, failure, err);
+  failure = cleat__file_sync_folder(place->folder);
+  if (failure != 0)
+    return cleat__file_fail(store, failure, "make durable", key, err);
+  return CLEAT_OK;
+}
+
+int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat__file_place *place,
+                       const atomic_bool *cancel) {
+  struct stat info;
+  int lock = -1;
+  if (fstatat(place->folder, place->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno == ENOENT ? 0 : errno;
+  int failure = lock_names(store, place->folder, cancel, &lock);
+  if (is_final(failure))
+    return failure;
+  failure = unlinkat(place->folder, place->name, 0) == 0 || errno == ENOENT ? 0 : errno;
+  unlock_names(place->folder, lock);
+  /* A name that comes back after a power cut would be a checkpoint whose files are gone. */
+  return failure != 0 ? failure : cleat__file_sync_folder(place->folder);
+}
