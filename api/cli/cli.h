@@ -271,7 +271,7 @@ bool cleat__cli_progress_possible(void);
 /* Columns of the terminal at `fd`; 0: it is none. */
 size_t cleat__cli_terminal_columns(int fd);
 
-/* ---- job.c: waiting for a save or a load --------------------------------------------------------- */
+/* ---- job.c: opening, and waiting for a save or a load --------------------------------------------------------- */
 
 /* A running save or load: one of the two is set. */
 struct cleat__cli_job {
@@ -295,6 +295,11 @@ void cleat__cli_signals_release(struct cleat__cli_signals *signals);
 cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
                                  const char *title, struct cleat__cli_signals *signals,
                                  struct cleat_progress *last, struct cleat_error *err);
+
+/* Opens the checkpoint that --step names, or the newest, and says why if it cannot; returns the exit
+ * status. "Nothing found" is then true: where there are checkpoints but none is whole, it is damage. */
+int cleat__cli_open_checkpoint(const struct cleat__cli *cli, struct cleat_client *client,
+                               struct cleat_checkpoint **checkpoint);
 
 /* Runs a load or verify that was started; frees it. Returns the exit status and, when that is 0, fills *last. */
 int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,

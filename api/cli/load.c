@@ -45,11 +45,10 @@ static int load_files(const struct cleat__cli *cli, struct cleat_checkpoint *che
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_checkpoint *checkpoint = NULL;
-  struct cleat_error err;
-  cleat__error_clear(&err);
-  if (cleat_checkpoint_open(client, cli->options.step, &checkpoint, &err) != CLEAT_OK)
-    return cleat__cli_fail(cli, &err);
-  int exit_status = load_files(cli, checkpoint, cli->options.arguments[1]);
+  int exit_status = cleat__cli_open_checkpoint(cli, client, &checkpoint);
+  if (exit_status != CLEAT__CLI_DONE)
+    return exit_status;
+  exit_status = load_files(cli, checkpoint, cli->options.arguments[1]);
   cleat_checkpoint_free(checkpoint);
   return exit_status;
 }

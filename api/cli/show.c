@@ -230,10 +230,9 @@ static bool print_text(const struct cleat_checkpoint *checkpoint, const struct r
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_checkpoint *checkpoint = NULL;
-  struct cleat_error err;
-  cleat__error_clear(&err);
-  if (cleat_checkpoint_open(client, cli->options.step, &checkpoint, &err) != CLEAT_OK)
-    return cleat__cli_fail(cli, &err);
+  int exit_status = cleat__cli_open_checkpoint(cli, client, &checkpoint);
+  if (exit_status != CLEAT__CLI_DONE)
+    return exit_status;
   struct rank_total *totals = sum_ranks(checkpoint);
   bool printed = totals && (cli->options.json ? print_json(checkpoint, totals)
                                               : print_text(checkpoint, totals));

@@ -40,11 +40,10 @@ static int verify(const struct cleat__cli *cli, struct cleat_checkpoint *checkpo
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_checkpoint *checkpoint = NULL;
-  struct cleat_error err;
-  cleat__error_clear(&err);
-  if (cleat_checkpoint_open(client, cli->options.step, &checkpoint, &err) != CLEAT_OK)
-    return cleat__cli_fail(cli, &err);
-  int exit_status = verify(cli, checkpoint);
+  int exit_status = cleat__cli_open_checkpoint(cli, client, &checkpoint);
+  if (exit_status != CLEAT__CLI_DONE)
+    return exit_status;
+  exit_status = verify(cli, checkpoint);
   cleat_checkpoint_free(checkpoint);
   return exit_status;
 }

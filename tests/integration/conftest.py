@@ -1,0 +1,95 @@
+"""Fixtures of the integration tests."""
+
+import os
+import subprocess
+
+import pytest
+
+from helpers import Bucket, Folder, fill, noise
+
+
+@pytest.fixture(scope="session")
+def minio():
+    """Tests against a server fail without one; they are never skipped."""
+    missing = [name for name in ("CLEAT_TEST_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+               if not os.environ.get(name)]
+    assert not missing, "no test server: %s not set; `make integration` starts one" % ", ".join(missing)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "store")
+
+
+@pytest.fixture
+def bucket(minio):
+    bucket = Bucket()
+    yield bucket
+    bucket.remove()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request):
+    """Each test that takes it runs twice: on a folder and on MinIO."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A few small files to save."""
+    return fill(tmp_path / "small", {"a.bin": noise(70000), "sub/b.txt": b"two\n", "empty": b""})
+
+
+@pytest.fixture(scope="session")
+def bad_disk(tmp_path_factory):
+    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write."""
+    built = tmp_path_factory.mktemp("disk") / "bad_disk.so"
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-o", built, "-", "-ldl"], check=True,
+                   input=BAD_DISK.encode())
+    return {"LD_PRELOAD": str(built)}
+
+
+BAD_DISK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic long written;
+
+static int is_bad(int fd, long size) {
+  if (fd <= 2) return 0;
+  const char *slow = getenv("SLOW_MS"), *full = getenv("FULL_AFTER");
+  if (slow) {
+    long ms = atol(slow);
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+  }
+  if (!full || atomic_fetch_add(&written, size) + size <= atol(full)) return 0;
+  errno = ENOSPC;
+  return 1;
+}
+
+static long sum(const struct iovec *v, int n) {
+  long total = 0;
+  while (n-- > 0) total += (long)v[n].iov_len;
+  return total;
+}
+
+#define CALL(type, name, parameters, arguments, size)            \
+  type name parameters {                                         \
+    if (is_bad(fd, (long)(size))) return -1;                     \
+    return ((type(*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
+  }
+
+CALL(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n), n)
+CALL(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), n)
+CALL(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o), n)
+CALL(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), sum(v, n))
+CALL(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o), sum(v, n))
+CALL(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o), sum(v, n))
+"""
