@@ -1,0 +1,330 @@
+/* The public functions: argument checks, defaults, and nothing else; the work is uploader's.
+ *
+ * Thread safety and ownership are those of cleat.h. An options struct of an older caller is
+ * shorter than ours: what it lacks is 0, its default. */
+#include "api/cleat.h"
+
+#include "base/error.h"
+#include "uploader/catalog.h"
+#include "uploader/load.h"
+#include "uploader/save.h"
+#include "uploader/tensor.h"
+
+#include <string.h>
+
+/* The caller's error struct, or one of our own when there is none. */
+#define ERR_OR_LOCAL(err)         \
+  struct cleat_error local_error; \
+  struct cleat_error *const errp = (err) != NULL ? (err) : &local_error
+
+static cleat_status missing(struct cleat_error *err, const char *what) {
+  return cleat__error_set(err, CLEAT_INVALID, "%s is NULL", what);
+}
+
+/* Takes as much of the caller's struct as both sides know. The first field is its size. */
+static cleat_status take_struct(void *ours, size_t our_bytes, const void *theirs, const char *what,
+                                struct cleat_error *err) {
+  size_t their_bytes = 0;
+  memset(ours, 0, our_bytes);
+  if (theirs == NULL) return CLEAT_OK;
+  memcpy(&their_bytes, theirs, sizeof(their_bytes));
+  if (their_bytes < sizeof(their_bytes) || their_bytes > 4096) {
+    cleat_status status =
+        cleat__error_set(err, CLEAT_INVALID, "%s: struct_bytes is %zu", what, their_bytes);
+    cleat__error_hint(err, "begin with the struct's _INIT value");
+    return status;
+  }
+  memcpy(ours, theirs, their_bytes < our_bytes ? their_bytes : our_bytes);
+  return CLEAT_OK;
+}
+
+const char *cleat_status_name(cleat_status status) {
+  switch (status) {
+#define STATUS_NAME(number, name, text) \
+  case CLEAT_##name:                    \
+    return #name;
+    CLEAT_STATUS_MAP(STATUS_NAME)
+#undef STATUS_NAME
+  }
+  return "UNKNOWN";
+}
+
+const char *cleat_status_text(cleat_status status) {
+  switch (status) {
+#define STATUS_TEXT(number, name, text) \
+  case CLEAT_##name:                    \
+    return text;
+    CLEAT_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+  }
+  return "unknown status";
+}
+
+const char *cleat_version(void) {
+  return CLEAT_VERSION;
+}
+
+const char *cleat_dtype_name(enum cleat_dtype dtype) {
+  return cleat__dtype_name(dtype);
+}
+
+unsigned cleat_dtype_bits(enum cleat_dtype dtype) {
+  return cleat__dtype_bits(dtype);
+}
+
+/* ---- Client ----------------------------------------------------------------------------------- */
+
+cleat_status cleat_client_open(const char *url, const struct cleat_client_options *options,
+                               struct cleat_client **client, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_client_options known;
+  if (url == NULL) return missing(errp, "url");
+  if (client == NULL) return missing(errp, "client");
+  cleat_status status = take_struct(&known, sizeof(known), options, "client options", errp);
+  return status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status;
+}
+
+void cleat_client_close(struct cleat_client *client) {
+  cleat__client_close(client);
+}
+
+/* ---- Save ------------------------------------------------------------------------------------- */
+
+static cleat_status save_start(struct cleat_client *client,
+                               const struct cleat_save_request *request,
+                               enum cleat__save_mode mode, struct cleat_save **save,
+                               struct cleat_error *err) {
+  struct cleat_save_request known;
+  if (client == NULL) return missing(err, "client");
+  if (request == NULL) return missing(err, "request");
+  if (save == NULL) return missing(err, "save");
+  cleat_status status = take_struct(&known, sizeof(known), request, "save request", err);
+  if (status != CLEAT_OK) return status;
+  if (known.tensors == NULL && known.tensor_count > 0) return missing(err, "tensors");
+  if (known.files == NULL && known.file_count > 0) return missing(err, "files");
+  return cleat__save_start(client, &known, mode, save, err);
+}
+
+cleat_status cleat_save(struct cleat_client *client, const struct cleat_save_request *request,
+                        struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_save *save = NULL;
+  cleat_status status = save_start(client, request, CLEAT__SAVE_IN_PLACE, &save, errp);
+  if (status != CLEAT_OK) return status;
+  status = cleat__save_wait(save, errp);
+  cleat__save_free(save);
+  return status;
+}
+
+cleat_status cleat_save_async(struct cleat_client *client,
+                              const struct cleat_save_request *request, struct cleat_save **save,
+                              struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return save_start(client, request, CLEAT__SAVE_STAGED, save, errp);
+}
+
+cleat_status cleat_save_async_in_place(struct cleat_client *client,
+                                       const struct cleat_save_request *request,
+                                       struct cleat_save **save, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return save_start(client, request, CLEAT__SAVE_IN_PLACE, save, errp);
+}
+
+cleat_status cleat_save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return save != NULL ? cleat__save_wait_staged(save, errp) : missing(errp, "save");
+}
+
+cleat_status cleat_save_wait(struct cleat_save *save, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return save != NULL ? cleat__save_wait(save, errp) : missing(errp, "save");
+}
+
+void cleat_save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
+  cleat__save_progress(save, progress);
+}
+
+void cleat_save_cancel(struct cleat_save *save) {
+  cleat__save_cancel(save);
+}
+
+void cleat_save_free(struct cleat_save *save) {
+  cleat__save_free(save);
+}
+
+/* ---- Catalog and checkpoint ------------------------------------------------------------------- */
+
+cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list,
+                        struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  if (client == NULL) return missing(errp, "client");
+  if (list == NULL) return missing(errp, "list");
+  return cleat__catalog_list(client, list, errp);
+}
+
+size_t cleat_list_count(const struct cleat_list *list) {
+  return cleat__catalog_count(list);
+}
+
+const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list, size_t index) {
+  return cleat__catalog_get(list, index);
+}
+
+size_t cleat_list_damaged(const struct cleat_list *list) {
+  return cleat__catalog_damaged(list);
+}
+
+const struct cleat_error *cleat_list_damage(const struct cleat_list *list, size_t index) {
+  return cleat__catalog_damage(list, index);
+}
+
+void cleat_list_free(struct cleat_list *list) {
+  cleat__catalog_free(list);
+}
+
+cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_checkpoint *latest = NULL;
+  if (client == NULL) return missing(errp, "client");
+  if (step == NULL) return missing(errp, "step");
+  cleat_status status = cleat__catalog_open_latest(client, &latest, errp);
+  if (status != CLEAT_OK) return status;
+  *step = latest->info.step;
+  cleat__checkpoint_free(latest);
+  return CLEAT_OK;
+}
+
+cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
+                                   struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  if (client == NULL) return missing(errp, "client");
+  if (checkpoint == NULL) return missing(errp, "checkpoint");
+  if (step == CLEAT_STEP_LATEST) return cleat__catalog_open_latest(client, checkpoint, errp);
+  if (step < 0) {
+    return cleat__error_set(errp, CLEAT_INVALID, "step %lld is below zero", (long long)step);
+  }
+  return cleat__checkpoint_open(client, step, checkpoint, errp);
+}
+
+void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint) {
+  cleat__checkpoint_free(checkpoint);
+}
+
+const struct cleat_checkpoint_info *cleat_checkpoint_info(
+    const struct cleat_checkpoint *checkpoint) {
+  return &checkpoint->info;
+}
+
+size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint) {
+  return checkpoint->file_count;
+}
+
+const struct cleat_file_info *cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint,
+                                                    size_t index) {
+  return index < checkpoint->file_count ? &checkpoint->files[index].info : NULL;
+}
+
+size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint) {
+  return checkpoint->tensor_count;
+}
+
+const struct cleat_tensor_info *cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
+                                                        size_t index) {
+  return index < checkpoint->tensor_count ? &checkpoint->tensors[index].info : NULL;
+}
+
+const struct cleat_tensor_info *cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
+                                                      const char *name) {
+  const struct cleat__checkpoint_tensor *tensor =
+      name != NULL ? cleat__checkpoint_find(checkpoint, name) : NULL;
+  return tensor != NULL ? &tensor->info : NULL;
+}
+
+/* ---- Load ------------------------------------------------------------------------------------- */
+
+cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
+                                      const struct cleat_load_request *requests, size_t count,
+                                      const struct cleat_load_options *options,
+                                      struct cleat_load **load, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load_options known;
+  if (checkpoint == NULL) return missing(errp, "checkpoint");
+  if (requests == NULL && count > 0) return missing(errp, "requests");
+  if (load == NULL) return missing(errp, "load");
+  cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
+  if (status != CLEAT_OK) return status;
+  return cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp);
+}
+
+cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint, const char *destination,
+                                    const struct cleat_load_options *options,
+                                    struct cleat_load **load, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load_options known;
+  if (checkpoint == NULL) return missing(errp, "checkpoint");
+  if (destination == NULL) return missing(errp, "destination");
+  if (load == NULL) return missing(errp, "load");
+  cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
+  if (status != CLEAT_OK) return status;
+  return cleat__load_start_files(checkpoint, destination, &known, load, errp);
+}
+
+cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
+                                struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  if (checkpoint == NULL) return missing(errp, "checkpoint");
+  if (load == NULL) return missing(errp, "load");
+  return cleat__load_start_verify(checkpoint, load, errp);
+}
+
+/* The end of a load that was started with `status`. */
+static cleat_status load_end(cleat_status status, struct cleat_load *load,
+                             struct cleat_error *err) {
+  if (status != CLEAT_OK) return status;
+  status = cleat__load_wait(load, err);
+  cleat__load_free(load);
+  return status;
+}
+
+cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
+                                const struct cleat_load_request *requests, size_t count,
+                                const struct cleat_load_options *options,
+                                struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load *load = NULL;
+  cleat_status status =
+      cleat_load_tensors_async(checkpoint, requests, count, options, &load, errp);
+  return load_end(status, load, errp);
+}
+
+cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint, const char *destination,
+                              const struct cleat_load_options *options, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load *load = NULL;
+  cleat_status status = cleat_load_files_async(checkpoint, destination, options, &load, errp);
+  return load_end(status, load, errp);
+}
+
+cleat_status cleat_verify(struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load *load = NULL;
+  cleat_status status = cleat_verify_async(checkpoint, &load, errp);
+  return load_end(status, load, errp);
+}
+
+cleat_status cleat_load_wait(struct cleat_load *load, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return load != NULL ? cleat__load_wait(load, errp) : missing(errp, "load");
+}
+
+void cleat_load_progress(const struct cleat_load *load, struct cleat_progress *progress) {
+  cleat__load_progress(load, progress);
+}
+
+void cleat_load_cancel(struct cleat_load *load) {
+  cleat__load_cancel(load);
+}
+
+void cleat_load_free(struct cleat_load *load) {
+  cleat__load_free(load);
+}

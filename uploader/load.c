@@ -1,0 +1,361 @@
+/* A load: what is fetched next, and what follows.
+ *
+ * Like a save, a load is a job of the worker pool: `take` hands out parts, `process` fetches, checks
+ * and delivers one, `finish` counts it. Three kinds share it: tensors into caller memory, files into
+ * a directory, and verify, which drops what it has checked. The load owns its plan; the checkpoint
+ * and the client outlive it. */
+#include "uploader/load.h"
+
+#include "base/mem.h"
+#include "uploader/load_job.h"
+#include "uploader/name.h"
+
+#include <string.h>
+
+static struct cleat_load *load_of(struct cleat__job *job) {
+  return (struct cleat_load *)job;
+}
+
+uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  return load->checkpoint->files[fetch->file].info.part_bytes * fetch->part;
+}
+
+uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  const struct cleat_file_info *info = &load->checkpoint->files[fetch->file].info;
+  uint64_t left = info->size - info->part_bytes * fetch->part;
+  return left < info->part_bytes ? left : info->part_bytes;
+}
+
+/* ---- Take ------------------------------------------------------------------------------------ */
+
+/* The next part, not yet taken; false when there is none. */
+static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
+  if (load->kind == CLEAT__LOAD_TENSORS) {
+    if (load->synced.next_fetch == load->fetch_count) return false;
+    *fetch = load->fetches[load->synced.next_fetch];
+    return true;
+  }
+  const struct cleat_checkpoint *checkpoint = load->checkpoint;
+  while (load->synced.next_file < checkpoint->file_count &&
+         load->synced.next_part == checkpoint->files[load->synced.next_file].info.part_count) {
+    load->synced.next_file++;
+    load->synced.next_part = 0;
+  }
+  if (load->synced.next_file == checkpoint->file_count) return false;
+  *fetch = (struct cleat__fetch){.file = load->synced.next_file,
+                                 .part = load->synced.next_part,
+                                 .buffered = load->kind == CLEAT__LOAD_FILES};
+  return true;
+}
+
+static void advance_locked(struct cleat_load *load) {
+  if (load->kind == CLEAT__LOAD_TENSORS) {
+    load->synced.next_fetch++;
+  } else {
+    load->synced.next_part++;
+  }
+}
+
+static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
+                                                  const struct cleat__fetch *fetch) {
+  struct cleat_client *client = load->operation.client;
+  struct cleat__load_task *task = load->synced.idle;
+  size_t needed = 0;
+  if (fetch->buffered) {
+    needed =
+        cleat__staging_buffers_for(client->staging, cleat__load_part_bytes(load, fetch));
+    if (!cleat__client_take_buffers_locked(client, &load->operation.job, needed, task->buffers)) {
+      return NULL;
+    }
+  }
+  load->synced.idle = task->next;
+  task->kind = CLEAT__LOAD_FETCH;
+  task->fetch = *fetch;
+  task->buffer_count = needed;
+  advance_locked(load);
+  return task;
+}
+
+/* Moving files into place, or removing them after a failure: one task, once all others ended. */
+static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
+  if (load->operation.job.in_flight > 0) return NULL;
+  if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
+    load->synced.finish_begun = true;
+    struct cleat__load_task *task = load->synced.idle;
+    load->synced.idle = task->next;
+    task->kind = load->operation.synced.stopping ? CLEAT__LOAD_ABANDON : CLEAT__LOAD_COMMIT;
+    task->buffer_count = 0;
+    return task;
+  }
+  cleat__operation_end_locked(&load->operation);
+  return NULL;
+}
+
+static struct cleat__task *load_take(struct cleat__job *job) {
+  struct cleat_load *load = load_of(job);
+  struct cleat__fetch fetch;
+  if (load->operation.synced.ended) return NULL;
+  if (!load->operation.synced.stopping && !load->synced.finish_begun && peek_locked(load, &fetch)) {
+    return (struct cleat__task *)take_fetch_locked(load, &fetch);
+  }
+  return (struct cleat__task *)take_finish_locked(load);
+}
+
+/* ---- Process --------------------------------------------------------------------------------- */
+
+static cleat_status process_verify(struct cleat_load *load, const struct cleat__load_task *task,
+                                   struct cleat_error *err) {
+  struct cleat__span dropped = {NULL, (size_t)cleat__load_part_bytes(load, &task->fetch)};
+  return cleat__load_fetch_part(load, &task->fetch, &dropped, 1, err);
+}
+
+static cleat_status process_file(struct cleat_load *load, const struct cleat__load_task *task,
+                                 struct cleat_error *err) {
+  struct cleat__span *into = NULL;
+  cleat_status status = cleat__load_buffer_spans(load, task, &into, err);
+  if (status != CLEAT_OK) return status;
+  status = cleat__load_fetch_part(load, &task->fetch, into, task->buffer_count, err);
+  if (status == CLEAT_OK) {
+    status = cleat__destination_write(load->destination, task->fetch.file,
+                                      cleat__load_part_begin(load, &task->fetch), into,
+                                      task->buffer_count, err);
+  }
+  cleat__free(into);
+  return status;
+}
+
+/* Nothing runs beside it. */
+static cleat_status process_finish(struct cleat_load *load, const struct cleat__load_task *task,
+                                   struct cleat_error *err) {
+  struct cleat__destination *destination = load->destination;
+  load->destination = NULL;
+  if (task->kind == CLEAT__LOAD_COMMIT) return cleat__destination_commit(destination, err);
+  cleat__destination_abandon(destination);
+  return CLEAT_OK;
+}
+
+static void load_process(struct cleat__job *job, struct cleat__task *taken) {
+  struct cleat_load *load = load_of(job);
+  struct cleat__load_task *task = (struct cleat__load_task *)taken;
+  if (task->kind != CLEAT__LOAD_FETCH) {
+    task->status = process_finish(load, task, &task->error);
+  } else if (load->kind == CLEAT__LOAD_TENSORS) {
+    task->status = cleat__load_process_tensors(load, task, &task->error);
+  } else if (load->kind == CLEAT__LOAD_FILES) {
+    task->status = process_file(load, task, &task->error);
+  } else {
+    task->status = process_verify(load, task, &task->error);
+  }
+}
+
+/* ---- Finish ---------------------------------------------------------------------------------- */
+
+static void finish_success_locked(struct cleat_load *load, const struct cleat__load_task *task) {
+  if (task->kind == CLEAT__LOAD_FETCH) {
+    load->synced.bytes_done += cleat__load_part_bytes(load, &task->fetch);
+    if (--load->synced.parts_left[task->fetch.file] == 0) load->synced.files_done++;
+  } else if (task->kind == CLEAT__LOAD_COMMIT) {
+    /* A cancel that came while the files were moved into place came too late. */
+    cleat__error_clear(&load->operation.synced.error);
+  }
+}
+
+static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
+  struct cleat_load *load = load_of(job);
+  struct cleat__load_task *task = (struct cleat__load_task *)taken;
+  cleat__client_give_buffers_locked(load->operation.client, task->buffer_count, task->buffers);
+  if (task->status == CLEAT_OK) {
+    finish_success_locked(load, task);
+  } else {
+    cleat__operation_fail_locked(&load->operation, &task->error);
+  }
+  task->next = load->synced.idle;
+  load->synced.idle = task;
+}
+
+static const struct cleat__job_ops load_ops = {
+    .take = load_take, .process = load_process, .finish = load_finish};
+
+/* ---- Start ------------------------------------------------------------------------------------ */
+
+static void load_destroy(struct cleat_load *load) {
+  cleat__destination_abandon(load->destination);
+  cleat__free(load->synced.parts_left);
+  cleat__free(load->wanted);
+  cleat__free(load->dims);
+  cleat__free(load->wants);
+  cleat__free(load->fetches);
+  cleat__free(load->tasks);
+  cleat__free(load->buffer_slots);
+  cleat__free(load);
+}
+
+static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__load_kind kind,
+                             bool verify, struct cleat_load **load, struct cleat_error *err) {
+  struct cleat_load *fresh = cleat__calloc(1, sizeof(*fresh));
+  if (fresh == NULL) return cleat__error_no_memory(err, "the load");
+  cleat__operation_init(&fresh->operation, checkpoint->client);
+  fresh->checkpoint = checkpoint;
+  fresh->kind = kind;
+  fresh->verify = verify;
+  fresh->synced.parts_left =
+      cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.parts_left));
+  if (fresh->synced.parts_left == NULL) {
+    load_destroy(fresh);
+    return cleat__error_no_memory(err, "the load");
+  }
+  *load = fresh;
+  return CLEAT_OK;
+}
+
+void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
+  load->synced.parts_left[file] = parts;
+  load->files_total++;
+  if (parts == 0) load->synced.files_done++;
+}
+
+/* Every part of every file. */
+static void expect_all(struct cleat_load *load) {
+  for (size_t i = 0; i < load->checkpoint->file_count; i++) {
+    const struct cleat_file_info *info = &load->checkpoint->files[i].info;
+    load->bytes_total += info->size;
+    cleat__load_expect(load, i, (size_t)info->part_count);
+  }
+}
+
+/* The most buffers that one part takes; LIMIT when the budget has fewer. */
+static cleat_status buffers_of_a_part(const struct cleat_load *load, size_t *most,
+                                      struct cleat_error *err) {
+  struct cleat_client *client = load->operation.client;
+  const struct cleat_checkpoint *checkpoint = load->checkpoint;
+  *most = 0;
+  if (load->kind == CLEAT__LOAD_VERIFY) return CLEAT_OK;
+  for (size_t i = 0; i < checkpoint->file_count; i++) {
+    const struct cleat_file_info *info = &checkpoint->files[i].info;
+    uint64_t bytes = info->size < info->part_bytes ? info->size : info->part_bytes;
+    size_t needed = cleat__staging_buffers_for(client->staging, bytes);
+    if (needed <= *most) continue;
+    cleat_status status = cleat__client_check_part(client, bytes, info->name, err);
+    if (status != CLEAT_OK) return status;
+    *most = needed;
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_error *err) {
+  size_t most = 0;
+  cleat_status status = buffers_of_a_part(load, &most, err);
+  if (status != CLEAT_OK) return status;
+  unsigned threads = cleat__pool_threads(load->operation.client->pool);
+  load->tasks = cleat__calloc(threads, sizeof(*load->tasks));
+  load->buffer_slots = cleat__calloc(most * threads, sizeof(void *));
+  if (load->tasks == NULL || load->buffer_slots == NULL) {
+    return cleat__error_no_memory(err, "the load");
+  }
+  for (unsigned i = 0; i < threads; i++) {
+    load->tasks[i].buffers = load->buffer_slots + i * most;
+    load->tasks[i].next = load->synced.idle;
+    load->synced.idle = &load->tasks[i];
+  }
+  return CLEAT_OK;
+}
+
+/* Sets the load going, or, after a failure, frees it. */
+static cleat_status load_launch(struct cleat_load *fresh, cleat_status status,
+                                struct cleat_load **load, struct cleat_error *err) {
+  if (status == CLEAT_OK) status = load_prepare_tasks(fresh, err);
+  if (status != CLEAT_OK) {
+    load_destroy(fresh);
+    return status;
+  }
+  cleat__pool_add(fresh->operation.client->pool, &fresh->operation.job, &load_ops);
+  *load = fresh;
+  return CLEAT_OK;
+}
+
+cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
+                                       const struct cleat_load_request *requests, size_t count,
+                                       const struct cleat_load_options *options,
+                                       struct cleat_load **load, struct cleat_error *err) {
+  struct cleat_load *fresh = NULL;
+  cleat_status status = cleat__load_match(checkpoint, requests, count, options, err);
+  if (status != CLEAT_OK) return status;
+  status = load_new(checkpoint, CLEAT__LOAD_TENSORS, !options->no_verify, &fresh, err);
+  if (status != CLEAT_OK) return status;
+  status = cleat__load_plan_tensors(fresh, requests, count, err);
+  return load_launch(fresh, status, load, err);
+}
+
+static cleat_status destination_begin(struct cleat_load *load, const char *path, bool force,
+                                      struct cleat_error *err) {
+  const struct cleat_checkpoint *checkpoint = load->checkpoint;
+  struct cleat__destination_file *files =
+      cleat__calloc(checkpoint->file_count, sizeof(*files));
+  if (files == NULL) return cleat__error_no_memory(err, "the list of files");
+  for (size_t i = 0; i < checkpoint->file_count; i++) {
+    const struct cleat_file_info *info = &checkpoint->files[i].info;
+    files[i] = (struct cleat__destination_file){info->name, info->size};
+  }
+  cleat_status status = cleat__destination_begin(path, force, files, checkpoint->file_count,
+                                                 &load->destination, err);
+  cleat__free(files);
+  return status;
+}
+
+cleat_status cleat__load_start_files(struct cleat_checkpoint *checkpoint, const char *destination,
+                                     const struct cleat_load_options *options,
+                                     struct cleat_load **load, struct cleat_error *err) {
+  struct cleat_load *fresh = NULL;
+  cleat_status status =
+      load_new(checkpoint, CLEAT__LOAD_FILES, !options->no_verify, &fresh, err);
+  if (status != CLEAT_OK) return status;
+  expect_all(fresh);
+  status = destination_begin(fresh, destination, options->force != 0, err);
+  return load_launch(fresh, status, load, err);
+}
+
+cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint,
+                                      struct cleat_load **load, struct cleat_error *err) {
+  struct cleat_load *fresh = NULL;
+  cleat_status status = load_new(checkpoint, CLEAT__LOAD_VERIFY, true, &fresh, err);
+  if (status != CLEAT_OK) return status;
+  expect_all(fresh);
+  /* Empty files have no part to fetch: that they are there is all there is to check. */
+  status = cleat__checkpoint_check_present(checkpoint, err);
+  return load_launch(fresh, status, load, err);
+}
+
+cleat_status cleat__load_wait(struct cleat_load *load, struct cleat_error *err) {
+  return cleat__operation_wait(&load->operation, err);
+}
+
+void cleat__load_progress(const struct cleat_load *load, struct cleat_progress *progress) {
+  struct cleat__pool *pool = load->operation.client->pool;
+  cleat__pool_lock(pool);
+  enum cleat_phase phase = CLEAT_PHASE_RUNNING;
+  if (load->operation.synced.ended) {
+    phase =
+        load->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
+  }
+  *progress = (struct cleat_progress){
+      .phase = phase,
+      .bytes_total = load->bytes_total,
+      .bytes_done = load->synced.bytes_done,
+      .files_total = load->files_total,
+      .files_done = load->synced.files_done,
+      .elapsed_s = cleat__operation_elapsed_locked(&load->operation),
+  };
+  cleat__pool_unlock(pool);
+}
+
+void cleat__load_cancel(struct cleat_load *load) {
+  cleat__operation_cancel(&load->operation, "the load");
+}
+
+void cleat__load_free(struct cleat_load *load) {
+  if (load == NULL) return;
+  struct cleat_error ignored;
+  (void)cleat__operation_wait(&load->operation, &ignored);
+  cleat__operation_retire(&load->operation);
+  load_destroy(load);
+}

@@ -1,0 +1,120 @@
+/* load_job.h: the inside of a load, shared by load.c (what is fetched next), load_fetch.c (how a
+ * part is fetched and checked), load_tensors.c and load_files.c (where its bytes go). */
+#ifndef CLEAT_UPLOADER_LOAD_JOB_H
+#define CLEAT_UPLOADER_LOAD_JOB_H
+
+#include "uploader/destination.h"
+#include "uploader/load.h"
+#include "uploader/operation.h"
+#include "uploader/tensor.h"
+
+/* How often a part that arrives with another checksum is fetched before the load fails. */
+#define CLEAT__LOAD_TRIES 3
+/* More runs than this in one part are scattered out of a buffer: as spans they would take more
+ * memory than the part. */
+#define CLEAT__LOAD_SPANS_MAX 4096
+
+/* A part to be fetched. */
+struct cleat__fetch {
+  size_t file; /* of the checkpoint */
+  size_t part;
+  size_t first_want; /* tensors: the first one that may reach into this part */
+  bool buffered;     /* through staging buffers, rather than straight to where it belongs */
+};
+
+/* What one request wants of one piece. */
+struct cleat__want {
+  size_t file;
+  uint64_t begin, end; /* in the file: from its first run to behind its last */
+  size_t request;
+  const struct cleat__piece *piece;
+  const struct cleat__checkpoint_tensor *tensor;
+};
+
+/* A request, copied; data is borrowed. */
+struct cleat__wanted_tensor {
+  int64_t *start; /* in the load's `dims` */
+  int64_t *shape;
+  char *data;
+};
+
+struct cleat__load_task {
+  enum { CLEAT__LOAD_FETCH, CLEAT__LOAD_COMMIT, CLEAT__LOAD_ABANDON } kind;
+  struct cleat__fetch fetch;
+  void **buffers; /* `capacity` pointers, of which buffer_count are held */
+  size_t buffer_count;
+  cleat_status status;
+  struct cleat_error error;
+  struct cleat__load_task *next; /* idle */
+};
+
+enum cleat__load_kind { CLEAT__LOAD_TENSORS, CLEAT__LOAD_FILES, CLEAT__LOAD_VERIFY };
+
+struct cleat_load {
+  struct cleat__operation operation; /* first */
+  struct cleat_checkpoint *checkpoint;
+  enum cleat__load_kind kind;
+  bool verify;
+  uint64_t bytes_total;
+  size_t files_total; /* files that are touched */
+
+  /* Tensors */
+  struct cleat__wanted_tensor *wanted;
+  int64_t *dims; /* starts and shapes of all requests */
+  struct cleat__want *wants; /* by file, then begin */
+  size_t want_count;
+  struct cleat__fetch *fetches;
+  size_t fetch_count;
+
+  /* Files */
+  struct cleat__destination *destination;
+
+  struct cleat__load_task *tasks;
+  void **buffer_slots;
+
+  struct {
+    struct cleat__load_task *idle;
+    size_t next_fetch;           /* tensors: index; else unused */
+    size_t next_file, next_part; /* files and verify */
+    bool finish_begun;           /* files: moving into place, or removing */
+    size_t *parts_left;          /* of each file of the checkpoint; the array is the load's */
+    uint64_t bytes_done;
+    size_t files_done;
+  } synced;
+};
+
+/* Which bytes of its file a part is. */
+uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch);
+uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch);
+
+/* The part's buffers as spans, in new memory. */
+cleat_status cleat__load_buffer_spans(const struct cleat_load *load,
+                                      const struct cleat__load_task *task,
+                                      struct cleat__span **spans, struct cleat_error *err);
+
+/* Fetches the whole part into the spans and checks it, again when it is not what was saved. */
+cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
+                                    const struct cleat__span *into, size_t count,
+                                    struct cleat_error *err);
+
+/* Fetches a range of the file, unchecked. */
+cleat_status cleat__load_fetch_range(struct cleat_load *load, size_t file, uint64_t offset,
+                                     const struct cleat__span *into, size_t count,
+                                     struct cleat_error *err);
+
+/* Counts a file with `parts` parts to be fetched; before the load is launched. */
+void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts);
+
+/* load_tensors.c */
+cleat_status cleat__load_plan_tensors(struct cleat_load *load,
+                                      const struct cleat_load_request *requests, size_t count,
+                                      struct cleat_error *err);
+cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
+                                         struct cleat_error *err);
+
+/* load_match.c: all requests against the checkpoint; MISMATCH lists what does not fit. */
+cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
+                               const struct cleat_load_request *requests, size_t count,
+                               const struct cleat_load_options *options, struct cleat_error *err);
+
+#endif
