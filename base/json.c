@@ -22,6 +22,10 @@
 
 #define EXACT_DOUBLE INT64_C(9007199254740992) /* 2^53 */
 
+/* cJSON 1.7 prints 15 digits of a number and takes a neighbour for equal, so that 2^53 - 1 comes out
+ * as 2^53 - 2. Beyond this, digits are handed to it as they stand. */
+#define EXACT_IN_CJSON INT64_C(1000000000000000)
+
 static bool is_small(const cJSON *object) {
   unsigned members = 0;
   for (const cJSON *item = object->child; item != NULL; item = item->next)
@@ -76,9 +80,11 @@ cJSON *cleat__json_int64(int64_t value) {
   char text[24];
   if (cleat__fault_point())
     return NULL;
-  if (value >= -EXACT_DOUBLE && value <= EXACT_DOUBLE)
+  if (value > -EXACT_IN_CJSON && value < EXACT_IN_CJSON)
     return cJSON_CreateNumber((double)value);
   snprintf(text, sizeof text, "%" PRId64, value);
+  if (value >= -EXACT_DOUBLE && value <= EXACT_DOUBLE)
+    return cJSON_CreateRaw(text);
   return cJSON_CreateString(text);
 }
 
@@ -116,7 +122,7 @@ static bool int64_of_text(const char *text, int64_t *value) {
 bool cleat__json_get_int64(const cJSON *item, int64_t *value) {
   if (cJSON_IsNumber(item))
     return int64_of_number(item->valuedouble, value);
-  if (cJSON_IsString(item))
+  if (cJSON_IsString(item) || cJSON_IsRaw(item))
     return int64_of_text(item->valuestring, value);
   return false;
 }

@@ -32,12 +32,16 @@ static const struct marker *marker_at(const char *text) {
   return NULL;
 }
 
-/* The length of what to hide after a marker: between word and value may stand the rest of a name,
- * as in secret_access_key, and separators. */
+/* The length of what to hide after a marker. Between word and value may stand the rest of a name, as
+ * in token_value, and separators; only an '=' or ':' tells that a value follows such a name. */
 static size_t secret_length(const char *text, bool to_line_end) {
-  size_t length = strspn(text, ":=\"' ");
-  length += strcspn(text + length, to_line_end ? "&" : " &");
-  return length;
+  static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+  static const char separators[] = ":=\"' ";
+  size_t rest = strspn(text, name);
+  size_t length = rest + strspn(text + rest, separators);
+  if (rest > 0 && !to_line_end && strcspn(text + rest, ":=") >= length - rest)
+    length = rest;
+  return length + strcspn(text + length, to_line_end ? "&" : " &");
 }
 
 static size_t copy(char *to, size_t used, const char *from, size_t length) {

@@ -1,0 +1,105 @@
+/* test_buffer.c: base/buffer.c. */
+#include "base/buffer.h"
+
+#include "base/mem.h"
+
+#include <check.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cleat__buffer buffer;
+
+START_TEST(empty) {
+  cleat__buffer_init(&buffer, 10);
+  ck_assert_str_eq(cleat__buffer_text(&buffer), "");
+  ck_assert_int_eq(cleat__buffer_append(&buffer, NULL, 0), CLEAT_OK);
+  ck_assert_ptr_null(buffer.data);
+  ck_assert_int_eq(cleat__buffer_print(&buffer, "%s", ""), CLEAT_OK);
+  ck_assert_uint_eq(buffer.length, 0);
+  char *text = cleat__buffer_take(&buffer);
+  ck_assert_str_eq(text, "");
+  cleat__free(text);
+  cleat__buffer_clear(&buffer);
+}
+END_TEST
+
+START_TEST(appends_and_prints) {
+  cleat__buffer_init(&buffer, SIZE_MAX);
+  for (int i = 0; i < 1000; i++) {
+    ck_assert_int_eq(cleat__buffer_append(&buffer, "ab", 2), CLEAT_OK);
+    ck_assert_int_eq(cleat__buffer_print(&buffer, "%03d", i), CLEAT_OK);
+    ck_assert_int_eq(buffer.data[buffer.length], '\0');
+  }
+  ck_assert_uint_eq(buffer.length, 5000);
+  ck_assert_int_eq(memcmp(buffer.data + 4990, "ab998ab999", 11), 0);
+  char *text = cleat__buffer_take(&buffer);
+  ck_assert_uint_eq(strlen(text), 5000);
+  ck_assert_ptr_null(buffer.data);
+  cleat__free(text);
+}
+END_TEST
+
+START_TEST(cap_is_exact) {
+  cleat__buffer_init(&buffer, 5);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "abc", 3), CLEAT_OK);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "def", 3), CLEAT_LIMIT);
+  ck_assert_int_eq(cleat__buffer_print(&buffer, "%d", 123), CLEAT_LIMIT);
+  ck_assert_str_eq(cleat__buffer_text(&buffer), "abc");
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "de", 2), CLEAT_OK);
+  ck_assert_str_eq(cleat__buffer_text(&buffer), "abcde");
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "", 1), CLEAT_LIMIT);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "x", SIZE_MAX), CLEAT_LIMIT);
+  cleat__buffer_clear(&buffer);
+}
+END_TEST
+
+START_TEST(no_memory_keeps_the_contents) {
+  char large[4096] = {0};
+  cleat__buffer_init(&buffer, SIZE_MAX);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "abc", 3), CLEAT_OK);
+  cleat__fault_arm(1, false);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, large, sizeof large), CLEAT_NO_MEMORY);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "d", 1), CLEAT_OK);
+  cleat__fault_disarm();
+  ck_assert_str_eq(cleat__buffer_text(&buffer), "abcd");
+  cleat__buffer_clear(&buffer);
+  cleat__fault_arm(1, false);
+  ck_assert_ptr_null(cleat__buffer_take(&buffer));
+  cleat__fault_disarm();
+}
+END_TEST
+
+START_TEST(reset_keeps_the_memory) {
+  cleat__buffer_init(&buffer, 100);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, "abc", 3), CLEAT_OK);
+  const char *data = buffer.data;
+  cleat__buffer_reset(&buffer);
+  ck_assert_str_eq(cleat__buffer_text(&buffer), "");
+  ck_assert_ptr_eq(buffer.data, data);
+  cleat__buffer_clear(&buffer);
+  ck_assert_ptr_null(buffer.data);
+  ck_assert_uint_eq(buffer.cap, 100);
+  cleat__buffer_reset(&buffer);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("buffer");
+  TCase *c = tcase_create("buffer");
+  tcase_add_test(c, empty);
+  tcase_add_test(c, appends_and_prints);
+  tcase_add_test(c, cap_is_exact);
+  tcase_add_test(c, no_memory_keeps_the_contents);
+  tcase_add_test(c, reset_keeps_the_memory);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,243 @@
+/* test_worker_pool.c: base/worker_pool.c. Counters are kept under the pool's lock, as real jobs keep theirs. */
+#include "base/worker_pool.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cleat_error err;
+
+struct cleat__task {
+  unsigned number;
+};
+
+/* A job of `total` tasks, of which the first `ready` may be taken now. */
+struct counting_job {
+  struct cleat__job job;
+  unsigned total, ready, taken, finished;
+  unsigned running_max;
+  unsigned *order; /* shared by several jobs: the ids in the order of taking */
+  unsigned *order_count;
+  unsigned id;
+  int64_t work_ms;
+  atomic_uint processed;
+  atomic_uint not_blocked; /* threads with a signal that is not blocked */
+  struct cleat__task tasks[2000];
+};
+
+static struct counting_job *counting(struct cleat__job *job) {
+  return (struct counting_job *)job;
+}
+
+static struct cleat__task *take(struct cleat__job *base) {
+  struct counting_job *job = counting(base);
+  if (job->taken == job->ready)
+    return NULL;
+  if (job->order != NULL)
+    job->order[(*job->order_count)++] = job->id;
+  struct cleat__task *task = &job->tasks[job->taken];
+  task->number = job->taken++;
+  return task;
+}
+
+static void process(struct cleat__job *base, struct cleat__task *task) {
+  struct counting_job *job = counting(base);
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, NULL, &mask);
+  if (!sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGINT))
+    atomic_fetch_add(&job->not_blocked, 1);
+  if (job->work_ms > 0) {
+    const struct cleat__clock *clock = cleat__clock_system();
+    clock->wait_ms(clock->ctx, job->work_ms, NULL);
+  }
+  ck_assert_ptr_eq(task, &job->tasks[task->number]);
+  atomic_fetch_add(&job->processed, 1);
+}
+
+static void finish(struct cleat__job *base, struct cleat__task *task) {
+  struct counting_job *job = counting(base);
+  (void)task;
+  if (base->in_flight > job->running_max)
+    job->running_max = base->in_flight;
+  job->finished++;
+}
+
+static const struct cleat__job_ops counting_ops = {take, process, finish};
+
+static void wait_finished(struct cleat__pool *pool, struct counting_job *job, unsigned count) {
+  cleat__pool_lock(pool);
+  while (job->finished < count || job->job.in_flight > 0)
+    cleat__pool_wait_locked(pool);
+  cleat__pool_unlock(pool);
+}
+
+static struct cleat__pool *new_pool(unsigned threads) {
+  struct cleat__pool *pool = NULL;
+  ck_assert_int_eq(cleat__pool_new(threads, &pool, &err), CLEAT_OK);
+  ck_assert_uint_eq(cleat__pool_threads(pool), threads);
+  return pool;
+}
+
+START_TEST(every_task_runs_once) {
+  static struct counting_job job = {.total = 2000, .ready = 2000};
+  struct cleat__pool *pool = new_pool(8);
+  cleat__pool_add(pool, &job.job, &counting_ops);
+  wait_finished(pool, &job, 2000);
+  ck_assert_uint_eq(atomic_load(&job.processed), 2000);
+  ck_assert_uint_eq(job.taken, 2000);
+  ck_assert_uint_eq(atomic_load(&job.not_blocked), 0);
+  cleat__pool_remove(&job.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(all_threads_work) {
+  static struct counting_job job = {.total = 24, .ready = 24, .work_ms = 50};
+  struct cleat__pool *pool = new_pool(6);
+  cleat__pool_add(pool, &job.job, &counting_ops);
+  wait_finished(pool, &job, 24);
+  /* One wake was enough to raise them all. */
+  ck_assert_uint_eq(job.running_max, 6);
+  cleat__pool_remove(&job.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(work_that_comes_later) {
+  static struct counting_job job = {.total = 500};
+  struct cleat__pool *pool = new_pool(3);
+  cleat__pool_add(pool, &job.job, &counting_ops);
+  for (unsigned i = 1; i <= 500; i++) {
+    cleat__pool_lock(pool);
+    job.ready = i;
+    cleat__pool_wake_locked(pool);
+    cleat__pool_unlock(pool);
+    wait_finished(pool, &job, i);
+  }
+  ck_assert_uint_eq(atomic_load(&job.processed), 500);
+  cleat__pool_remove(&job.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(older_jobs_go_first) {
+  static struct counting_job first, second;
+  unsigned order[60];
+  unsigned order_count = 0;
+  first = (struct counting_job){.order = order, .order_count = &order_count, .id = 1};
+  second = (struct counting_job){.order = order, .order_count = &order_count, .id = 2};
+  struct cleat__pool *pool = new_pool(1);
+  cleat__pool_add(pool, &first.job, &counting_ops);
+  cleat__pool_add(pool, &second.job, &counting_ops);
+  cleat__pool_lock(pool);
+  second.ready = 30;
+  first.ready = 30;
+  cleat__pool_wake_locked(pool);
+  cleat__pool_unlock(pool);
+  wait_finished(pool, &first, 30);
+  wait_finished(pool, &second, 30);
+  for (unsigned i = 0; i < 60; i++)
+    ck_assert_uint_eq(order[i], i < 30 ? 1 : 2);
+  cleat__pool_remove(&first.job);
+  cleat__pool_remove(&second.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(a_removed_job_is_not_asked) {
+  static struct counting_job first, second;
+  second.ready = 5;
+  struct cleat__pool *pool = new_pool(2);
+  cleat__pool_add(pool, &first.job, &counting_ops);
+  cleat__pool_remove(&first.job);
+  memset(&first, 0xff, sizeof first);
+  cleat__pool_add(pool, &second.job, &counting_ops);
+  wait_finished(pool, &second, 5);
+  cleat__pool_remove(&second.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(a_wake_reaches_waiters) {
+  static struct counting_job job;
+  struct cleat__pool *pool = new_pool(1);
+  cleat__pool_add(pool, &job.job, &counting_ops);
+  cleat__pool_lock(pool);
+  job.ready = 1;
+  cleat__pool_wake_locked(pool);
+  while (job.finished == 0)
+    cleat__pool_wait_locked(pool);
+  cleat__pool_unlock(pool);
+  cleat__pool_remove(&job.job);
+  cleat__pool_free(pool);
+}
+END_TEST
+
+START_TEST(starts_and_ends_idle) {
+  for (unsigned threads = 1; threads <= 16; threads += 5)
+    cleat__pool_free(new_pool(threads));
+  cleat__pool_free(NULL);
+}
+END_TEST
+
+START_TEST(fails_cleanly) {
+  struct cleat__pool *pool = NULL;
+  ck_assert_int_eq(cleat__pool_new(0, &pool, &err), CLEAT_INVALID);
+  cleat__fault_arm(0, false);
+  cleat__pool_free(new_pool(3));
+  unsigned long calls = cleat__fault_disarm();
+  ck_assert_uint_eq(calls, 4); /* the pool itself and three threads */
+  for (unsigned long n = 1; n <= calls; n++)
+    for (int persistent = 0; persistent < 2; persistent++) {
+      cleat__fault_arm(n, persistent);
+      ck_assert_int_eq(cleat__pool_new(3, &pool, &err), n == 1 ? CLEAT_NO_MEMORY : CLEAT_IO);
+      cleat__fault_disarm();
+      ck_assert_ptr_null(pool);
+      ck_assert_str_ne(err.message, "");
+    }
+  ck_assert_str_eq(err.message, "cannot start thread 3 of 3: Resource temporarily unavailable");
+  ck_assert_str_ne(err.hint, "");
+}
+END_TEST
+
+START_TEST(the_callers_signal_mask_stays) {
+  sigset_t before, after;
+  sigemptyset(&before);
+  sigaddset(&before, SIGUSR1);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  cleat__pool_free(new_pool(2));
+  pthread_sigmask(SIG_SETMASK, NULL, &after);
+  ck_assert(sigismember(&after, SIGUSR1));
+  ck_assert(!sigismember(&after, SIGTERM));
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("worker_pool");
+  TCase *c = tcase_create("worker_pool");
+  tcase_set_timeout(c, 60);
+  tcase_add_test(c, every_task_runs_once);
+  tcase_add_test(c, all_threads_work);
+  tcase_add_test(c, work_that_comes_later);
+  tcase_add_test(c, older_jobs_go_first);
+  tcase_add_test(c, a_removed_job_is_not_asked);
+  tcase_add_test(c, a_wake_reaches_waiters);
+  tcase_add_test(c, starts_and_ends_idle);
+  tcase_add_test(c, fails_cleanly);
+  tcase_add_test(c, the_callers_signal_mask_stays);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
