@@ -1,0 +1,356 @@
+/* s3.c: the s3:// driver: opening, and the operations on whole objects. See store.h for what each
+ * must do, and s3_request.c for how a request travels.
+ *
+ * Threading: the context is read-only after open but for the fields that s3.h lists; every operation
+ * works on its own stack. */
+#include "storage/s3.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TIME_LIMIT_S 900 /* of struct cleat_client_options */
+#define NUMBER_TEXT 24           /* a 64-bit number and its NUL */
+
+/* ---- put ---- */
+
+static size_t put_headers(const struct cleat__s3 *s3, const struct cleat__put_options *options,
+                          char crc[9], struct cleat__s3_pair *headers) {
+  size_t count = 0;
+  const char *type = options->content_type;
+  headers[count++] =
+      (struct cleat__s3_pair){"content-type", type != NULL ? type : "application/octet-stream"};
+  if (s3->configs[0].checksums) {
+    cleat__crc32c_base64(options->crc32c, crc);
+    headers[count++] = (struct cleat__s3_pair){"x-amz-checksum-crc32c", crc};
+  }
+  if (options->condition == CLEAT__PUT_CREATE_ONLY)
+    headers[count++] = (struct cleat__s3_pair){"if-none-match", "*"};
+  if (options->condition == CLEAT__PUT_IF_MATCH)
+    headers[count++] = (struct cleat__s3_pair){"if-match", options->etag};
+  return count;
+}
+
+static cleat_status s3_put(struct cleat__store *store, const char *key,
+                           const struct cleat__span *body, size_t body_count,
+                           const struct cleat__put_options *options, const atomic_bool *cancel,
+                           struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat__s3_pair headers[4];
+  struct cleat__http_reply reply;
+  char crc[9];
+  struct cleat__s3_request request = {
+      .operation = "PUT",
+      .method = "PUT",
+      .key = key,
+      .headers = headers,
+      .header_count = put_headers(s3, options, crc, headers),
+      .has_body = true,
+      .body = body,
+      .body_count = body_count,
+      .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat__http_reply_clear(&reply);
+  /* An object that is gone is not the one with that ETag. */
+  if (status == CLEAT_NOT_FOUND && options->condition == CLEAT__PUT_IF_MATCH &&
+      strcmp(err->s3_code, "NoSuchBucket") != 0)
+    status = err->status = CLEAT_LOST;
+  return status;
+}
+
+/* ---- get ---- */
+
+/* What was asked for. */
+struct range {
+  uint64_t offset;
+  uint64_t length;
+};
+
+/* "bytes FIRST-LAST/TOTAL" */
+static bool read_content_range(const char *text, uint64_t *first, uint64_t *last) {
+  if (strncmp(text, "bytes ", 6) != 0 || text[6] < '0' || text[6] > '9')
+    return false;
+  char *end = NULL;
+  *first = strtoull(text + 6, &end, 10);
+  if (end[0] != '-' || end[1] < '0' || end[1] > '9')
+    return false;
+  *last = strtoull(end + 1, &end, 10);
+  return end[0] == '/' && *last >= *first && *last != UINT64_MAX;
+}
+
+/* A store or proxy that answers with other bytes than those asked for must not pass. */
+static cleat_status accept_range(void *ctx, const struct cleat__http_reply *reply,
+                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  const struct range *range = ctx;
+  uint64_t first = 0, last = 0;
+  (void)error;
+  if (reply->status == 206 && (!read_content_range(reply->content_range, &first, &last) ||
+                               last - first + 1 != reply->body_bytes))
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply's Content-Range is missing or wrong");
+  if ((reply->status != 206 && reply->status != 200) || first != range->offset)
+    return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the range asked for");
+  if (reply->body_bytes < range->length)
+    return cleat__error_set(
+        err, CLEAT_INTEGRITY,
+        "the object ends %llu bytes after offset %llu, where %llu were expected",
+        (unsigned long long)reply->body_bytes, (unsigned long long)range->offset,
+        (unsigned long long)range->length);
+  return CLEAT_OK;
+}
+
+static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t offset,
+                           const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                           const atomic_bool *cancel, struct cleat_error *err) {
+  struct range range = {offset, cleat__spans_length(into, into_count)};
+  struct cleat__http_reply reply;
+  char text[8 + 2 * NUMBER_TEXT];
+  if (range.length == 0) {
+    *crc32c = 0;
+    return CLEAT_OK;
+  }
+  snprintf(text, sizeof text, "bytes=%llu-%llu", (unsigned long long)offset,
+           (unsigned long long)(offset + range.length - 1));
+  struct cleat__s3_pair headers[] = {{"range", text}};
+  struct cleat__s3_request request = {.operation = "GET",
+                                      .method = "GET",
+                                      .key = key,
+                                      .headers = headers,
+                                      .header_count = 1,
+                                      .into_spans = true,
+                                      .into = into,
+                                      .into_count = into_count,
+                                      .accept = accept_range,
+                                      .accept_ctx = &range};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    *crc32c = reply.crc32c;
+  else if (err->http_status == 416) /* nothing there at all */
+    status = err->status = CLEAT_INTEGRITY;
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
+                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  (void)ctx;
+  (void)error;
+  if (reply->etag[0] == '\0')
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
+  return CLEAT_OK;
+}
+
+static void fill_object(struct cleat__object *object, uint64_t size, const char *etag) {
+  object->size = size;
+  snprintf(object->etag, sizeof object->etag, "%s", etag);
+}
+
+static cleat_status s3_get_small(struct cleat__store *store, const char *key, size_t cap,
+                                 char **bytes, size_t *size, struct cleat__object *object,
+                                 const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__http_reply reply;
+  struct cleat__s3_request request = {
+      .operation = "GET", .method = "GET", .key = key, .text_cap = cap, .accept = accept_etag};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
+  if (status != CLEAT_OK)
+    goto done;
+  size_t length = reply.text.length;
+  char *text = cleat__buffer_take(&reply.text);
+  if (text == NULL) {
+    status = cleat__error_no_memory(err, "an object");
+    goto done;
+  }
+  *bytes = text;
+  *size = length;
+  if (object != NULL)
+    fill_object(object, length, reply.etag);
+
+done:
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* ---- head ---- */
+
+static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply,
+                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  if (reply->content_length < 0)
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no Content-Length");
+  return accept_etag(ctx, reply, error, err);
+}
+
+cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
+                            struct cleat__object *object, const atomic_bool *cancel,
+                            struct cleat_error *err) {
+  struct cleat__http_reply reply;
+  struct cleat__s3_request request = {
+      .operation = "HEAD", .method = "HEAD", .key = key, .accept = accept_head};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    fill_object(object, (uint64_t)reply.content_length, reply.etag);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* ---- list ---- */
+
+struct listing {
+  const char *root;
+  struct cleat__list_page page;
+};
+
+static cleat_status accept_list(void *ctx, const struct cleat__http_reply *reply,
+                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  struct listing *listing = ctx;
+  (void)error;
+  return cleat__s3_xml_list(cleat__buffer_text(&reply->text), reply->text.length, listing->root,
+                            &listing->page, err);
+}
+
+static size_t list_query(const char *prefix, bool delimited, const char *after,
+                         struct cleat__s3_pair *query) {
+  size_t count = 0;
+  query[count++] = (struct cleat__s3_pair){"list-type", "2"};
+  query[count++] = (struct cleat__s3_pair){"encoding-type", "url"};
+  query[count++] = (struct cleat__s3_pair){"max-keys", "1000"};
+  query[count++] = (struct cleat__s3_pair){"prefix", prefix};
+  if (delimited)
+    query[count++] = (struct cleat__s3_pair){"delimiter", "/"};
+  if (after != NULL)
+    query[count++] = (struct cleat__s3_pair){"continuation-token", after};
+  return count;
+}
+
+static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool delimited,
+                            const char *after, struct cleat__list_page *page,
+                            const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct listing listing = {.root = s3->configs[0].root};
+  struct cleat__s3_pair query[6];
+  struct cleat__http_reply reply;
+  char *full_prefix = cleat__strprintf("%s%s", listing.root, prefix);
+  if (full_prefix == NULL)
+    return cleat__error_no_memory(err, "a key");
+  struct cleat__s3_request request = {.operation = "LIST",
+                                      .method = "GET",
+                                      .query = query,
+                                      .query_count =
+                                          list_query(full_prefix, delimited, after, query),
+                                      .text_cap = CLEAT__S3_XML_MAX,
+                                      .accept = accept_list,
+                                      .accept_ctx = &listing};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    *page = listing.page;
+  cleat__http_reply_clear(&reply);
+  cleat__free(full_prefix);
+  return status;
+}
+
+/* ---- remove ---- */
+
+static cleat_status s3_remove(struct cleat__store *store, const char *key,
+                              const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__http_reply reply;
+  struct cleat_error problem;
+  struct cleat__s3_request request = {.operation = "DELETE", .method = "DELETE", .key = key};
+  cleat__http_reply_init(&reply);
+  cleat_status status =
+      cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);
+  cleat__http_reply_clear(&reply);
+  /* S3 answers 204 for an absent key; some stores say what is true. */
+  if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
+    return CLEAT_OK;
+  if (status != CLEAT_OK)
+    *err = problem;
+  return status;
+}
+
+/* ---- open and close ---- */
+
+static void s3_close(struct cleat__store *store) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  cleat__http_free(s3->http);
+  cleat__s3_credentials_free(s3->chain);
+  cleat__s3_config_clear(&s3->configs[0]);
+  if (atomic_load(&s3->moved))
+    cleat__s3_config_clear(&s3->configs[1]);
+  pthread_mutex_destroy(&s3->move_lock);
+  cleat__free(s3);
+}
+
+static const struct cleat__store_ops s3_ops = {
+    .put = s3_put,
+    .get = s3_get,
+    .get_small = s3_get_small,
+    .head = cleat__s3_head,
+    .list = s3_list,
+    .remove = s3_remove,
+    .multipart_create = cleat__s3_multipart_create,
+    .multipart_part = cleat__s3_multipart_part,
+    .multipart_complete = cleat__s3_multipart_complete,
+    .multipart_abort = cleat__s3_multipart_abort,
+    .multipart_list_parts = cleat__s3_multipart_list_parts,
+    .close = s3_close,
+};
+
+/* What cannot fail. */
+static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *config) {
+  unsigned limit_s = config->options->time_limit_s;
+  s3->store =
+      (struct cleat__store){.ops = &s3_ops,
+                            .capabilities = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH,
+                            .min_part_bytes = CLEAT__S3_PART_MIN,
+                            .max_put_bytes = CLEAT__S3_PUT_MAX,
+                            .max_parts = CLEAT__S3_PARTS_MAX,
+                            .default_concurrency = CLEAT__S3_CONCURRENCY};
+  s3->log = config->log;
+  pthread_mutex_init(&s3->move_lock, NULL);
+  cleat__retry_quota_init(&s3->quota);
+  s3->retry = (struct cleat__retry_config){
+      .clock = config->clock,
+      .quota = &s3->quota,
+      .budget_ms = (int64_t)(limit_s > 0 ? limit_s : DEFAULT_TIME_LIMIT_S) * 1000};
+}
+
+static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
+                               const struct cleat__store_config *config, struct cleat_error *err) {
+  const struct cleat_client_options *options = config->options;
+  struct cleat__s3_config *settings = &s3->configs[0];
+  cleat_status status = cleat__s3_config_init(settings, location, options, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
+  if (status != CLEAT_OK)
+    return status;
+  struct cleat__http_options http = {.ca_file = settings->ca_file};
+  status = cleat__http_new(&http, &s3->http, err);
+  if (status != CLEAT_OK)
+    return status;
+  s3->store.display = cleat__strdup(settings->display);
+  if (s3->store.display == NULL)
+    return cleat__error_no_memory(err, "the S3 store");
+  return CLEAT_OK;
+}
+
+cleat_status cleat__store_s3_open(const char *location, const struct cleat__store_config *config,
+                                  struct cleat__store **store, struct cleat_error *err) {
+  struct cleat__s3 *s3 = cleat__calloc(1, sizeof *s3);
+  if (s3 == NULL)
+    return cleat__error_no_memory(err, "the S3 store");
+  prepare(s3, config);
+  cleat_status status = open_parts(s3, location, config, err);
+  if (status != CLEAT_OK) {
+    s3_close(&s3->store);
+    return status;
+  }
+  *store = &s3->store;
+  return CLEAT_OK;
+}

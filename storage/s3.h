@@ -1,0 +1,114 @@
+/* s3.h: what the files of the S3 driver share: its context, and the one way to send a request.
+ *
+ * Threading: a struct cleat__s3 is used by all threads of a client at once. What changes after open
+ * is listed under "shared" below, each field with its own rule. */
+#ifndef CLEAT_STORAGE_S3_H
+#define CLEAT_STORAGE_S3_H
+
+#include "storage/http.h"
+#include "storage/retry.h"
+#include "storage/s3_config.h"
+#include "storage/s3_credentials.h"
+#include "storage/s3_encode.h"
+#include "storage/s3_xml.h"
+#include "storage/store.h"
+
+#include <pthread.h>
+
+/* Amazon S3 User Guide, "Amazon S3 multipart upload limits". */
+#define CLEAT__S3_PART_MIN (UINT64_C(5) << 20)
+#define CLEAT__S3_PUT_MAX (UINT64_C(5) << 30)
+#define CLEAT__S3_PARTS_MAX 10000
+#define CLEAT__S3_CONCURRENCY 16
+
+/* How long an endpoint that has never answered since open is tried. Lower: a job that starts together
+ * with its store fails. Higher: a typing error in the endpoint shows late. */
+#define CLEAT__S3_FIRST_CONTACT_MS 30000
+/* Tries of one operation whose 2xx reply cannot be read: what stands there is hardly an S3 store. */
+#define CLEAT__S3_MALFORMED_MAX 5
+
+/* An S3 store. */
+struct cleat__s3 {
+  struct cleat__store store; /* first: the table's functions get a pointer to it */
+  struct cleat__http *http;
+  struct cleat__s3_chain *chain;
+  struct cleat__retry_config retry;
+  struct cleat__log log;
+  /* [0] as opened, [1] for the region that the store named; [1] is written once, under move_lock, and
+   * read only after `moved` is true. */
+  struct cleat__s3_config configs[2];
+  pthread_mutex_t move_lock;
+
+  /* shared */
+  struct cleat__retry_quota quota;
+  atomic_bool moved;
+  atomic_bool reached; /* some reply came since open */
+  atomic_llong skew_s; /* the store's clock minus ours, as far as it matters */
+};
+
+/* Looks at a 2xx reply and takes its results. Results:
+ *   CLEAT_OK       done; or, with error->code set, an <Error> inside a 200
+ *   CLEAT_FORMAT   not the reply of an S3 store (err->message says why): tried again
+ *   others         end the operation with *err */
+typedef cleat_status cleat__s3_accept_fn(void *ctx, const struct cleat__http_reply *reply,
+                                         struct cleat__s3_reply_error *error,
+                                         struct cleat_error *err);
+
+/* Borrows everything for the call. */
+struct cleat__s3_request {
+  const char *operation; /* for messages, such as "PUT" or "CompleteMultipartUpload" */
+  const char *method;
+  const char *key; /* relative to the store's folder; NULL: the bucket itself */
+  const struct cleat__s3_pair *query;
+  size_t query_count;
+  const struct cleat__s3_pair *headers; /* lowercase; without host and what signing adds */
+  size_t header_count;
+  bool has_body;
+  const struct cleat__span *body;
+  size_t body_count;
+  bool into_spans; /* a 2xx body goes there */
+  const struct cleat__span *into;
+  size_t into_count;
+  size_t text_cap;                  /* of a 2xx text; longer: LIMIT */
+  int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
+  cleat_status precondition_status; /* of a 412; 0: EXISTS */
+  cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
+  void *accept_ctx;
+};
+
+/* Signs, sends, classifies, waits and sends again, until the reply is a success, final, or the time
+ * limit ends. On success *reply (initialised by the caller, and cleared by it in any case) is the last one. */
+cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request *request,
+                            struct cleat__http_reply *reply, const atomic_bool *cancel,
+                            struct cleat_error *err);
+
+/* The configuration to use now: of the region as opened, or of the one the store named since. */
+const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3);
+
+/* The table's functions of s3_multipart.c. */
+cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
+                                        const char *content_type, const atomic_bool *cancel,
+                                        struct cleat_error *err);
+cleat_status cleat__s3_multipart_part(struct cleat__store *store,
+                                      const struct cleat__upload *upload,
+                                      const struct cleat__span *body, size_t body_count,
+                                      struct cleat__stored_part *part, const atomic_bool *cancel,
+                                      struct cleat_error *err);
+cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
+                                          const struct cleat__upload *upload,
+                                          const struct cleat__stored_part *parts, size_t count,
+                                          const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
+                                       const struct cleat__upload *upload,
+                                       const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
+                                            const struct cleat__upload *upload,
+                                            struct cleat__stored_part **parts, size_t *count,
+                                            const atomic_bool *cancel, struct cleat_error *err);
+
+/* The table's head, which s3_multipart.c asks after a lost reply. */
+cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
+                            struct cleat__object *object, const atomic_bool *cancel,
+                            struct cleat_error *err);
+
+#endif

@@ -1,0 +1,309 @@
+/* s3_multipart.c: the five multipart operations of the s3:// driver. See store.h for what each must
+ * do. No state of its own: an upload lives in the store, its parts in the caller's hands. */
+#include "storage/s3.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A Complete of 10,000 parts is documented to take minutes, in silence until its first white space. */
+#define COMPLETE_IDLE_MS 600000
+#define COMPLETE_BODY_MAX (4u << 20)
+/* A part that was under way when its connection broke may land after an abort. */
+#define ABORT_ROUNDS 6
+#define ABORT_FIRST_WAIT_MS 100
+#define PAGES_MAX 100 /* of ListParts; 10 hold 10,000 parts */
+#define NUMBER_TEXT 16
+
+static bool is_gone(cleat_status status, const struct cleat_error *err) {
+  return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
+}
+
+/* ---- create ---- */
+
+static cleat_status accept_upload_id(void *ctx, const struct cleat__http_reply *reply,
+                                     struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  (void)error;
+  return cleat__s3_xml_upload_id(cleat__buffer_text(&reply->text), reply->text.length, ctx, err);
+}
+
+cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
+                                        const char *content_type, const atomic_bool *cancel,
+                                        struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  char id[CLEAT__UPLOAD_ID_MAX + 1];
+  struct cleat__s3_pair query[] = {{"uploads", ""}};
+  /* Without the algorithm at Create, the store would not keep the checksums of the parts. Its type is
+   * then COMPOSITE, the one that S3 has for CRC-32C by default. */
+  struct cleat__s3_pair headers[] = {
+      {"content-type", content_type != NULL ? content_type : "application/octet-stream"},
+      {"x-amz-checksum-algorithm", "CRC32C"}};
+  struct cleat__s3_request request = {.operation = "CreateMultipartUpload",
+                                      .method = "POST",
+                                      .key = upload->key,
+                                      .query = query,
+                                      .query_count = 1,
+                                      .headers = headers,
+                                      .header_count = s3->configs[0].checksums ? 2 : 1,
+                                      .has_body = true,
+                                      .text_cap = CLEAT__S3_XML_MAX,
+                                      .accept = accept_upload_id,
+                                      .accept_ctx = id};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    snprintf(upload->id, sizeof upload->id, "%s", id);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* ---- part ---- */
+
+static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply,
+                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  (void)ctx;
+  (void)error;
+  if (reply->etag[0] == '\0')
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
+  return CLEAT_OK;
+}
+
+cleat_status cleat__s3_multipart_part(struct cleat__store *store,
+                                      const struct cleat__upload *upload,
+                                      const struct cleat__span *body, size_t body_count,
+                                      struct cleat__stored_part *part, const atomic_bool *cancel,
+                                      struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  char number[NUMBER_TEXT], crc[9], operation[32];
+  snprintf(number, sizeof number, "%u", part->number);
+  snprintf(operation, sizeof operation, "UploadPart %u", part->number);
+  cleat__crc32c_base64(part->crc32c, crc);
+  struct cleat__s3_pair query[] = {{"partNumber", number}, {"uploadId", upload->id}};
+  struct cleat__s3_pair headers[] = {{"x-amz-checksum-crc32c", crc}};
+  struct cleat__s3_request request = {.operation = operation,
+                                      .method = "PUT",
+                                      .key = upload->key,
+                                      .query = query,
+                                      .query_count = 2,
+                                      .headers = headers,
+                                      .header_count =
+                                          part->has_crc32c && s3->configs[0].checksums ? 1 : 0,
+                                      .has_body = true,
+                                      .body = body,
+                                      .body_count = body_count,
+                                      .accept = accept_part};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    snprintf(part->etag, sizeof part->etag, "%s", reply.etag);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* ---- complete ---- */
+
+static cleat_status accept_completed(void *ctx, const struct cleat__http_reply *reply,
+                                     struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  char etag[CLEAT__ETAG_MAX];
+  (void)ctx;
+  return cleat__s3_xml_completed(cleat__buffer_text(&reply->text), reply->text.length, etag, error,
+                                 err);
+}
+
+static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__upload *upload,
+                                  const struct cleat__buffer *body, const atomic_bool *cancel,
+                                  struct cleat_error *err) {
+  char size[24];
+  snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
+  struct cleat__span span = {body->data, body->length};
+  struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
+  struct cleat__s3_pair headers[] = {{"content-type", "application/xml"},
+                                     {"x-amz-mp-object-size", size}};
+  struct cleat__s3_request request = {.operation = "CompleteMultipartUpload",
+                                      .method = "POST",
+                                      .key = upload->key,
+                                      .query = query,
+                                      .query_count = 1,
+                                      .headers = headers,
+                                      .header_count = 2,
+                                      .has_body = true,
+                                      .body = &span,
+                                      .body_count = 1,
+                                      .text_cap = CLEAT__S3_XML_MAX,
+                                      .idle_ms = COMPLETE_IDLE_MS,
+                                      .accept = accept_completed};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* The upload is gone: because an earlier Complete, whose reply was lost, has made the object? Keys are
+ * unique to one attempt at saving, so an object of this size is ours. */
+static bool was_completed(struct cleat__store *store, const struct cleat__upload *upload,
+                          const atomic_bool *cancel) {
+  struct cleat__object object;
+  struct cleat_error ignored;
+  return cleat__s3_head(store, upload->key, &object, cancel, &ignored) == CLEAT_OK &&
+         object.size == upload->size;
+}
+
+cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
+                                          const struct cleat__upload *upload,
+                                          const struct cleat__stored_part *parts, size_t count,
+                                          const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat__buffer body;
+  struct cleat_error problem;
+  cleat__buffer_init(&body, COMPLETE_BODY_MAX);
+  cleat_status status = cleat__s3_xml_complete_body(parts, count, s3->configs[0].checksums, &body);
+  if (status != CLEAT_OK) {
+    cleat__error_set(err, status, "the list of %zu parts cannot be written", count);
+    goto done;
+  }
+  status = send_complete(s3, upload, &body, cancel, &problem);
+  if (is_gone(status, &problem) && was_completed(store, upload, cancel))
+    status = CLEAT_OK;
+  if (status != CLEAT_OK)
+    *err = problem;
+
+done:
+  cleat__buffer_clear(&body);
+  return status;
+}
+
+/* ---- list parts ---- */
+
+static cleat_status accept_parts(void *ctx, const struct cleat__http_reply *reply,
+                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  (void)error;
+  return cleat__s3_xml_parts(cleat__buffer_text(&reply->text), reply->text.length, ctx, err);
+}
+
+static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *upload,
+                              uint32_t marker, struct cleat__s3_parts_page *page,
+                              const atomic_bool *cancel, struct cleat_error *err) {
+  char number[NUMBER_TEXT];
+  snprintf(number, sizeof number, "%u", marker);
+  struct cleat__s3_pair query[] = {
+      {"max-parts", "1000"}, {"part-number-marker", number}, {"uploadId", upload->id}};
+  struct cleat__s3_request request = {.operation = "ListParts",
+                                      .method = "GET",
+                                      .key = upload->key,
+                                      .query = query,
+                                      .query_count = 3,
+                                      .text_cap = CLEAT__S3_XML_MAX,
+                                      .accept = accept_parts,
+                                      .accept_ctx = page};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* Appends the page's parts to the array. */
+static cleat_status add_parts(const struct cleat__s3_parts_page *page,
+                              struct cleat__stored_part **parts, size_t *count,
+                              struct cleat_error *err) {
+  if (page->count > CLEAT__S3_PARTS_MAX - *count)
+    return cleat__error_set(err, CLEAT_STORE, "ListParts: the store lists more than %d parts",
+                            CLEAT__S3_PARTS_MAX);
+  struct cleat__stored_part *grown =
+      cleat__realloc_array(*parts, *count + page->count, sizeof *grown);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "a list of parts");
+  if (page->count > 0)
+    memcpy(grown + *count, page->parts, page->count * sizeof *grown);
+  *parts = grown;
+  *count += page->count;
+  return CLEAT_OK;
+}
+
+cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
+                                            const struct cleat__upload *upload,
+                                            struct cleat__stored_part **parts, size_t *count,
+                                            const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__stored_part *found = NULL;
+  size_t found_count = 0;
+  uint32_t marker = 0;
+  for (unsigned pages = 0; pages < PAGES_MAX; pages++) {
+    struct cleat__s3_parts_page page = {0};
+    cleat_status status = list_page((struct cleat__s3 *)store, upload, marker, &page, cancel, err);
+    if (status == CLEAT_OK)
+      status = add_parts(&page, &found, &found_count, err);
+    cleat__free(page.parts);
+    if (status != CLEAT_OK) {
+      cleat__free(found);
+      return status;
+    }
+    if (!page.truncated) {
+      *parts = found;
+      *count = found_count;
+      return CLEAT_OK;
+    }
+    marker = page.next_marker;
+  }
+  cleat__free(found);
+  return cleat__error_set(err, CLEAT_STORE, "ListParts %s: the store's pages have no end",
+                          upload->key);
+}
+
+/* ---- abort ---- */
+
+static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload *upload,
+                               const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
+  struct cleat__s3_request request = {.operation = "AbortMultipartUpload",
+                                      .method = "DELETE",
+                                      .key = upload->key,
+                                      .query = query,
+                                      .query_count = 1};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+/* *left: parts that the store still holds. */
+static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                size_t *left, const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__stored_part *parts = NULL;
+  cleat_status status = cleat__s3_multipart_list_parts(store, upload, &parts, left, cancel, err);
+  cleat__free(parts);
+  if (is_gone(status, err)) {
+    *left = 0;
+    return CLEAT_OK;
+  }
+  return status;
+}
+
+cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
+                                       const struct cleat__upload *upload,
+                                       const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  const struct cleat__clock *clock = s3->retry.clock;
+  struct cleat_error problem;
+  size_t left = 0;
+  for (int round = 0; round < ABORT_ROUNDS; round++) {
+    cleat_status status = send_abort(s3, upload, cancel, &problem);
+    if (status == CLEAT_OK || is_gone(status, &problem))
+      status = count_parts(store, upload, &left, cancel, &problem);
+    if (status != CLEAT_OK) {
+      *err = problem;
+      return status;
+    }
+    if (left == 0)
+      return CLEAT_OK;
+    clock->wait_ms(clock->ctx, (int64_t)ABORT_FIRST_WAIT_MS << round, cancel);
+  }
+  return cleat__error_set(err, CLEAT_STORE,
+                          "AbortMultipartUpload %s: the store still holds %zu parts of it",
+                          upload->key, left);
+}

@@ -1,0 +1,118 @@
+/* store_fixture.c: see store_fixture.h. Globals are written before the first fork and read-only after,
+ * but for the counter of folders, which belongs to the one thread that opens stores. */
+#include "tests/mock/store_fixture.h"
+
+#include "base/checksum.h"
+#include "storage/s3.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[256];
+static char bucket[64];
+static const char *endpoint;
+
+static void die(const char *what, const char *why) {
+  fprintf(stderr, "store fixture: %s: %s\n", what, why);
+  exit(1);
+}
+
+static const char *need(const char *name) {
+  const char *value = getenv(name);
+  if (value == NULL || value[0] == '\0')
+    die(name, "is not set; `make integration` starts a server and sets it");
+  return value;
+}
+
+struct cleat_client_options fixture_options(void) {
+  struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+  options.endpoint = endpoint;
+  options.time_limit_s = 60;
+  return options;
+}
+
+struct cleat__store *fixture_open_url(const char *url, const struct cleat_client_options *options,
+                                      const struct cleat__clock *clock) {
+  struct cleat__store_config config = {.options = options,
+                                       .clock = clock != NULL ? clock : cleat__clock_system()};
+  struct cleat__store *store = NULL;
+  struct cleat_error err = {0};
+  if (cleat__store_open(url, &config, &store, &err) != CLEAT_OK)
+    die(url, err.message);
+  return store;
+}
+
+/* Cleat never creates buckets, so the table has no operation for it. */
+static void create_bucket(void) {
+  struct cleat_client_options options = fixture_options();
+  struct cleat__store *store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  struct cleat__http_reply reply;
+  struct cleat_error err = {0};
+  atomic_bool cancel = false;
+  struct cleat__s3_request request = {
+      .operation = "CreateBucket", .method = "PUT", .has_body = true};
+  cleat__http_reply_init(&reply);
+  if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, &cancel, &err) != CLEAT_OK)
+    die("creating a bucket", err.message);
+  cleat__http_reply_clear(&reply);
+  cleat__store_close(store);
+}
+
+void fixture_begin(void) {
+  const char *temporary = getenv("TMPDIR");
+  char random[17];
+  endpoint = need("CLEAT_TEST_ENDPOINT");
+  need("AWS_ACCESS_KEY_ID");
+  need("AWS_SECRET_ACCESS_KEY");
+  need("AWS_REGION");
+  snprintf(folder, sizeof folder, "%s/cleat-store.XXXXXX", temporary != NULL ? temporary : "/tmp");
+  if (mkdtemp(folder) == NULL)
+    die(folder, "cannot be made");
+  if (cleat__random_hex(8, random) != CLEAT_OK)
+    die("random name", "none");
+  snprintf(bucket, sizeof bucket, "store-%s", random);
+  create_bucket();
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk) {
+  (void)status;
+  (void)kind;
+  (void)walk;
+  return remove(path);
+}
+
+void fixture_end(void) {
+  (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *fixture_endpoint(void) {
+  return endpoint;
+}
+
+const char *fixture_bucket(void) {
+  return bucket;
+}
+
+const char *fixture_folder(void) {
+  return folder;
+}
+
+const char *fixture_s3_url(const char *query) {
+  static char url[512];
+  static unsigned count;
+  snprintf(url, sizeof url, "s3://%s/run-%ld-%u%s", bucket, (long)getpid(), ++count, query);
+  return url;
+}
+
+struct cleat__store *fixture_open(enum fixture_kind kind) {
+  struct cleat_client_options options = fixture_options();
+  char url[512];
+  static unsigned count;
+  if (kind == FIXTURE_S3)
+    return fixture_open_url(fixture_s3_url(""), &options, NULL);
+  snprintf(url, sizeof url, "file://%s/run-%ld-%u", folder, (long)getpid(), ++count);
+  return fixture_open_url(url, &options, NULL);
+}

@@ -1,0 +1,37 @@
+/* store_fixture.h: stores for tests to open: folders below one temporary folder, and folders in one
+ * bucket of the S3 server that the environment names.
+ *
+ * fixture_begin runs before Check forks, so that all test children share the bucket and the folder.
+ * A fixture that cannot be made ends the program with a message and status 1. */
+#ifndef CLEAT_TESTS_MOCK_STORE_FIXTURE_H
+#define CLEAT_TESTS_MOCK_STORE_FIXTURE_H
+
+#include "storage/store.h"
+
+enum fixture_kind { FIXTURE_FILE = 0, FIXTURE_S3 = 1, FIXTURE_KINDS = 2 };
+
+/* Needs CLEAT_TEST_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION. Creates a bucket with
+ * a random name by a signed request of its own. */
+void fixture_begin(void);
+
+/* Removes the temporary folder. The bucket stays: the server is as temporary as the test run. */
+void fixture_end(void);
+
+const char *fixture_endpoint(void);
+const char *fixture_bucket(void);
+const char *fixture_folder(void);
+
+/* Opens a store of its own, empty; the caller closes it. */
+struct cleat__store *fixture_open(enum fixture_kind kind);
+
+/* The options that reach the S3 server. */
+struct cleat_client_options fixture_options(void);
+
+/* Opens `url` with `options`, and `clock` or, for NULL, the system's. */
+struct cleat__store *fixture_open_url(const char *url, const struct cleat_client_options *options,
+                                      const struct cleat__clock *clock);
+
+/* An s3:// URL for a folder of its own, with `query` ("" or "?…") behind it. Static memory. */
+const char *fixture_s3_url(const char *query);
+
+#endif
