@@ -52,16 +52,23 @@ void *cleat__alloc(size_t size) {
   return malloc(at_least_one(size));
 }
 
+/* Checked here and not left to the C library: sanitizers end the program at such a request. */
+static bool overflows(size_t count, size_t size, size_t *bytes) {
+  return __builtin_mul_overflow(count, size, bytes);
+}
+
 void *cleat__calloc(size_t count, size_t size) {
-  if (cleat__fault_point())
+  size_t bytes = 0;
+  if (cleat__fault_point() || overflows(count, size, &bytes))
     return NULL;
-  return calloc(at_least_one(count), at_least_one(size));
+  return calloc(1, at_least_one(bytes));
 }
 
 void *cleat__realloc_array(void *block, size_t count, size_t size) {
-  if (cleat__fault_point())
+  size_t bytes = 0;
+  if (cleat__fault_point() || overflows(count, size, &bytes))
     return NULL;
-  return reallocarray(block, at_least_one(count), at_least_one(size));
+  return realloc(block, at_least_one(bytes));
 }
 
 char *cleat__strndup(const char *text, size_t length) {

@@ -1,4 +1,5 @@
-/* test_worker_pool.c: base/worker_pool.c. Counters are kept under the pool's lock, as real jobs keep theirs. */
+/* test_worker_pool.c: base/worker_pool.c. Counters are kept under the pool's lock, as real jobs
+ * keep theirs. */
 #include "base/worker_pool.h"
 
 #include "base/clock.h"
