@@ -193,6 +193,13 @@ static cleat_status unknown_value(struct choice choice, const char *known,
                           choice.source, known);
 }
 
+/* AWS's names, and what others call theirs ("garage", "us_1"); it becomes part of a host name. */
+static bool is_region(const char *text) {
+  size_t length = strlen(text);
+  return length > 0 && length <= CLEAT__S3_REGION_MAX &&
+         strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == length;
+}
+
 static cleat_status choose_region(struct cleat__s3_config *config, const struct sources *sources,
                                   struct cleat_error *err) {
   struct choice choice = {0};
@@ -202,10 +209,7 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
   consider(&choice, environment("AWS_DEFAULT_REGION"), "AWS_DEFAULT_REGION");
   consider(&choice, from_profile(sources, "region"), "the AWS config file");
   consider(&choice, DEFAULT_REGION, "the default");
-  size_t length = strlen(choice.value);
-  if (length > CLEAT__S3_REGION_MAX ||
-      strspn(choice.value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
-          length)
+  if (!is_region(choice.value))
     return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a region's name",
                             choice.value, choice.source);
   config->region = cleat__strdup(choice.value);
@@ -411,7 +415,7 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                   .sign_payload = config->sign_payload};
   struct cleat__s3_endpoint endpoint;
   cleat_status status = CLEAT_OK;
-  if (strlen(region) > CLEAT__S3_REGION_MAX || strpbrk(region, "/.:@?# "))
+  if (!is_region(region))
     return cleat__error_set(err, CLEAT_STORE, "%s: the store names a bad region '%.100s'",
                             config->display, region);
   if (config->aws)
