@@ -130,19 +130,23 @@ static void read_json(struct parse *parse, char **text) {
   cleat__buffer_clear(&buffer);
 }
 
-static const char *const fields[] = {"step",    "attempt",       "token",      "start", "topology",
-                                     "created", "cleat_version", "world_size", "ranks", "metadata"};
+/* The last two were checked by then; they must only not come twice. */
+static const char *const fields[] = {"step",       "attempt",  "token",   "start",
+                                     "topology",   "metadata", "created", "cleat_version",
+                                     "world_size", "ranks",    "format",  "version"};
 enum {
   STEP,
   ATTEMPT,
   TOKEN,
   START,
   TOPOLOGY,
+  METADATA,
   CREATED,
   WRITER,
   WORLD_SIZE,
   RANKS,
-  METADATA,
+  FORMAT,
+  VERSION,
   FIELDS
 };
 
@@ -176,8 +180,11 @@ static void read_field(struct parse *parse, unsigned which, uint64_t *step) {
   case WORLD_SIZE:
     read_world_size(&parse->reader, &manifest->world_size);
     break;
-  default:
+  case RANKS:
     read_ranks(parse);
+    break;
+  default:
+    cleat__json_value(&parse->reader, NULL);
   }
 }
 

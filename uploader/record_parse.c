@@ -306,13 +306,15 @@ static void read_rank(struct cleat__json_reader *reader, unsigned *rank) {
 }
 
 static void read_record(struct parse *parse) {
-  static const char *const fields[] = {"rank", "attempt", "nonce", "files", "tensors"};
+  /* The last two were checked; here they must only not come twice. */
+  static const char *const fields[] = {"rank",    "attempt", "nonce",  "files",
+                                       "tensors", "format",  "version"};
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__record *record = parse->record;
   uint32_t seen = 0;
   unsigned which = 0;
   cleat__json_object(reader);
-  while (cleat__json_field(reader, fields, 5, &seen, &which)) {
+  while (cleat__json_field(reader, fields, 7, &seen, &which)) {
     if (which == 0)
       read_rank(reader, &record->rank);
     else if (which == 1)
@@ -321,10 +323,12 @@ static void read_record(struct parse *parse) {
       read_text(parse, &record->nonce);
     else if (which == 3)
       read_files(parse);
-    else
+    else if (which == 4)
       read_tensors(parse);
+    else
+      cleat__json_value(reader, NULL);
   }
-  cleat__json_require(reader, fields, 31, seen);
+  cleat__json_require(reader, fields, 127, seen);
   cleat__json_end(reader);
 }
 

@@ -79,9 +79,13 @@ cleat_status cleat__safetensors_write_header(const struct cleat__safetensors_ite
   cleat__json_put(&writer, "}", 1);
   put_padding_and_size(&writer);
   status = cleat__json_writer_end(&writer, "safetensors header", err);
-  if (status == CLEAT_LIMIT)
-    cleat__error_set(err, status, "safetensors header: %zu tensors need more than %d bytes", count,
-                     CLEAT__SAFETENSORS_HEADER_MAX);
+  if (status == CLEAT_LIMIT) {
+    size_t most =
+        out->cap < CLEAT__SAFETENSORS_HEADER_MAX ? out->cap : CLEAT__SAFETENSORS_HEADER_MAX;
+    cleat__error_set(err, status, "safetensors header: %zu tensors need more than %zu bytes", count,
+                     most);
+    cleat__error_hint(err, "save the tensors in more than one file");
+  }
   return status;
 }
 
