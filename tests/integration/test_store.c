@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
 #include <check.h>
@@ -18,34 +19,11 @@ static atomic_bool no_cancel;
 static struct cleat_error err;
 static struct cleat__store *store;
 
-#define ck_ok(call)                                                                        \
-  do {                                                                                     \
-    cleat_status status_ = (call);                                                         \
-    ck_assert_msg(status_ == CLEAT_OK, "%s: %s", cleat_status_name(status_), err.message); \
-  } while (0)
-
-/* Fails with this status, and says something. */
-#define ck_fails(call, wanted)                                                       \
-  do {                                                                               \
-    memset(&err, 0, sizeof err);                                                     \
-    cleat_status status_ = (call);                                                   \
-    ck_assert_msg(status_ == (wanted), "%s, not %s: %s", cleat_status_name(status_), \
-                  cleat_status_name(wanted), err.message);                           \
-    ck_assert_int_eq(err.status, status_);                                           \
-    ck_assert(err.message[0] != '\0');                                               \
-  } while (0)
-
 static cleat_status put_if(const char *key, const void *bytes, size_t size,
                            enum cleat__put_condition condition, const char *etag,
                            struct cleat_error *problem) {
-  union {
-    const void *from;
-    void *base;
-  } body = {bytes};
-  struct cleat__span span = {body.base, size};
-  struct cleat__put_options options = {
-      .condition = condition, .etag = etag, .crc32c = cleat__crc32c(0, bytes, size)};
-  return store->ops->put(store, key, &span, 1, &options, &no_cancel, problem);
+  struct cleat__put_options options = {.condition = condition, .etag = etag};
+  return fixture_put(store, key, bytes, size, &options, problem);
 }
 
 static cleat_status put(const char *key, const char *text) {
@@ -83,14 +61,6 @@ static void expect_absent(const char *key) {
   ck_fails(head(key, &object), CLEAT_NOT_FOUND);
 }
 
-/* Bytes that differ at every place that a test could mix up. */
-static char *pattern(size_t size, unsigned seed) {
-  char *bytes = malloc(size + 1);
-  for (size_t i = 0; i < size; i++)
-    bytes[i] = (char)(i * 31 + i / 253 + i / 65521 + seed);
-  return bytes;
-}
-
 /* ---- put and get ---- */
 
 START_TEST(put_and_get) {
@@ -98,7 +68,7 @@ START_TEST(put_and_get) {
   store = fixture_open((enum fixture_kind)_i);
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     size_t size = sizes[i], third = size / 3;
-    char *bytes = pattern(size, 1), *back = calloc(1, size + 1);
+    char *bytes = fixture_pattern(size, 1), *back = calloc(1, size + 1);
     struct cleat__span from[] = {{bytes, third}, {bytes + third, 0}, {bytes + third, size - third}};
     struct cleat__span into[] = {{back, size - third}, {back + size - third, third}};
     struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
@@ -462,7 +432,7 @@ START_TEST(cancel_during_a_put) {
   static struct cleat__span spans[256];
   atomic_bool cancel = false;
   pthread_t thread;
-  char *bytes = pattern(16 * MIB, 1);
+  char *bytes = fixture_pattern(16 * MIB, 1);
   struct cleat__put_options options = {.crc32c = 0};
   for (size_t i = 0; i < 256; i++)
     spans[i] = (struct cleat__span){bytes, 16 * MIB};

@@ -116,3 +116,28 @@ struct cleat__store *fixture_open(enum fixture_kind kind) {
   snprintf(url, sizeof url, "file://%s/run-%ld-%u", folder, (long)getpid(), ++count);
   return fixture_open_url(url, &options, NULL);
 }
+
+char *fixture_pattern(size_t size, unsigned seed) {
+  char *bytes = malloc(size + 1);
+  if (bytes == NULL)
+    die("memory", "none");
+  for (size_t i = 0; i < size; i++)
+    bytes[i] = (char)(i * 31 + i / 253 + i / 65521 + seed);
+  return bytes;
+}
+
+cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes,
+                         size_t size, const struct cleat__put_options *options,
+                         struct cleat_error *err) {
+  union {
+    const void *from;
+    void *base;
+  } body = {bytes};
+  struct cleat__span span = {body.base, size};
+  struct cleat__put_options mine = {.condition = CLEAT__PUT_ALWAYS};
+  atomic_bool cancel = false;
+  if (options != NULL)
+    mine = *options;
+  mine.crc32c = cleat__crc32c(0, bytes, size);
+  return store->ops->put(store, key, &span, 1, &mine, &cancel, err);
+}

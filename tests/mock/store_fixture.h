@@ -34,4 +34,12 @@ struct cleat__store *fixture_open_url(const char *url, const struct cleat_client
 /* An s3:// URL for a folder of its own, with `query` ("" or "?…") behind it. Static memory. */
 const char *fixture_s3_url(const char *query);
 
+/* `size` bytes (free) that differ at every place that a test could mix up. */
+char *fixture_pattern(size_t size, unsigned seed);
+
+/* A put of one span whose CRC is right; `options` NULL: always. */
+cleat_status fixture_put(struct cleat__store *store, const char *key, const void *bytes,
+                         size_t size, const struct cleat__put_options *options,
+                         struct cleat_error *err);
+
 #endif
