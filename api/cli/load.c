@@ -10,8 +10,8 @@ static const char help[] =
     "DEST appears whole or not at all; if it exists it is refused.\n"
     "\n"
     "      --step N         the step; the newest if it is not given\n"
-    "  -f, --force          write into DEST although it exists: its files are replaced\n"
-    "                       once all are fetched and checked, others are left alone\n";
+    "  -f, --force          write into DEST although it exists; its files are\n"
+    "                       replaced once all are fetched and checked, others stay\n";
 
 static int load_files(const struct cleat__cli *cli, struct cleat_checkpoint *checkpoint,
                       const char *destination) {
