@@ -98,7 +98,7 @@ static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class clas
     retry->taken = cost;
   else
     /* The slow lane: half the cap at least, spread so that the threads do not come back together. */
-    delay = CLEAT__RETRY_CAP_MS / 2 + (int64_t)((double)(CLEAT__RETRY_CAP_MS / 2) * random);
+    delay = (int64_t)(0.5 * CLEAT__RETRY_CAP_MS * (1.0 + random));
   if (retry_after_ms > CLEAT__RETRY_AFTER_MAX_MS)
     retry_after_ms = CLEAT__RETRY_AFTER_MAX_MS;
   return retry_after_ms > delay ? retry_after_ms : delay;

@@ -70,7 +70,6 @@ static cleat_status collect_headers(const struct cleat__s3_sign_request *request
   if (request->header_count > CLEAT__S3_HEADERS_MAX - 3)
     return cleat__error_set(err, CLEAT_LIMIT, "signing: more than %d headers",
                             CLEAT__S3_HEADERS_MAX - 3);
-  list->count = 0;
   for (size_t i = 0; i < request->header_count; i++) {
     if (is_signed(request->headers[i].name))
       add_header(list, request->headers[i].name, request->headers[i].value);
@@ -194,7 +193,7 @@ cleat_status cleat__s3_sign(const struct cleat__s3_sign_request *request, char a
                             struct cleat__buffer *authorization, struct cleat_error *err) {
   char date[17];
   cleat__time_amz(request->wall_s, date);
-  struct header_list list;
+  struct header_list list = {.count = 0};
   cleat_status status = collect_headers(request, date, &list, err);
   if (status)
     return status;
@@ -218,7 +217,7 @@ cleat_status cleat__s3_sign(const struct cleat__s3_sign_request *request, char a
                            cleat_status_text(status));
   /* The canonical request holds the session token. */
   if (canonical.data)
-    explicit_bzero(canonical.data, canonical.length);
+    explicit_bzero(canonical.data, canonical.capacity);
   cleat__buffer_clear(&canonical);
   cleat__buffer_clear(&scope);
   return status;

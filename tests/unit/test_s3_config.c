@@ -33,7 +33,7 @@ static void setup(void) {
                                       "AWS_REQUEST_CHECKSUM_CALCULATION"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     unsetenv(names[i]);
-  strcpy(file_path, "/tmp/cleat-test-XXXXXX");
+  snprintf(file_path, sizeof file_path, "%s", "/tmp/cleat-test-XXXXXX");
   int fd = mkstemp(file_path);
   ck_assert_int_ge(fd, 0);
   close(fd);

@@ -33,7 +33,7 @@ static void setup(void) {
                                       "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     unsetenv(names[i]);
-  strcpy(home, "/tmp/cleat-test-XXXXXX");
+  snprintf(home, sizeof home, "%s", "/tmp/cleat-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(home));
   char folder[128];
   snprintf(folder, sizeof folder, "%s/.aws", home);

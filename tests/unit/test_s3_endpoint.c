@@ -2,6 +2,7 @@
 #include "storage/s3_endpoint.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct cleat_error err;
@@ -93,7 +94,7 @@ START_TEST(a_host_and_a_path_are_bounded) {
   ck_assert_int_eq(cleat__s3_endpoint_parse(text, "x", &endpoint, &err), CLEAT_OK);
   text[7 + CLEAT__S3_HOST_MAX] = 'h';
   ck_assert_int_eq(cleat__s3_endpoint_parse(text, "x", &endpoint, &err), CLEAT_INVALID);
-  strcpy(text, "http://h/");
+  snprintf(text, sizeof text, "%s", "http://h/");
   memset(text + 9, 'p', CLEAT__S3_ENDPOINT_PATH_MAX - 1);
   text[9 + CLEAT__S3_ENDPOINT_PATH_MAX - 1] = '\0';
   ck_assert_int_eq(cleat__s3_endpoint_parse(text, "x", &endpoint, &err), CLEAT_OK);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #define EXAMPLE_TIME INT64_C(1369353600)  /* 20130524T000000Z */
@@ -146,9 +147,9 @@ static struct cleat__s3_sign_request request_of(const struct vector *vector) {
 static void check_vector(const struct vector *vector, const char *id, const char *secret,
                          const char *region, int64_t wall_s, const char *date) {
   struct cleat__s3_credentials keys = {0};
-  strcpy(keys.access_key_id, id);
-  strcpy(keys.secret_access_key, secret);
-  strcpy(keys.session_token, vector->token);
+  snprintf(keys.access_key_id, sizeof keys.access_key_id, "%s", id);
+  snprintf(keys.secret_access_key, sizeof keys.secret_access_key, "%s", secret);
+  snprintf(keys.session_token, sizeof keys.session_token, "%s", vector->token);
   struct cleat__s3_sign_request request = request_of(vector);
   request.credentials = &keys;
   request.region = region;
