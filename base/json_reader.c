@@ -187,7 +187,7 @@ static bool names_find(const char *const *names, unsigned count, const struct cl
 
 bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count,
                        uint32_t *seen, unsigned *which) {
-  struct cleat__json_text key = {NULL, 0};
+  struct cleat__json_text key = {"", 0};
   while (cleat__json_member(reader, &key)) {
     if (!names_find(names, count, &key, which)) {
       cleat__json_value(reader, NULL);

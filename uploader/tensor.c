@@ -7,41 +7,39 @@
 
 /* ---- Data types --------------------------------------------------------------------------- */
 
+struct dtype_info {
+  const char *name;
+  size_t length;
+  unsigned bits;
+};
+
+/* By number. The holes are no dtypes. */
+static const struct dtype_info dtypes[] = {
+#define DTYPE_ROW(number, name, bits) [number] = {#name, sizeof #name - 1, bits},
+    CLEAT_DTYPE_MAP(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
+
+/* All zero for a number that is none. */
+static const struct dtype_info *dtype_info(enum cleat_dtype dtype) {
+  int number = (int)dtype;
+  return &dtypes[number > 0 && number < DTYPES ? number : 0];
+}
+
 const char *cleat__dtype_name(enum cleat_dtype dtype) {
-  switch (dtype) {
-#define DTYPE_NAME(number, name, bits) \
-  case CLEAT_DTYPE_##name:             \
-    return #name;
-    CLEAT_DTYPE_MAP(DTYPE_NAME)
-#undef DTYPE_NAME
-  }
-  return NULL;
+  return dtype_info(dtype)->name;
 }
 
 unsigned cleat__dtype_bits(enum cleat_dtype dtype) {
-  switch (dtype) {
-#define DTYPE_BITS(number, name, bits) \
-  case CLEAT_DTYPE_##name:             \
-    return bits;
-    CLEAT_DTYPE_MAP(DTYPE_BITS)
-#undef DTYPE_BITS
-  }
-  return 0;
+  return dtype_info(dtype)->bits;
 }
 
 bool cleat__dtype_parse(const char *name, size_t length, enum cleat_dtype *dtype) {
-  static const struct {
-    const char *name;
-    size_t length;
-    enum cleat_dtype dtype;
-  } all[] = {
-#define DTYPE_ROW(number, name, bits) {#name, sizeof #name - 1, CLEAT_DTYPE_##name},
-      CLEAT_DTYPE_MAP(DTYPE_ROW)
-#undef DTYPE_ROW
-  };
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    if (all[i].length == length && memcmp(all[i].name, name, length) == 0) {
-      *dtype = all[i].dtype;
+  for (int i = 1; i < DTYPES; i++)
+    if (dtypes[i].length == length && memcmp(dtypes[i].name, name, length) == 0) {
+      *dtype = (enum cleat_dtype)i;
       return true;
     }
   return false;
@@ -192,29 +190,26 @@ static bool bits_to_bytes(struct cleat__slice_runs *runs) {
 cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
                                      struct cleat__slice piece, struct cleat__slice wanted,
                                      struct cleat__slice_runs *runs, struct cleat_error *err) {
-  struct overlap overlaps[CLEAT_MAX_DIMS];
   uint64_t piece_stride = cleat__dtype_bits(tensor->dtype);
   uint64_t wanted_stride = piece_stride;
   bool contiguous = true; /* in both, from here to the innermost dimension */
   runs->done = false;
   runs->dims = 0;
   runs->run = (struct cleat__run){0, 0, piece_stride};
-  for (int i = 0; i < tensor->ndim; i++) {
-    overlaps[i] = overlap_of(tensor, piece, wanted, i);
-    if (overlaps[i].count <= 0)
-      runs->done = true; /* known before strides are multiplied, which could overflow */
-  }
+  /* Known before strides are multiplied, which could overflow where nothing is. */
+  for (int i = 0; i < tensor->ndim && !runs->done; i++)
+    runs->done = overlap_of(tensor, piece, wanted, i).count <= 0;
   for (int i = tensor->ndim - 1; i >= 0 && !runs->done; i--) {
-    const struct overlap *o = &overlaps[i];
+    const struct overlap o = overlap_of(tensor, piece, wanted, i);
     if (contiguous)
-      runs->run.length *= (uint64_t)o->count;
-    else if (o->count > 1)
-      add_dim(runs, o->count, piece_stride, wanted_stride);
-    contiguous = contiguous && o->count == o->piece_size && o->count == o->wanted_size;
-    runs->run.piece_offset += (uint64_t)o->piece_start * piece_stride;
-    runs->run.wanted_offset += (uint64_t)o->wanted_start * wanted_stride;
-    piece_stride *= (uint64_t)o->piece_size;
-    wanted_stride *= (uint64_t)o->wanted_size;
+      runs->run.length *= (uint64_t)o.count;
+    else if (o.count > 1)
+      add_dim(runs, o.count, piece_stride, wanted_stride);
+    contiguous = contiguous && o.count == o.piece_size && o.count == o.wanted_size;
+    runs->run.piece_offset += (uint64_t)o.piece_start * piece_stride;
+    runs->run.wanted_offset += (uint64_t)o.wanted_start * wanted_stride;
+    piece_stride *= (uint64_t)o.piece_size;
+    wanted_stride *= (uint64_t)o.wanted_size;
   }
   if (!runs->done && !bits_to_bytes(runs)) {
     char name[CLEAT__QUOTE_MAX];

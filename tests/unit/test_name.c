@@ -135,8 +135,9 @@ START_TEST(test_quote) {
   /* Two bytes a character, shifted by one so that every cut would fall inside one of them. */
   for (size_t shift = 0; shift < 2; shift++) {
     for (size_t i = shift; i + 1 < sizeof longer; i += 2)
-      memcpy(longer + i, "\xC3\xBC", 2);
-    memcpy(longer, "a", shift);
+      longer[i] = '\xC3', longer[i + 1] = '\xBC';
+    if (shift == 1)
+      longer[0] = 'a';
     cleat__name_quote(longer, sizeof longer - shift, quoted);
     ck_assert_uint_lt(strlen(quoted), sizeof quoted);
     ck_assert_ptr_nonnull(strstr(quoted, "\xC3\xBC...\xC3\xBC"));
