@@ -155,6 +155,14 @@ static cleat_status read_prefix(struct cleat__s3_config *config, const char *tex
   return status;
 }
 
+/* What derives from bucket and prefix. */
+static cleat_status set_names(struct cleat__s3_config *config, struct cleat_error *err) {
+  const char *slash = config->prefix[0] != '\0' ? "/" : "";
+  config->root = cleat__strprintf("%s%s", config->prefix, slash);
+  config->display = cleat__strprintf("s3://%s%s%s", config->bucket, slash, config->prefix);
+  return config->root && config->display ? CLEAT_OK : no_memory(err, "the s3:// URL");
+}
+
 static cleat_status read_location(struct cleat__s3_config *config, struct sources *sources,
                                   const char *location, struct cleat_error *err) {
   size_t path = strcspn(location, "?");
@@ -170,6 +178,8 @@ static cleat_status read_location(struct cleat__s3_config *config, struct source
   }
   size_t start = bucket < path ? bucket + 1 : path;
   cleat_status status = read_prefix(config, location + start, path - start, err);
+  if (!status)
+    status = set_names(config, err);
   return status ? status : read_query(sources, location[path] ? location + path + 1 : "", err);
 }
 
@@ -355,13 +365,6 @@ static cleat_status set_target(struct cleat__s3_config *config,
   return config->host_header && config->base_url ? CLEAT_OK : no_memory(err, "the endpoint");
 }
 
-static cleat_status set_names(struct cleat__s3_config *config, struct cleat_error *err) {
-  const char *slash = config->prefix[0] != '\0' ? "/" : "";
-  config->root = cleat__strprintf("%s%s", config->prefix, slash);
-  config->display = cleat__strprintf("s3://%s%s%s", config->bucket, slash, config->prefix);
-  return config->root && config->display ? CLEAT_OK : no_memory(err, "the s3:// URL");
-}
-
 static cleat_status init(struct cleat__s3_config *config, struct sources *sources,
                          const char *location, struct cleat_error *err) {
   cleat_status status = read_location(config, sources, location, err);
@@ -383,9 +386,7 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
     status = set_target(config, &endpoint, err);
   if (!status)
     status = choose_ca(config, sources, err);
-  if (!status)
-    status = choose_checks(config, sources, &endpoint, err);
-  return status ? status : set_names(config, err);
+  return status ? status : choose_checks(config, sources, &endpoint, err);
 }
 
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
@@ -406,7 +407,7 @@ cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *
   return status;
 }
 
-/* What does not change with the region, and the region. What was copied is in *to in any case. */
+/* What does not change with the endpoint, and the region. What was copied is in *to in any case. */
 static cleat_status copy_texts(const struct cleat__s3_config *from, const char *region,
                                struct cleat__s3_config *to, struct cleat_error *err) {
   to->bucket = cleat__strdup(from->bucket);
@@ -416,9 +417,7 @@ static cleat_status copy_texts(const struct cleat__s3_config *from, const char *
   to->profile = from->profile ? cleat__strdup(from->profile) : NULL;
   bool whole = to->bucket && to->prefix && to->region && (to->ca_file || !from->ca_file) &&
                (to->profile || !from->profile);
-  if (whole)
-    return CLEAT_OK;
-  return no_memory(err, "the settings of another region");
+  return whole ? set_names(to, err) : no_memory(err, "the settings of another region");
 }
 
 cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const char *region,
@@ -440,8 +439,6 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
     status = copy_texts(config, region, &made, err);
   if (!status)
     status = set_target(&made, &endpoint, err);
-  if (!status)
-    status = set_names(&made, err);
   if (status)
     cleat__s3_config_clear(&made);
   else
