@@ -51,6 +51,7 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
       .has_body = true,
       .body = body,
       .body_count = body_count,
+      .text_cap = CLEAT__S3_TEXT_IGNORED,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
@@ -260,7 +261,8 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
   struct cleat_error problem;
-  struct cleat__s3_request request = {.operation = "DELETE", .method = "DELETE", .key = key};
+  struct cleat__s3_request request = {
+      .operation = "DELETE", .method = "DELETE", .key = key, .text_cap = CLEAT__S3_TEXT_IGNORED};
   cleat__http_reply_init(&reply);
   cleat_status status =
       cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);

@@ -24,6 +24,8 @@
 /* How long an endpoint that has never answered since open is tried. Lower: a job that starts together
  * with its store fails. Higher: a typing error in the endpoint shows late. */
 #define CLEAT__S3_FIRST_CONTACT_MS 30000
+/* text_cap where a 2xx reply has no body that matters; some stores send a few bytes all the same. */
+#define CLEAT__S3_TEXT_IGNORED 65536
 /* Tries of one operation whose 2xx reply cannot be read: what stands there is hardly an S3 store. */
 #define CLEAT__S3_MALFORMED_MAX 5
 

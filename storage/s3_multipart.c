@@ -94,6 +94,7 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
                                       .has_body = true,
                                       .body = body,
                                       .body_count = body_count,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .accept = accept_part};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
@@ -263,7 +264,8 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
                                       .method = "DELETE",
                                       .key = upload->key,
                                       .query = query,
-                                      .query_count = 1};
+                                      .query_count = 1,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);

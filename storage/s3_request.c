@@ -232,9 +232,10 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   memset(&sender->error, 0, sizeof sender->error);
   sender->unreadable[0] = '\0';
   if (reply->too_long)
-    return cleat__error_set(err, sender->request->into_spans ? CLEAT_STORE : CLEAT_LIMIT,
-                            sender->request->into_spans ? "the store sent more than was asked for"
-                                                        : "it is larger than expected");
+    return sender->request->into_spans
+               ? cleat__error_set(err, CLEAT_STORE, "the store sent more than was asked for")
+               : cleat__error_set(err, CLEAT_LIMIT, "it has more than %zu bytes",
+                                  sender->request->text_cap);
   if (result->transport == CLEAT__TRANSPORT_OK) {
     atomic_store(&sender->s3->reached, true);
     if (reply->status >= 200 && reply->status < 300)

@@ -1,0 +1,307 @@
+/* test_store_s3.c: what only the s3:// driver meets: wrong keys, a missing bucket, damaged bodies, a clock that is off, an endpoint where nobody is. Against a real S3 server. */
+#include "storage/s3.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "tests/mock/store_check.h"
+#include "tests/mock/store_fixture.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static atomic_bool no_cancel;
+static struct cleat_error err;
+static struct cleat__store *store;
+
+static cleat_status head(const char *key) {
+  struct cleat__object object;
+  return store->ops->head(store, key, &object, &no_cancel, &err);
+}
+
+static cleat_status list(void) {
+  struct cleat__list_page page;
+  cleat_status status = store->ops->list(store, "", true, NULL, &page, &no_cancel, &err);
+  if (status == CLEAT_OK)
+    cleat__list_page_clear(&page);
+  return status;
+}
+
+static cleat_status put(const char *key, const char *text) {
+  return fixture_put(store, key, text, strlen(text), NULL, &err);
+}
+
+/* A whole life of an object and of an upload: every kind of request is signed once. */
+static void exercise(void) {
+  struct cleat__upload upload = {.key = "multi part", .size = 5, .part_bytes = 5};
+  char text[] = "12345", back[6] = "";
+  struct cleat__span span = {text, 5}, into = {back, 5};
+  struct cleat__stored_part part = {
+      .number = 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
+  struct cleat__stored_part *parts = NULL;
+  size_t count = 0;
+  uint32_t crc = 0;
+  ck_ok(put("a b+c", text));
+  ck_ok(head("a b+c"));
+  ck_ok(list());
+  ck_ok(store->ops->get(store, "a b+c", 0, &into, 1, &crc, &no_cancel, &err));
+  ck_assert_str_eq(back, text);
+  ck_ok(store->ops->remove(store, "a b+c", &no_cancel, &err));
+  ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
+  ck_ok(store->ops->multipart_part(store, &upload, &span, 1, &part, &no_cancel, &err));
+  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count, &no_cancel, &err));
+  ck_assert_uint_eq(count, 1);
+  cleat__free(parts);
+  ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, &no_cancel, &err));
+  ck_ok(head(upload.key));
+  ck_ok(store->ops->remove(store, upload.key, &no_cancel, &err));
+}
+
+START_TEST(settings) {
+  static const char *const queries[] = {"",
+                                        "?payload=signed",
+                                        "?payload=unsigned",
+                                        "?checksum=when_required",
+                                        "?payload=signed&checksum=when_required",
+                                        "?style=path"};
+  struct cleat_client_options options = fixture_options();
+  store = fixture_open_url(fixture_s3_url(queries[_i]), &options, NULL);
+  exercise();
+  cleat__store_close(store);
+}
+END_TEST
+
+START_TEST(no_folder_in_the_url) {
+  struct cleat_client_options options = fixture_options();
+  char url[128];
+  snprintf(url, sizeof url, "s3://%s", fixture_bucket());
+  store = fixture_open_url(url, &options, NULL);
+  ck_assert_str_eq(store->display, url);
+  exercise();
+  cleat__store_close(store);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(missing_bucket) {
+  struct cleat_client_options options = fixture_options();
+  struct cleat__upload upload = {.key = "k", .size = 5, .part_bytes = 5};
+  size_t size = 24 << 20;
+  char *bytes = fixture_pattern(size, 3), byte;
+  struct cleat__span span = {&byte, 1};
+  uint32_t crc = 0;
+  store = fixture_open_url("s3://no-such-bucket-here/run", &options, NULL);
+  ck_fails(put("k", "x"), CLEAT_NOT_FOUND);
+  ck_assert_str_eq(err.s3_code, "NoSuchBucket");
+  ck_assert_int_eq(err.http_status, 404);
+  ck_assert(err.request_id[0] != '\0');
+  ck_assert(strstr(err.message, "PUT s3://no-such-bucket-here/run/k: NoSuchBucket") != NULL);
+  ck_assert(strstr(err.hint, "no-such-bucket-here") != NULL);
+  ck_fails(list(), CLEAT_NOT_FOUND);
+  ck_assert_str_eq(err.s3_code, "NoSuchBucket");
+  ck_fails(store->ops->get(store, "k", 0, &span, 1, &crc, &no_cancel, &err), CLEAT_NOT_FOUND);
+  ck_fails(head("k"), CLEAT_NOT_FOUND);
+  ck_fails(store->ops->remove(store, "k", &no_cancel, &err), CLEAT_NOT_FOUND);
+  ck_fails(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err), CLEAT_NOT_FOUND);
+  /* The answer comes before the body has been read, and is seen all the same. */
+  ck_fails(fixture_put(store, "k", bytes, size, NULL, &err), CLEAT_NOT_FOUND);
+  free(bytes);
+  cleat__store_close(store);
+}
+END_TEST
+
+START_TEST(wrong_keys) {
+  struct cleat_client_options options = fixture_options();
+  options.access_key_id = getenv("AWS_ACCESS_KEY_ID");
+  options.secret_access_key = "this-is-not-the-secret";
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  ck_fails(put("k", "x"), CLEAT_DENIED);
+  ck_assert_str_eq(err.s3_code, "SignatureDoesNotMatch");
+  ck_assert(strstr(err.hint, "SECRET") != NULL);
+  ck_assert(strstr(err.message, "this-is-not-the-secret") == NULL);
+  ck_fails(head("k"), CLEAT_DENIED);
+  ck_fails(list(), CLEAT_DENIED);
+  cleat__store_close(store);
+  options.access_key_id = "nobody";
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  ck_fails(put("k", "x"), CLEAT_DENIED);
+  ck_assert_str_eq(err.s3_code, "InvalidAccessKeyId");
+  ck_assert(err.hint[0] != '\0');
+  cleat__store_close(store);
+}
+END_TEST
+
+/* The server checks what it got against the CRC that was told: after a few tries it is an error. */
+START_TEST(damaged_body) {
+  struct cleat_client_options options = fixture_options();
+  struct cleat__upload upload = {.key = "part", .size = 5, .part_bytes = 5};
+  char text[] = "12345";
+  struct cleat__span span = {text, 5};
+  struct cleat__put_options put_options = {.crc32c = cleat__crc32c(0, "12346", 5)};
+  struct cleat__stored_part part = {
+      .number = 1, .size = 5, .crc32c = put_options.crc32c, .has_crc32c = true};
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  ck_fails(store->ops->put(store, "k", &span, 1, &put_options, &no_cancel, &err), CLEAT_INTEGRITY);
+  ck_fails(head("k"), CLEAT_NOT_FOUND);
+  ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
+  ck_fails(store->ops->multipart_part(store, &upload, &span, 1, &part, &no_cancel, &err),
+           CLEAT_INTEGRITY);
+  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  cleat__store_close(store);
+}
+END_TEST
+
+START_TEST(parts_that_are_too_small) {
+  struct cleat_client_options options = fixture_options();
+  struct cleat__upload upload = {.key = "small", .size = 10, .part_bytes = 5};
+  char text[] = "12345";
+  struct cleat__span span = {text, 5};
+  struct cleat__stored_part parts[2];
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
+  for (uint32_t i = 0; i < 2; i++) {
+    parts[i] = (struct cleat__stored_part){
+        .number = i + 1, .size = 5, .crc32c = cleat__crc32c(0, text, 5), .has_crc32c = true};
+    ck_ok(store->ops->multipart_part(store, &upload, &span, 1, &parts[i], &no_cancel, &err));
+  }
+  ck_fails(store->ops->multipart_complete(store, &upload, parts, 2, &no_cancel, &err), CLEAT_LIMIT);
+  ck_assert_str_eq(err.s3_code, "EntityTooSmall");
+  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  cleat__store_close(store);
+}
+END_TEST
+
+/* ---- what is put right on the way ---- */
+
+static int64_t shift_s;
+
+static int64_t shifted_wall_s(void *ctx) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  return clock->wall_s(ctx) + shift_s;
+}
+
+/* Beyond 15 minutes the server refuses; the first request of a store may be a HEAD, whose refusal
+ * says nothing but 403. */
+START_TEST(wrong_clock_is_put_right) {
+  static const int64_t shifts[] = {3600, -3600};
+  struct cleat_client_options options = fixture_options();
+  struct cleat__clock clock = *cleat__clock_system();
+  clock.wall_s = shifted_wall_s;
+  shift_s = shifts[_i];
+  store = fixture_open_url(fixture_s3_url(""), &options, &clock);
+  exercise();
+  int64_t skew_s = atomic_load(&((struct cleat__s3 *)store)->skew_s);
+  ck_assert_int_le(llabs(skew_s + shift_s), 5);
+  cleat__store_close(store);
+  store = fixture_open_url(fixture_s3_url(""), &options, &clock);
+  ck_fails(head("nothing"), CLEAT_NOT_FOUND);
+  cleat__store_close(store);
+}
+END_TEST
+
+/* ---- nobody there ---- */
+
+/* A port of loopback where nobody listens, or where somebody listens and never answers. */
+static int listen_somewhere(char url[64]) {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+  ck_assert_int_eq(listen(fd, 16), 0);
+  ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+  snprintf(url, 64, "http://127.0.0.1:%d", ntohs(address.sin_port));
+  return fd;
+}
+
+START_TEST(refused_connection) {
+  struct cleat_client_options options = fixture_options();
+  char url[64];
+  close(listen_somewhere(url));
+  options.endpoint = url;
+  options.time_limit_s = 2;
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  double before = cleat__seconds();
+  ck_fails(list(), CLEAT_NETWORK);
+  ck_assert(cleat__seconds() - before < 10);
+  ck_assert(strstr(err.hint, url) != NULL);
+  ck_assert_int_eq(err.retryable, 1);
+  cleat__store_close(store);
+}
+END_TEST
+
+START_TEST(silent_endpoint) {
+  struct cleat_client_options options = fixture_options();
+  char url[64];
+  int fd = listen_somewhere(url);
+  options.endpoint = url;
+  options.time_limit_s = 2;
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  double before = cleat__seconds();
+  ck_fails(put("k", "x"), CLEAT_TIMEOUT);
+  ck_assert(cleat__seconds() - before < 10);
+  cleat__store_close(store);
+  close(fd);
+}
+END_TEST
+
+static void *cancel_soon(void *argument) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  clock->wait_ms(clock->ctx, 200, NULL);
+  atomic_store((atomic_bool *)argument, true);
+  return NULL;
+}
+
+/* While it waits between tries too. */
+START_TEST(cancel_while_nobody_answers) {
+  struct cleat_client_options options = fixture_options();
+  struct cleat__list_page page;
+  atomic_bool cancel = false;
+  pthread_t thread;
+  char url[64];
+  int fd = listen_somewhere(url);
+  if (_i == 1)
+    close(fd);
+  options.endpoint = url;
+  store = fixture_open_url(fixture_s3_url(""), &options, NULL);
+  pthread_create(&thread, NULL, cancel_soon, &cancel);
+  double before = cleat__seconds();
+  ck_fails(store->ops->list(store, "", true, NULL, &page, &cancel, &err), CLEAT_CANCELLED);
+  ck_assert(cleat__seconds() - before < 5);
+  pthread_join(thread, NULL);
+  cleat__store_close(store);
+  if (_i == 0)
+    close(fd);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("store_s3");
+  TCase *c = tcase_create("s3");
+  tcase_set_timeout(c, 120);
+  tcase_add_loop_test(c, settings, 0, 6);
+  tcase_add_test(c, no_folder_in_the_url);
+  tcase_add_test(c, missing_bucket);
+  tcase_add_test(c, wrong_keys);
+  tcase_add_test(c, damaged_body);
+  tcase_add_test(c, parts_that_are_too_small);
+  tcase_add_loop_test(c, wrong_clock_is_put_right, 0, 2);
+  tcase_add_test(c, refused_connection);
+  tcase_add_test(c, silent_endpoint);
+  tcase_add_loop_test(c, cancel_while_nobody_answers, 0, 2);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  fixture_begin();
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  fixture_end();
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
