@@ -313,8 +313,12 @@ enum cleat__transport cleat__http_send(struct cleat__http *http,
 
 done:
   curl_slist_free_all(headers);
-  if (handle != NULL)
+  /* After a transfer that failed before it was connected, libcurl 7.88 refuses to set the buffer size
+   * of the handle again; and a connection that broke is worth nothing. */
+  if (handle != NULL && transport == CLEAT__TRANSPORT_OK)
     push_idle(http, handle);
+  else if (handle != NULL)
+    free_handle(handle);
   return transport;
 }
 

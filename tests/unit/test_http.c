@@ -457,6 +457,24 @@ START_TEST(refused_connection) {
 }
 END_TEST
 
+/* A label of over 63 bytes: no resolver is asked. A name may be there a moment later, so a retry must
+ * be able to find it. */
+START_TEST(name_that_does_not_resolve) {
+  char url[128];
+  start(say, ok_reply, MOCK_WHOLE);
+  snprintf(url, sizeof url, "http://%064d.example/", 0);
+  for (int i = 0; i < 3; i++) {
+    struct cleat__http_request request = request_for("GET");
+    request.url = url;
+    ck_assert_int_eq(cleat__http_send(http, &request, &reply), CLEAT__TRANSPORT_RESOLVE);
+    ck_assert_ptr_nonnull(strstr(reply.message, "resolve"));
+  }
+  struct cleat__http_request request = request_for("GET");
+  ck_assert_int_eq(cleat__http_send(http, &request, &reply), CLEAT__TRANSPORT_OK);
+  stop();
+}
+END_TEST
+
 START_TEST(reply_before_the_body_was_read) {
   static char bytes[8000000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
@@ -626,6 +644,7 @@ static Suite *suite(void) {
   tcase_add_test(c, dead_connection_is_replaced);
   tcase_add_test(c, each_thread_has_a_connection);
   tcase_add_test(c, refused_connection);
+  tcase_add_test(c, name_that_does_not_resolve);
   tcase_add_test(c, reply_before_the_body_was_read);
   tcase_add_test(c, silence_ends_after_the_idle_limit);
   tcase_add_test(c, stalled_upload_ends_after_the_idle_limit);
