@@ -22,5 +22,9 @@ run() {
 check "README.md has a C example" extract
 check "make install" install_tree
 check "the example compiles" compile
+# What the example names as its store, and nothing that was there before.
+readonly STORE=/tmp/cleat-run-17
+[ -e "$STORE" ] && existed=yes || existed=
 check "the example runs" run
+[ -n "$existed" ] || rm -rf "$STORE"
 exit $result
