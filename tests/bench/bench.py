@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Speed and memory of saves and loads, as ratios within one run.
+
+Compared things alternate A B A B, so that a machine whose speed drifts is fair to both; medians are
+quoted. Data is incompressible and in the page cache. Prints a table, and writes results.json into the
+build folder. Only the standard library is used.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+MIB = 1 << 20
+STAGING_MIB = 256  # the program's default
+ALLOWANCE_MIB = 48
+
+
+class Run:
+    """One child process: wall and CPU seconds, peak memory."""
+
+    def __init__(self, command):
+        begun = time.monotonic()
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        self.wall_s = time.monotonic() - begun
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.peak_mib = usage.ru_maxrss / 1024
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            sys.exit(f"bench: {' '.join(command)} ended with {child.returncode}")
+
+
+def make_file(path, mib):
+    os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as file:
+        for _ in range(mib):
+            file.write(os.urandom(MIB))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove(path):
+    shutil.rmtree(path, ignore_errors=True)
+    os.sync()  # the next run must not pay for this one's write-back
+
+
+def settle():
+    os.sync()
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.scratch = arguments.scratch
+        self.rounds = arguments.rounds
+        self.cleat = os.path.join(arguments.build, "cleat")
+        self.fence = os.path.join(arguments.build, "tests/bench/fence")
+        self.rows = []
+
+    def path(self, name):
+        return os.path.join(self.scratch, name)
+
+    def row(self, what, value, target, holds):
+        self.rows.append({"what": what, "value": value, "target": target, "holds": holds})
+        print(f"  {what:<58} {value:<26} {target:<16} {'yes' if holds else 'NO'}", flush=True)
+
+    # -- file:// against cp ---------------------------------------------------------------------------
+
+    def against_cp(self, mib):
+        source = self.path("source")
+        url = "file://" + self.path("store")
+        saves, copies, loads, plain = [], [], [], []
+        for _ in range(self.rounds):
+            settle()
+            copies.append(Run(["sh", "-c", f"cp -r {source} {self.path('copy')} && sync {self.path('copy')}/*"]))
+            remove(self.path("copy"))
+            remove(self.path("store"))
+            saves.append(Run([self.cleat, "save", "-q", source, url, "--step", "1"]))
+            plain.append(Run(["cp", "-r", self.path("store"), self.path("copy")]))
+            remove(self.path("copy"))
+            loads.append(Run([self.cleat, "load", "-q", url, self.path("out")]))
+            remove(self.path("out"))
+        remove(self.path("store"))
+        self.speed(f"file:// save of {mib} MiB ÷ cp and sync", mib, saves, copies)
+        self.speed(f"file:// load of {mib} MiB ÷ cp", mib, loads, plain)
+        self.memory(f"file:// save and load of {mib} MiB", saves + loads)
+
+    def speed(self, what, mib, ours, theirs):
+        ratio = statistics.median(t.wall_s for t in theirs) / statistics.median(o.wall_s for o in ours)
+        rate = mib / 1024 / statistics.median(o.wall_s for o in ours)
+        self.row(what, f"{ratio:.2f} ({rate:.2f} GiB/s)", "≥ 0.8", ratio >= 0.8)
+
+    def memory(self, what, runs):
+        peak = max(run.peak_mib for run in runs)
+        limit = STAGING_MIB + ALLOWANCE_MIB
+        self.row(f"{what}: peak memory", f"{peak:.0f} MiB", f"≤ {limit} MiB", peak <= limit)
+
+    # -- s3:// ----------------------------------------------------------------------------------------
+
+    def on_minio(self, mib):
+        """Speed against other tools is another matter; here, memory, and the rate for the record."""
+        saves, loads = [], []
+        for step in range(1, self.rounds + 1):
+            url = f"s3://bench/run-{mib}-{step}"
+            saves.append(Run([self.cleat, "save", "-q", self.path("source"), url, "--step", "1"]))
+            loads.append(Run([self.cleat, "load", "-q", url, self.path("out")]))
+            remove(self.path("out"))
+            remove(self.path(f"minio/data/bench/run-{mib}-{step}"))
+        self.memory(f"s3:// save and load of {mib} MiB", saves + loads)
+        for name, runs in (("save", saves), ("load", loads)):
+            wall = statistics.median(run.wall_s for run in runs)
+            cpu = statistics.median(run.cpu_s for run in runs) / (mib / 1024)
+            self.row(f"s3:// {name} of {mib} MiB (MinIO beside it)",
+                     f"{mib / 1024 / wall:.2f} GiB/s, {cpu:.2f} CPU-s/GiB", "-", True)
+
+    # -- the fence ------------------------------------------------------------------------------------
+
+    def fence_cost(self, mib):
+        text = subprocess.run([self.fence, "file://" + self.path("fence"), str(mib), str(self.rounds + 1)],
+                              check=True, stdout=subprocess.PIPE).stdout
+        remove(self.path("fence"))
+        result = json.loads(text)
+        rounds = result["rounds"][1:]  # the first one warms both up
+        copied = statistics.median(r["memcpy_s"] for r in rounds)
+        fenced = statistics.median(r["fence_s"] for r in rounds)
+        self.row(f"fence of an async save of {mib} MiB ÷ one memcpy",
+                 f"{fenced / copied:.2f} ({fenced * 1000:.0f} ms)", "≤ 1.5", fenced <= 1.5 * copied)
+        above = result["above_source_mib"]
+        limit = result["budget_mib"] + ALLOWANCE_MIB
+        self.row(f"async save of {mib} MiB: memory above the source", f"{above:.0f} MiB",
+                 f"≤ {limit:.0f} MiB", above <= limit)
+
+
+def header():
+    cpu = "unknown processor"
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return f"{cpu}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release()}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scratch", required=True)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--sizes", default="2048,8192", help="MiB of a checkpoint, comma-separated")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    bench = Bench(arguments)
+    version = subprocess.run([bench.cleat, "--version"], check=True, stdout=subprocess.PIPE, text=True)
+    print(f"{version.stdout.strip()} on {header()}")
+    print(f"staging budget {STAGING_MIB} MiB, parts of 16 MiB, {arguments.rounds} rounds, medians\n")
+    for mib in (int(size) for size in arguments.sizes.split(",")):
+        make_file(bench.path("source/data.bin"), mib)
+        bench.against_cp(mib)
+        bench.on_minio(mib)
+        remove(bench.path("source"))
+    bench.fence_cost(256)
+    bench.fence_cost(1024)
+    with open(os.path.join(arguments.build, "bench.json"), "w", encoding="utf-8") as file:
+        json.dump({"machine": header(), "rows": bench.rows}, file, indent=1)
+    return 0 if all(row["holds"] for row in bench.rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
