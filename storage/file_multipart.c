@@ -413,16 +413,31 @@ static cleat_status finish(const struct cleat__file_store *files,
   return cleat__file_publish(files, upload->key, &open->place, open->data, NULL, cancel, err);
 }
 
-/* The upload is gone: perhaps an earlier complete, whose caller did not hear of it, has won. */
-static cleat_status settle_lost_reply(struct cleat__store *store,
+/* The upload is gone: perhaps an earlier complete has won, by another process, or one whose caller
+ * did not hear of it; or all but its last step, the sync of the folder, which is made up for here. */
+static cleat_status settle_lost_reply(struct cleat__file_store *files,
                                       const struct cleat__upload *upload, const atomic_bool *cancel,
                                       struct cleat_error *err) {
   struct cleat__object object;
   struct cleat_error ignored;
-  if (CLEAT__STORE(store, head, upload->key, &object, cancel, &ignored) == CLEAT_OK &&
-      object.size == upload->size)
-    return CLEAT_OK;
-  return no_such_upload(upload, err);
+  struct cleat__file_place place;
+  cleat_status status = CLEAT__STORE(&files->base, head, upload->key, &object, cancel, &ignored);
+  if (status != CLEAT_OK || object.size != upload->size)
+    return no_such_upload(upload, err);
+  status = cleat__file_place_open(files, upload->key, false, "complete", &place, err);
+  if (status != CLEAT_OK)
+    return status;
+  int failure = cleat__file_sync_folder(place.folder);
+  cleat__file_place_close(&place);
+  if (failure != 0)
+    return cleat__file_fail(files, failure, "make durable", upload->key, err);
+  return CLEAT_OK;
+}
+
+/* Whether the upload still has its hidden name; a pinned file may have lost it. */
+static bool is_pending(const struct open_upload *open) {
+  struct stat info;
+  return fstatat(open->place.folder, open->data, &info, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,
@@ -433,12 +448,16 @@ cleat_status cleat__file_multipart_complete(struct cleat__store *store,
   struct open_upload open;
   cleat_status status = open_upload(files, upload, "complete", &open, err);
   if (status == CLEAT_NOT_FOUND)
-    return settle_lost_reply(store, upload, cancel, err);
+    return settle_lost_reply(files, upload, cancel, err);
   if (status != CLEAT_OK)
     return status;
-  status = check_parts(files, upload, &open, parts, count, err);
-  if (status == CLEAT_OK)
-    status = finish(files, upload, &open, cancel, err);
+  if (!is_pending(&open)) {
+    status = settle_lost_reply(files, upload, cancel, err);
+  } else {
+    status = check_parts(files, upload, &open, parts, count, err);
+    if (status == CLEAT_OK)
+      status = finish(files, upload, &open, cancel, err);
+  }
   if (status == CLEAT_OK)
     unlinkat(open.place.folder, open.journal, 0);
   (void)close_upload(&open);

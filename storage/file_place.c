@@ -227,19 +227,15 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
   char folder[CLEAT__KEY_MAX + 1];
   struct cleat__file_place place;
   struct cleat_error ignored;
+  int failure = 0;
   snprintf(folder, sizeof folder, "%s", key);
-  for (char *slash = strrchr(folder, '/'); slash != NULL; slash = strrchr(folder, '/')) {
+  /* Other failures do not end it: the inner part of the way may never have been made. */
+  for (char *slash = strrchr(folder, '/');
+       slash != NULL && failure != ENOTEMPTY && failure != EEXIST; slash = strrchr(folder, '/')) {
     *slash = '\0';
-    cleat_status status = cleat__file_place_open(store, folder, false, "remove", &place, &ignored);
-    /* Half of the way may never have been made: go on above. */
-    if (status == CLEAT_NOT_FOUND)
+    if (cleat__file_place_open(store, folder, false, "remove", &place, &ignored) != CLEAT_OK)
       continue;
-    if (status != CLEAT_OK)
-      return;
-    int failure = unlinkat(place.folder, place.name, AT_REMOVEDIR) == 0 ? 0 : errno;
+    failure = unlinkat(place.folder, place.name, AT_REMOVEDIR) == 0 ? 0 : errno;
     cleat__file_place_close(&place);
-    /* Not empty, most often. */
-    if (failure != 0 && failure != ENOENT)
-      return;
   }
 }
