@@ -113,8 +113,7 @@ cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct 
   for (int i = 0; i < tensor->ndim; i++) {
     int64_t start = slice_start(slice, i);
     shape[i] = slice_size(tensor, slice, i);
-    if (start >= 0 && shape[i] >= 0 && start <= tensor->shape[i] &&
-        shape[i] <= tensor->shape[i] - start)
+    if (start >= 0 && shape[i] >= 0 && shape[i] <= tensor->shape[i] - start)
       continue;
     char name[CLEAT__QUOTE_MAX];
     return cleat__error_set(err, CLEAT_INVALID,

@@ -60,6 +60,8 @@ START_TEST(test_files_refused) {
                                          "control character"},
                                         {NAME("a\xFF"), "not valid UTF-8"},
                                         {NAME("a\xC0\xAF"), "not valid UTF-8"},
+                                        {NAME("a\xE0\x80\xAF"), "not valid UTF-8"},
+                                        {NAME("a\xF0\x80\x80\xAF"), "not valid UTF-8"},
                                         {NAME("a\xE6\xA8"), "not valid UTF-8"},
                                         {NAME("a\xED\xA0\x80"), "not valid UTF-8"},
                                         {NAME("a\xF4\x90\x80\x80"), "not valid UTF-8"},

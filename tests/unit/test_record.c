@@ -389,7 +389,13 @@ START_TEST(test_encode_refuses) {
   bad_files[1].name = file_b;
   bad_tensors[1].bytes = 5;
   ck_assert_int_eq(cleat__record_encode(&record, &out, &err), CLEAT_INTERNAL);
+  ck_assert_str_eq(err.message, "rank record: tensor \"scale\": counts 5 bytes, not 4");
   bad_tensors[1].bytes = 4;
+  bad_files[1].size = 10001;
+  bad_files[1].part_bytes = 1;
+  ck_assert_int_eq(cleat__record_encode(&record, &out, &err), CLEAT_LIMIT);
+  ck_assert_ptr_nonnull(strstr(err.message, "10001 parts are over the limit of 10000"));
+  bad_files[1].size = 0;
   bad_tensors[1].ndim = 33;
   ck_assert_int_eq(cleat__record_encode(&record, &out, &err), CLEAT_FORMAT);
   bad_tensors[1].ndim = 0;
