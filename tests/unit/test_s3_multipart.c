@@ -1,0 +1,168 @@
+/* test_s3_multipart.c: storage/s3_multipart.c against a server that answers by script: what is sent,
+ * what a failed or lost reply leads to. Time is virtual. */
+#include "storage/s3.h"
+
+#include "base/mem.h"
+#include "tests/mock/s3_script.h"
+#include "tests/mock/store_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct cleat_error err;
+static atomic_bool no_cancel;
+
+static struct cleat__upload an_upload(void) {
+  return (struct cleat__upload){.key = "k", .id = "U+1", .size = 9, .part_bytes = 9};
+}
+
+static cleat_status complete(void) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {
+      .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  return script.store->ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err);
+}
+
+START_TEST(create_and_complete_requests) {
+  struct cleat__upload upload = an_upload();
+  SCRIPT(XML_REPLY("<InitiateMultipartUploadResult><UploadId>new/id</UploadId>"
+                   "</InitiateMultipartUploadResult>"),
+         XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
+                   "</CompleteMultipartUploadResult>"));
+  ck_ok(script.store->ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
+  ck_assert_str_eq(upload.id, "new/id");
+  script_expect_line(1, "POST /bucket/run/k?uploads= HTTP/1.1\r\n");
+  script_expect_header(1, "x-amz-checksum-algorithm", "CRC32C");
+  script_expect_header(1, "content-length", "0");
+  ck_ok(complete());
+  script_expect_line(2, "POST /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
+  script_expect_header(2, "x-amz-mp-object-size", "9");
+  script_end(2);
+}
+END_TEST
+
+START_TEST(part_without_an_etag) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {.number = 3, .size = 1, .has_crc32c = true};
+  char byte = 'x';
+  struct cleat__span span = {&byte, 1};
+  SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", OK_REPLY);
+  ck_ok(
+      script.store->ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err));
+  ck_assert_str_eq(part.etag, "\"e\"");
+  script_expect_line(2, "PUT /bucket/run/k?partNumber=3&uploadId=U%2B1 HTTP/1.1\r\n");
+  script_end(2);
+}
+END_TEST
+
+START_TEST(complete_fails_late) {
+  SCRIPT(XML_REPLY("  \n<Error><Code>InternalError</Code></Error>"),
+         XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"),
+         XML_REPLY("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"), COMPLETED);
+  ck_ok(complete());
+  script_end(4);
+}
+END_TEST
+
+START_TEST(complete_fails_late_for_good) {
+  SCRIPT(XML_REPLY("<Error><Code>InvalidPart</Code></Error>"),
+         ERROR_REPLY("400 Bad Request", "InvalidPart"));
+  cleat_status status = complete();
+  ck_assert_int_eq(status, CLEAT_STORE);
+  ck_assert_str_eq(err.s3_code, "InvalidPart");
+  script_end(2);
+}
+END_TEST
+
+START_TEST(lost_reply_to_a_complete) {
+  SCRIPT(HANG_UP, ERROR_REPLY("404 Not Found", "NoSuchUpload"),
+         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 9\r\n\r\n");
+  ck_ok(complete());
+  script_expect_line(3, "HEAD /bucket/run/k HTTP/1.1\r\n");
+  script_end(3);
+}
+END_TEST
+
+START_TEST(upload_that_is_gone) {
+  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchUpload"),
+         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 8\r\n\r\n");
+  ck_fails(complete(), CLEAT_NOT_FOUND);
+  ck_assert_str_eq(err.s3_code, "NoSuchUpload");
+  script_end(2);
+}
+END_TEST
+
+#define ONE_PART                                                                                \
+  XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>1</PartNumber>" \
+            "<Size>5</Size><ETag>\"p\"</ETag></Part></ListPartsResult>")
+
+START_TEST(abort_is_outrun_by_a_part) {
+  struct cleat__upload upload = an_upload();
+  SCRIPT(NO_CONTENT, ONE_PART, NO_CONTENT, ERROR_REPLY("404 Not Found", "NoSuchUpload"));
+  ck_ok(script.store->ops->multipart_abort(script.store, &upload, &no_cancel, &err));
+  script_expect_line(1, "DELETE /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
+  script_expect_line(2, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
+  script_expect_line(3, "DELETE ");
+  script_end(4);
+}
+END_TEST
+
+START_TEST(abort_that_does_not_help) {
+  struct cleat__upload upload = an_upload();
+  SCRIPT(ONE_PART);
+  ck_fails(script.store->ops->multipart_abort(script.store, &upload, &no_cancel, &err),
+           CLEAT_STORE);
+  script_end(mock_server_requests(script.server));
+  ck_assert_uint_le(script.waits, 10);
+}
+END_TEST
+
+#define PART_PAGE(number, more)                                                                 \
+  XML_REPLY("<ListPartsResult><IsTruncated>" more "</IsTruncated><NextPartNumberMarker>" number \
+            "</NextPartNumberMarker><Part><PartNumber>" number "</PartNumber><Size>5</Size>"    \
+            "<ETag>\"p\"</ETag></Part></ListPartsResult>")
+
+START_TEST(parts_come_in_pages) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part *parts = NULL;
+  size_t count = 0;
+  SCRIPT(PART_PAGE("4", "true"), PART_PAGE("7", "false"), PART_PAGE("7", "true"));
+  ck_ok(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count, &no_cancel,
+                                                &err));
+  ck_assert_uint_eq(count, 2);
+  ck_assert_uint_eq(parts[0].number, 4);
+  ck_assert_uint_eq(parts[1].number, 7);
+  script_expect_line(2, "GET /bucket/run/k?max-parts=1000&part-number-marker=4&");
+  cleat__free(parts);
+  /* Pages without end are an error, not a loop. */
+  ck_fails(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count,
+                                                   &no_cancel, &err),
+           CLEAT_STORE);
+  script_end(mock_server_requests(script.server));
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("s3_multipart");
+  TCase *c = tcase_create("s3_multipart");
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, create_and_complete_requests);
+  tcase_add_test(c, part_without_an_etag);
+  tcase_add_test(c, complete_fails_late);
+  tcase_add_test(c, complete_fails_late_for_good);
+  tcase_add_test(c, lost_reply_to_a_complete);
+  tcase_add_test(c, upload_that_is_gone);
+  tcase_add_test(c, abort_is_outrun_by_a_part);
+  tcase_add_test(c, abort_that_does_not_help);
+  tcase_add_test(c, parts_come_in_pages);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
