@@ -16,9 +16,7 @@
 struct cleat__s3_chain {
   const struct cleat__clock *clock;
   char *profile;
-  bool profile_named; /* by the user: it must exist */
-  bool
-      skip_environment; /* a profile named in the URL is meant more than variables that lie about */
+  bool profile_named;     /* by the user: it must exist */
   char *credentials_path; /* NULL: no home folder */
   char *config_path;
   bool has_options;
@@ -122,7 +120,7 @@ static cleat_status from_environment(const struct cleat__s3_chain *chain,
                                      struct cleat__s3_credentials *keys, bool *found,
                                      struct cleat_error *err) {
   (void)err;
-  *found = chain->has_environment && !chain->skip_environment;
+  *found = chain->has_environment;
   if (*found)
     *keys = chain->environment;
   return CLEAT_OK;
@@ -237,9 +235,9 @@ static cleat_status read_sources(struct cleat__s3_chain *chain,
   cleat_status status =
       take_keys(&OPTION_NAMES, options->access_key_id, options->secret_access_key,
                 options->session_token, &chain->options, &chain->has_options, err);
-  chain->skip_environment = or_null(profile) != NULL;
-  /* Variables that will not be used need not be in order. */
-  if (!status && !chain->has_options && !chain->skip_environment)
+  /* A profile named in the URL is meant more than variables that lie about. Variables that will not be
+   * used need not be in order. */
+  if (!status && !chain->has_options && !or_null(profile))
     status =
         take_keys(&ENVIRONMENT_NAMES, getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"),
                   getenv("AWS_SESSION_TOKEN"), &chain->environment, &chain->has_environment, err);

@@ -217,30 +217,57 @@ START_TEST(an_empty_quota_slows_down_instead_of_failing) {
 }
 END_TEST
 
-static void *take_and_return(void *arg) {
-  struct cleat__retry mine;
+#define THREADS 4
+#define ROUNDS 400000 /* on two processors, enough for a lost update to show */
+
+static pthread_barrier_t start;
+
+/* Takes five tokens for each of ROUNDS first retries; the argument is not used. */
+static void *take_often(void *arg) {
+  struct fake own = {.random = 0.0};
+  struct cleat__clock own_clock = {
+      .monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &own};
+  struct cleat__retry_config own_config = {
+      .clock = &own_clock, .random = fake_random, .random_ctx = &own, .quota = &quota};
   enum cleat__retry_stop stop;
   (void)arg;
-  for (int i = 0; i < 2000; i++) {
-    struct fake own = {.random = 0.0};
-    struct cleat__clock own_clock = {
-        .monotonic_ms = fake_monotonic_ms, .wait_ms = fake_wait_ms, .ctx = &own};
-    struct cleat__retry_config own_config = {
-        .clock = &own_clock, .random = fake_random, .random_ctx = &own, .quota = &quota};
+  pthread_barrier_wait(&start);
+  for (int i = 0; i < ROUNDS; i++) {
+    struct cleat__retry mine;
     cleat__retry_begin(&mine, &own_config);
-    if (cleat__retry_wait(&mine, CLEAT__RETRY_AGAIN, -1, NULL, &stop))
-      cleat__retry_succeeded(&mine);
+    (void)cleat__retry_wait(&mine, CLEAT__RETRY_AGAIN, -1, NULL, &stop);
   }
   return NULL;
 }
 
-START_TEST(the_quota_is_exact_among_threads) {
-  pthread_t threads[4];
-  for (size_t i = 0; i < 4; i++)
-    ck_assert_int_eq(pthread_create(&threads[i], NULL, take_and_return, NULL), 0);
-  for (size_t i = 0; i < 4; i++)
+/* Gives one token back for each of ROUNDS successes. */
+static void *return_often(void *arg) {
+  struct cleat__retry mine;
+  (void)arg;
+  cleat__retry_begin(&mine, &config);
+  pthread_barrier_wait(&start);
+  for (int i = 0; i < ROUNDS; i++)
+    cleat__retry_succeeded(&mine);
+  return NULL;
+}
+
+static void run_threads(void *(*work)(void *arg)) {
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&start, NULL, THREADS);
+  for (size_t i = 0; i < THREADS; i++)
+    ck_assert_int_eq(pthread_create(&threads[i], NULL, work, NULL), 0);
+  for (size_t i = 0; i < THREADS; i++)
     pthread_join(threads[i], NULL);
-  ck_assert_int_eq(atomic_load(&quota.tokens), CLEAT__RETRY_QUOTA);
+  pthread_barrier_destroy(&start);
+}
+
+START_TEST(the_quota_is_exact_among_threads) {
+  atomic_store(&quota.tokens, THREADS * ROUNDS * CLEAT__RETRY_COST);
+  run_threads(take_often);
+  ck_assert_int_eq(atomic_load(&quota.tokens), 0);
+  atomic_store(&quota.tokens, -THREADS * ROUNDS); /* far below the cap */
+  run_threads(return_often);
+  ck_assert_int_eq(atomic_load(&quota.tokens), 0);
 }
 END_TEST
 

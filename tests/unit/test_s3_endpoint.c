@@ -76,6 +76,19 @@ START_TEST(bad_endpoints) {
 }
 END_TEST
 
+START_TEST(what_is_wrong_is_told) {
+  static const char *const cases[][2] = {
+      {"host:9000", "begin with http"}, {"http://host?x=y", "query"}, {"http://host:x", "port"},
+      {"http://a b", "host"},           {"http://h/../x", "path"},    {"http://u@h", "user name"},
+  };
+  struct cleat__s3_endpoint endpoint;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    ck_assert_int_eq(cleat__s3_endpoint_parse(cases[i][0], "x", &endpoint, &err), CLEAT_INVALID);
+    ck_assert_msg(strstr(err.message, cases[i][1]) != NULL, "%s", err.message);
+  }
+}
+END_TEST
+
 START_TEST(a_password_is_not_told) {
   static const char *const texts[] = {"http://user:hidden@host", "user:hidden@host",
                                       "http://host/@hidden", "http://hidden@host?a"};
@@ -168,6 +181,7 @@ int main(void) {
   TCase *tcase = tcase_create("all");
   tcase_add_loop_test(tcase, good_endpoints, 0, COUNT(GOOD));
   tcase_add_loop_test(tcase, bad_endpoints, 0, COUNT(BAD));
+  tcase_add_test(tcase, what_is_wrong_is_told);
   tcase_add_test(tcase, a_password_is_not_told);
   tcase_add_test(tcase, a_host_and_a_path_are_bounded);
   tcase_add_test(tcase, aws_by_region_and_by_name);

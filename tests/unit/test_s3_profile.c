@@ -68,9 +68,10 @@ START_TEST(the_last_of_two_counts_and_sections_join) {
 END_TEST
 
 START_TEST(a_config_file_names_its_sections_otherwise) {
-  static const char text[] = "[default]\nregion = d\n[profile dev]\nregion = e\n"
-                             "[profile \"two words\"]\nregion = w\n[dev]\nregion = wrong\n"
-                             "[services dev]\nregion = s\n[profilex dev]\nregion = x\n";
+  static const char text[] =
+      "[default]\nregion = d\n[profile dev]\nregion = e\n"
+      "[profile \"two words\"]\nregion = w\n[dev]\nregion = wrong\n"
+      "[services dev]\nregion = s\n[profilex dev]\nregion = x\n[profiledev]\nregion = y\n";
   ck_assert_int_eq(parse(text, CLEAT__S3_PROFILE_CONFIG, "default"), CLEAT_OK);
   check_value("region", "d");
   ck_assert_int_eq(parse(text, CLEAT__S3_PROFILE_CONFIG, "dev"), CLEAT_OK);
@@ -152,10 +153,11 @@ START_TEST(lines_settings_and_files_are_bounded) {
   size_t size = CLEAT__S3_PROFILE_FILE_MAX + 1;
   char *text = cleat__alloc(size);
   ck_assert_ptr_nonnull(text);
-  memset(text, '#', size);
+  memset(text, '\n', size);
   ck_assert_int_eq(cleat__s3_profile_parse(text, size, "/a/file", CLEAT__S3_PROFILE_CREDENTIALS,
                                            "p", &profile, &err),
                    CLEAT_INVALID);
+  memset(text, '#', size);
   ck_assert_int_eq(cleat__s3_profile_parse(text, CLEAT__S3_PROFILE_LINE_MAX + 1, "/a/file",
                                            CLEAT__S3_PROFILE_CREDENTIALS, "p", &profile, &err),
                    CLEAT_INVALID);
