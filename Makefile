@@ -80,13 +80,16 @@ CLI_SRC := $(wildcard api/cli/*.c)
 MOCK_SRC := $(wildcard tests/mock/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
+INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
+HELPER_SRC := $(wildcard tests/integration/tools/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ := $(call objects,$(LIB_SRC))
 CLI_OBJ := $(call objects,$(CLI_SRC))
 MOCK_OBJ := $(call objects,$(MOCK_SRC))
-ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(wildcard api/examples/*.c)
+ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(INTEGRATION_SRC) \
+  $(HELPER_SRC) $(wildcard api/examples/*.c)
 
 SO_FILE := libcleat.so.$(VERSION)
 SO_NAME := libcleat.so.$(SOVERSION)
@@ -95,14 +98,17 @@ EXAMPLES := $(if $(wildcard api/examples/trainer.c),$(BUILD)/trainer)
 UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
+INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
+HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
-.PHONY: all lib tests unit-programs torture-programs bench-programs
+.PHONY: all lib tests unit-programs torture-programs integration-programs bench-programs
 all: lib $(PROGRAMS) $(EXAMPLES)
 lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
 unit-programs: $(UNIT_BIN)
 torture-programs: $(TORTURE_BIN)
+integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
-tests: all unit-programs torture-programs
+tests: all unit-programs torture-programs integration-programs
 
 # --- compiling and linking -----------------------------------------------------------------------------------
 
@@ -151,9 +157,15 @@ $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
 	@mkdir -p $(@D) && rm -f $@
 	$(AR) rcs $@ $^
 
-$(UNIT_BIN) $(TORTURE_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+$(UNIT_BIN) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+
+# Programs that pytest runs: users of the public header and the shared library, like the example.
+$(BUILD)/obj/tests/integration/tools/%.o: BASE_CFLAGS += -Iapi
+$(HELPER_BIN): $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/tools/%.o $(BUILD)/libcleat.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN/../..' -o $@
 
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
@@ -183,13 +195,15 @@ uninstall:
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 
 # What scripts need to know of this file.
-.PHONY: print-tidy-flags print-unit print-torture
+.PHONY: print-tidy-flags print-unit print-torture print-integration
 print-tidy-flags:
 	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
 print-unit:
 	@printf '%s\n' $(UNIT_BIN)
 print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
+print-integration:
+	@printf '%s\n' $(INTEGRATION_BIN)
 
 .PHONY: deps test unit torture header integration lint format bench demo demo-minio clean help
 deps:

@@ -153,8 +153,10 @@ print(total - bad, bad)
 PY
 }
 
+# The Check programs that need a server, then pytest.
 run_integration_group() {
   local python log=$scratch/output junit=$scratch/junit.xml status=0 good=0 bad=0
+  run_check_group integration
   python=$("$TOOLS/venv.sh")
   say "tests/integration"
   CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "$python" -m pytest -p no:cacheprovider \
@@ -183,7 +185,8 @@ build() {
   for group in "$@"; do
     case $group in
     unit | torture) targets+=("$group-programs") ;;
-    header | integration) targets+=(all) ;;
+    integration) targets+=(all integration-programs) ;;
+    header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
     esac
   done
