@@ -2,6 +2,7 @@
 #include "uploader/name.h"
 
 #include "base/utf8.h"
+#include "storage/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,10 @@ static const char *segments_fault(const char *name, size_t length) {
       return "has a segment \".\"";
     if (bytes == 2 && at[0] == '.' && at[1] == '.')
       return "has a segment \"..\"";
+    if (bytes >= strlen(CLEAT__RESERVED_PREFIX) &&
+        memcmp(at, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0)
+      return "has a segment that starts with " CLEAT__RESERVED_PREFIX
+             ", which is reserved for unfinished writes";
     if (slash == NULL)
       return NULL;
     at = slash + 1;

@@ -19,8 +19,8 @@
 #define CLEAT__ID_MAX 64
 
 /* Checks a file's name: UTF-8 of 1 to CLEAT__FILE_NAME_MAX bytes, relative, '/'-separated, no
- * empty, "." or ".." segment, no control character, and not the name of a rank record. Error:
- * INVALID. */
+ * empty, "." or ".." segment, none that starts with CLEAT__RESERVED_PREFIX (a store would hide it), no
+ * control character, and not the name of a rank record. Error: INVALID. */
 cleat_status cleat__name_check_file(const char *name, size_t length,
                                     struct cleat_error *err) CLEAT_MUST_USE;
 
