@@ -26,7 +26,8 @@ static cleat_status take_struct(void *ours, size_t our_bytes, const void *theirs
                                 struct cleat_error *err) {
   size_t their_bytes = 0;
   memset(ours, 0, our_bytes);
-  if (theirs == NULL) return CLEAT_OK;
+  if (theirs == NULL)
+    return CLEAT_OK;
   memcpy(&their_bytes, theirs, sizeof(their_bytes));
   if (their_bytes < sizeof(their_bytes) || their_bytes > 4096) {
     cleat_status status =
@@ -78,8 +79,10 @@ cleat_status cleat_client_open(const char *url, const struct cleat_client_option
                                struct cleat_client **client, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_client_options known;
-  if (url == NULL) return missing(errp, "url");
-  if (client == NULL) return missing(errp, "client");
+  if (url == NULL)
+    return missing(errp, "url");
+  if (client == NULL)
+    return missing(errp, "client");
   cleat_status status = take_struct(&known, sizeof(known), options, "client options", errp);
   return status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status;
 }
@@ -91,17 +94,22 @@ void cleat_client_close(struct cleat_client *client) {
 /* ---- Save ------------------------------------------------------------------------------------- */
 
 static cleat_status save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request,
-                               enum cleat__save_mode mode, struct cleat_save **save,
-                               struct cleat_error *err) {
+                               const struct cleat_save_request *request, enum cleat__save_mode mode,
+                               struct cleat_save **save, struct cleat_error *err) {
   struct cleat_save_request known;
-  if (client == NULL) return missing(err, "client");
-  if (request == NULL) return missing(err, "request");
-  if (save == NULL) return missing(err, "save");
+  if (client == NULL)
+    return missing(err, "client");
+  if (request == NULL)
+    return missing(err, "request");
+  if (save == NULL)
+    return missing(err, "save");
   cleat_status status = take_struct(&known, sizeof(known), request, "save request", err);
-  if (status != CLEAT_OK) return status;
-  if (known.tensors == NULL && known.tensor_count > 0) return missing(err, "tensors");
-  if (known.files == NULL && known.file_count > 0) return missing(err, "files");
+  if (status != CLEAT_OK)
+    return status;
+  if (known.tensors == NULL && known.tensor_count > 0)
+    return missing(err, "tensors");
+  if (known.files == NULL && known.file_count > 0)
+    return missing(err, "files");
   return cleat__save_start(client, &known, mode, save, err);
 }
 
@@ -110,15 +118,15 @@ cleat_status cleat_save(struct cleat_client *client, const struct cleat_save_req
   ERR_OR_LOCAL(err);
   struct cleat_save *save = NULL;
   cleat_status status = save_start(client, request, CLEAT__SAVE_IN_PLACE, &save, errp);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__save_wait(save, errp);
   cleat__save_free(save);
   return status;
 }
 
-cleat_status cleat_save_async(struct cleat_client *client,
-                              const struct cleat_save_request *request, struct cleat_save **save,
-                              struct cleat_error *err) {
+cleat_status cleat_save_async(struct cleat_client *client, const struct cleat_save_request *request,
+                              struct cleat_save **save, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   return save_start(client, request, CLEAT__SAVE_STAGED, save, errp);
 }
@@ -157,8 +165,10 @@ void cleat_save_free(struct cleat_save *save) {
 cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list,
                         struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (client == NULL) return missing(errp, "client");
-  if (list == NULL) return missing(errp, "list");
+  if (client == NULL)
+    return missing(errp, "client");
+  if (list == NULL)
+    return missing(errp, "list");
   return cleat__catalog_list(client, list, errp);
 }
 
@@ -185,10 +195,13 @@ void cleat_list_free(struct cleat_list *list) {
 cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_checkpoint *latest = NULL;
-  if (client == NULL) return missing(errp, "client");
-  if (step == NULL) return missing(errp, "step");
+  if (client == NULL)
+    return missing(errp, "client");
+  if (step == NULL)
+    return missing(errp, "step");
   cleat_status status = cleat__catalog_open_latest(client, &latest, errp);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   *step = latest->info.step;
   cleat__checkpoint_free(latest);
   return CLEAT_OK;
@@ -197,9 +210,12 @@ cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cle
 cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (client == NULL) return missing(errp, "client");
-  if (checkpoint == NULL) return missing(errp, "checkpoint");
-  if (step == CLEAT_STEP_LATEST) return cleat__catalog_open_latest(client, checkpoint, errp);
+  if (client == NULL)
+    return missing(errp, "client");
+  if (checkpoint == NULL)
+    return missing(errp, "checkpoint");
+  if (step == CLEAT_STEP_LATEST)
+    return cleat__catalog_open_latest(client, checkpoint, errp);
   if (step < 0) {
     return cleat__error_set(errp, CLEAT_INVALID, "step %lld is below zero", (long long)step);
   }
@@ -210,8 +226,8 @@ void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint) {
   cleat__checkpoint_free(checkpoint);
 }
 
-const struct cleat_checkpoint_info *cleat_checkpoint_info(
-    const struct cleat_checkpoint *checkpoint) {
+const struct cleat_checkpoint_info *
+cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint) {
   return &checkpoint->info;
 }
 
@@ -248,11 +264,15 @@ cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
                                       struct cleat_load **load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
-  if (checkpoint == NULL) return missing(errp, "checkpoint");
-  if (requests == NULL && count > 0) return missing(errp, "requests");
-  if (load == NULL) return missing(errp, "load");
+  if (checkpoint == NULL)
+    return missing(errp, "checkpoint");
+  if (requests == NULL && count > 0)
+    return missing(errp, "requests");
+  if (load == NULL)
+    return missing(errp, "load");
   cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   return cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp);
 }
 
@@ -261,26 +281,33 @@ cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint, const c
                                     struct cleat_load **load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
-  if (checkpoint == NULL) return missing(errp, "checkpoint");
-  if (destination == NULL) return missing(errp, "destination");
-  if (load == NULL) return missing(errp, "load");
+  if (checkpoint == NULL)
+    return missing(errp, "checkpoint");
+  if (destination == NULL)
+    return missing(errp, "destination");
+  if (load == NULL)
+    return missing(errp, "load");
   cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   return cleat__load_start_files(checkpoint, destination, &known, load, errp);
 }
 
 cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
                                 struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (checkpoint == NULL) return missing(errp, "checkpoint");
-  if (load == NULL) return missing(errp, "load");
+  if (checkpoint == NULL)
+    return missing(errp, "checkpoint");
+  if (load == NULL)
+    return missing(errp, "load");
   return cleat__load_start_verify(checkpoint, load, errp);
 }
 
 /* The end of a load that was started with `status`. */
 static cleat_status load_end(cleat_status status, struct cleat_load *load,
                              struct cleat_error *err) {
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__load_wait(load, err);
   cleat__load_free(load);
   return status;
@@ -288,12 +315,10 @@ static cleat_status load_end(cleat_status status, struct cleat_load *load,
 
 cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
                                 const struct cleat_load_request *requests, size_t count,
-                                const struct cleat_load_options *options,
-                                struct cleat_error *err) {
+                                const struct cleat_load_options *options, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
-  cleat_status status =
-      cleat_load_tensors_async(checkpoint, requests, count, options, &load, errp);
+  cleat_status status = cleat_load_tensors_async(checkpoint, requests, count, options, &load, errp);
   return load_end(status, load, errp);
 }
 

@@ -36,35 +36,37 @@ extern "C" {
 
 /* What every _INIT below is. In C with the field's name, or -Wextra would miss the other fields. */
 #ifdef __cplusplus
-#define CLEAT_INIT_OF(type) {sizeof(type)}
+#define CLEAT_INIT_OF(type) \
+  { sizeof(type) }
 #else
-#define CLEAT_INIT_OF(type) {.struct_bytes = sizeof(type)}
+#define CLEAT_INIT_OF(type) \
+  { .struct_bytes = sizeof(type) }
 #endif
 
 /* ---- Errors ------------------------------------------------------------------------------- */
 
 /* Every status: X(number, name, text). The numbers are part of the ABI. */
-#define CLEAT_STATUS_MAP(X)                                                                       \
-  X(0, OK, "done")                                                                                \
-  X(1, INVALID, "invalid argument")                                                               \
-  X(2, NO_MEMORY, "out of memory")                                                                \
-  X(3, IO, "input/output error")                                                                  \
-  X(4, NO_SPACE, "no space left")                                                                 \
-  X(5, NOT_FOUND, "nothing found")                                                                \
-  X(6, EXISTS, "already exists")                                                                  \
-  X(7, DENIED, "access denied")                                                                   \
-  X(8, NETWORK, "network failure")                                                                \
-  X(9, TIMEOUT, "timed out")                                                                      \
-  X(10, STORE, "the store refused the request")                                                   \
-  X(11, INTEGRITY, "stored bytes are not what was saved")                                         \
-  X(12, FORMAT, "malformed data")                                                                 \
-  X(13, NEWER,   "made by a newer version")                                                       \
-  X(14, CHANGED, "the source changed while it was read")                                          \
-  X(15, LOST, "lost to another writer")                                                           \
-  X(16, CANCELLED, "cancelled")                                                                   \
-  X(17, LIMIT, "over a limit")                                                                    \
-  X(18, UNSUPPORTED, "not supported")                                                             \
-  X(19, MISMATCH, "the checkpoint is not what was asked for")                                     \
+#define CLEAT_STATUS_MAP(X)                                   \
+  X(0, OK, "done")                                            \
+  X(1, INVALID, "invalid argument")                           \
+  X(2, NO_MEMORY, "out of memory")                            \
+  X(3, IO, "input/output error")                              \
+  X(4, NO_SPACE, "no space left")                             \
+  X(5, NOT_FOUND, "nothing found")                            \
+  X(6, EXISTS, "already exists")                              \
+  X(7, DENIED, "access denied")                               \
+  X(8, NETWORK, "network failure")                            \
+  X(9, TIMEOUT, "timed out")                                  \
+  X(10, STORE, "the store refused the request")               \
+  X(11, INTEGRITY, "stored bytes are not what was saved")     \
+  X(12, FORMAT, "malformed data")                             \
+  X(13, NEWER, "made by a newer version")                     \
+  X(14, CHANGED, "the source changed while it was read")      \
+  X(15, LOST, "lost to another writer")                       \
+  X(16, CANCELLED, "cancelled")                               \
+  X(17, LIMIT, "over a limit")                                \
+  X(18, UNSUPPORTED, "not supported")                         \
+  X(19, MISMATCH, "the checkpoint is not what was asked for") \
   X(20, INTERNAL, "internal error")
 
 typedef enum cleat_status {
@@ -76,13 +78,13 @@ typedef enum cleat_status {
 /* What went wrong, whole: plain data of fixed size, to be copied freely. */
 struct cleat_error {
   cleat_status status;
-  int retryable;        /* 1: the same call may succeed later */
-  int http_status;      /* 0 when no HTTP reply was involved */
-  int os_errno;         /* 0 when no system call failed */
-  char s3_code[64];     /* the store's error code, such as NoSuchBucket; or "" */
-  char request_id[96];  /* the store's request id, for its operator; or "" */
-  char message[2048];   /* one line: what, where, why */
-  char hint[256];       /* one line: what to do; or "" */
+  int retryable;       /* 1: the same call may succeed later */
+  int http_status;     /* 0 when no HTTP reply was involved */
+  int os_errno;        /* 0 when no system call failed */
+  char s3_code[64];    /* the store's error code, such as NoSuchBucket; or "" */
+  char request_id[96]; /* the store's request id, for its operator; or "" */
+  char message[2048];  /* one line: what, where, why */
+  char hint[256];      /* one line: what to do; or "" */
 };
 
 /* The name of a status, such as "NOT_FOUND", and its text. Static strings; never NULL. */
@@ -96,26 +98,26 @@ CLEAT_API const char *cleat_version(void);
 
 /* The element types of safetensors: X(number, name, bits per element).
  * Source: safetensors, `enum Dtype` in safetensors/src/tensor.rs (0.6). */
-#define CLEAT_DTYPE_MAP(X)                                                                        \
-  X(1, BOOL, 8)                                                                                   \
-  X(2, F4, 4)                                                                                     \
-  X(3, F6_E2M3, 6)                                                                                \
-  X(4, F6_E3M2, 6)                                                                                \
-  X(5, U8, 8)                                                                                     \
-  X(6, I8, 8)                                                                                     \
-  X(7, F8_E5M2, 8)                                                                                \
-  X(8, F8_E4M3, 8)                                                                                \
-  X(9, F8_E8M0, 8)                                                                                \
-  X(10, I16, 16)                                                                                  \
-  X(11, U16, 16)                                                                                  \
-  X(12, F16, 16)                                                                                  \
-  X(13, BF16, 16)                                                                                 \
-  X(14, I32, 32)                                                                                  \
-  X(15, U32, 32)                                                                                  \
-  X(16, F32, 32)                                                                                  \
-  X(17, C64, 64)                                                                                  \
-  X(18, F64, 64)                                                                                  \
-  X(19, I64, 64)                                                                                  \
+#define CLEAT_DTYPE_MAP(X) \
+  X(1, BOOL, 8)            \
+  X(2, F4, 4)              \
+  X(3, F6_E2M3, 6)         \
+  X(4, F6_E3M2, 6)         \
+  X(5, U8, 8)              \
+  X(6, I8, 8)              \
+  X(7, F8_E5M2, 8)         \
+  X(8, F8_E4M3, 8)         \
+  X(9, F8_E8M0, 8)         \
+  X(10, I16, 16)           \
+  X(11, U16, 16)           \
+  X(12, F16, 16)           \
+  X(13, BF16, 16)          \
+  X(14, I32, 32)           \
+  X(15, U32, 32)           \
+  X(16, F32, 32)           \
+  X(17, C64, 64)           \
+  X(18, F64, 64)           \
+  X(19, I64, 64)           \
   X(20, U64, 64)
 
 enum cleat_dtype {
@@ -144,7 +146,8 @@ enum cleat_log_level { CLEAT_LOG_DEBUG = 0, CLEAT_LOG_INFO = 1, CLEAT_LOG_WARNIN
 typedef void cleat_log_fn(void *user, enum cleat_log_level level, const char *line);
 
 enum cleat_addressing {
-  CLEAT_ADDRESSING_AUTO = 0, /* virtual-host at AWS; path for endpoints of one's own, dotted buckets */
+  CLEAT_ADDRESSING_AUTO =
+      0, /* virtual-host at AWS; path for endpoints of one's own, dotted buckets */
   CLEAT_ADDRESSING_PATH = 1,
   CLEAT_ADDRESSING_VIRTUAL = 2
 };
@@ -277,9 +280,9 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *clie
 
 /* As cleat_save_async, but the sources are read in place, without a copy, and must stay unchanged
  * until cleat_save_wait returns. For callers of cleat_save who want to show progress. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async_in_place(
-    struct cleat_client *client, const struct cleat_save_request *request, struct cleat_save **save,
-    struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status
+cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_request *request,
+                          struct cleat_save **save, struct cleat_error *err);
 
 /* The fence: returns when every source byte has been copied (or the save has failed), so that the
  * sources may change. While the checkpoint fits into staging_bytes it waits for memory copies
@@ -306,9 +309,9 @@ CLEAT_API void cleat_save_free(struct cleat_save *save);
 /* One committed checkpoint. Strings belong to the list or checkpoint that it came from. */
 struct cleat_checkpoint_info {
   int64_t step;
-  const char *attempt;  /* the folder that holds its files */
-  const char *created;  /* RFC 3339, UTC */
-  uint64_t bytes;       /* of all its files */
+  const char *attempt; /* the folder that holds its files */
+  const char *created; /* RFC 3339, UTC */
+  uint64_t bytes;      /* of all its files */
   uint64_t files;
   unsigned ranks;       /* world size at save */
   const char *metadata; /* JSON, as given at save */
@@ -355,8 +358,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client 
 CLEAT_API void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint);
 
 /* All that the following return lives as long as the checkpoint. */
-CLEAT_API const struct cleat_checkpoint_info *cleat_checkpoint_info(
-    const struct cleat_checkpoint *checkpoint);
+CLEAT_API const struct cleat_checkpoint_info *
+cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint);
 
 struct cleat_file_info {
   const char *name;
@@ -376,13 +379,16 @@ struct cleat_tensor_info {
 };
 
 CLEAT_API size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint);
-CLEAT_API const struct cleat_file_info *cleat_checkpoint_file(
-    const struct cleat_checkpoint *checkpoint, size_t index); /* NULL beyond the count */
+CLEAT_API const struct cleat_file_info *
+cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint,
+                      size_t index); /* NULL beyond the count */
 CLEAT_API size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint);
-CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_tensor(
-    const struct cleat_checkpoint *checkpoint, size_t index); /* NULL beyond; sorted by name */
-CLEAT_API const struct cleat_tensor_info *cleat_checkpoint_find(
-    const struct cleat_checkpoint *checkpoint, const char *name); /* NULL when there is none */
+CLEAT_API const struct cleat_tensor_info *
+cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
+                        size_t index); /* NULL beyond; sorted by name */
+CLEAT_API const struct cleat_tensor_info *
+cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
+                      const char *name); /* NULL when there is none */
 
 /* ---- Load --------------------------------------------------------------------------------- */
 
@@ -412,9 +418,11 @@ struct cleat_load;
  * failure the contents of the destinations are undefined.
  * Errors: MISMATCH (lists all names that are missing, unexpected, or of another dtype or shape),
  * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, and those of the store. */
-CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(
-    struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests, size_t count,
-    const struct cleat_load_options *options, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
+                                                         const struct cleat_load_request *requests,
+                                                         size_t count,
+                                                         const struct cleat_load_options *options,
+                                                         struct cleat_error *err);
 
 /* The same, returning at once; names and shapes are copied, destinations are borrowed until
  * cleat_load_wait returns. *load is the caller's; free it before the checkpoint. */

@@ -107,7 +107,7 @@ bool cleat__unhex(const char *hex, size_t size, void *bytes) {
   if (hex[2 * size] != '\0')
     return false;
   for (size_t i = 0; i < size; i++)
-    to[i] = (unsigned char)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    to[i] = (unsigned char)(hex_digit(hex[2 * i]) * 16 + hex_digit(hex[2 * i + 1]));
   return true;
 }
 

@@ -41,8 +41,8 @@ static void set_message(struct cleat_error *err, const char *message) {
   memcpy(err->message, message, strlen(message) + 1);
 }
 
-cleat_status cleat__error_set(struct cleat_error *err, cleat_status status, const char *format,
-                              ...) {
+cleat_status(cleat__error_set)(struct cleat_error *err, cleat_status status, const char *format,
+                               ...) {
   char message[sizeof err->message];
   va_list args;
   va_start(args, format);
@@ -75,7 +75,7 @@ static cleat_status status_of_errno(int os_errno) {
   }
 }
 
-cleat_status cleat__error_errno(struct cleat_error *err, int os_errno, const char *format, ...) {
+cleat_status(cleat__error_errno)(struct cleat_error *err, int os_errno, const char *format, ...) {
   char message[sizeof err->message];
   char reason[128];
   va_list args;
@@ -92,7 +92,7 @@ cleat_status cleat__error_errno(struct cleat_error *err, int os_errno, const cha
   return err->status;
 }
 
-cleat_status cleat__error_no_memory(struct cleat_error *err, const char *what) {
+cleat_status(cleat__error_no_memory)(struct cleat_error *err, const char *what) {
   return cleat__error_set(err, CLEAT_NO_MEMORY, "out of memory for %s", what);
 }
 

@@ -36,4 +36,13 @@ void cleat__error_context(struct cleat_error *err, const char *format, ...)
 /* All fields zero, status CLEAT_OK. */
 void cleat__error_clear(struct cleat_error *err);
 
+/* The three that return a status never return CLEAT_OK. They lie in another file, so a compiler or an
+ * analyzer cannot see that by itself, and would follow paths on which a failure looks like success. */
+static inline cleat_status cleat__error_failed(cleat_status status) {
+  return status != CLEAT_OK ? status : CLEAT_INTERNAL;
+}
+#define cleat__error_set(...) cleat__error_failed((cleat__error_set)(__VA_ARGS__))
+#define cleat__error_errno(...) cleat__error_failed((cleat__error_errno)(__VA_ARGS__))
+#define cleat__error_no_memory(...) cleat__error_failed((cleat__error_no_memory)(__VA_ARGS__))
+
 #endif

@@ -20,15 +20,18 @@
 static void host_make_resident(void *memory, size_t bytes) {
   /* Fewer faults and fewer TLB misses in every later copy; where it is switched off, nothing is lost. */
   (void)madvise(memory, bytes, MADV_HUGEPAGE);
-  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+    return;
   volatile char *page = memory;
-  for (size_t at = 0; at < bytes; at += HOST_PAGE_BYTES) page[at] = 0;
+  for (size_t at = 0; at < bytes; at += HOST_PAGE_BYTES)
+    page[at] = 0;
 }
 
 static cleat_status host_alloc(struct cleat__device *device, size_t bytes, void **memory,
                                struct cleat_error *err) {
   (void)device;
-  if (cleat__fault_point()) return cleat__error_no_memory(err, "staging buffers");
+  if (cleat__fault_point())
+    return cleat__error_no_memory(err, "staging buffers");
   void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
     cleat_status status =

@@ -20,10 +20,9 @@ struct cleat__staging {
 static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
                                   struct cleat_error *err) {
   if (buffer_bytes == 0 || total_bytes < buffer_bytes) {
-    cleat_status status =
-        cleat__error_set(err, CLEAT_LIMIT,
-                         "a staging budget of %llu bytes holds no buffer of %llu bytes",
-                         (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
+    cleat_status status = cleat__error_set(
+        err, CLEAT_LIMIT, "a staging budget of %llu bytes holds no buffer of %llu bytes",
+        (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
     cleat__error_hint(err, "raise staging_bytes to at least the part size");
     return status;
   }
@@ -38,10 +37,12 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
                                 uint64_t buffer_bytes, struct cleat__staging **staging,
                                 struct cleat_error *err) {
   cleat_status status = staging_check(total_bytes, buffer_bytes, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
 
   struct cleat__staging *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the staging pool");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the staging pool");
   fresh->device = device;
   fresh->buffer_bytes = (size_t)buffer_bytes;
   fresh->buffer_count = (size_t)(total_bytes / buffer_bytes);
@@ -53,7 +54,8 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
   }
   void *block = NULL;
   status = device->ops->host_alloc(device, fresh->block_bytes, &block, err);
-  if (status != CLEAT_OK) goto fail;
+  if (status != CLEAT_OK)
+    goto fail;
   fresh->block = block;
   for (size_t i = fresh->buffer_count; i-- > 0;) {
     fresh->stack[fresh->free_count++] = fresh->block + i * fresh->buffer_bytes;
@@ -67,7 +69,8 @@ fail:
 }
 
 void cleat__staging_free(struct cleat__staging *staging) {
-  if (staging == NULL) return;
+  if (staging == NULL)
+    return;
   if (staging->block != NULL) {
     staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
   }
@@ -88,14 +91,17 @@ size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t
 }
 
 bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers) {
-  if (count > staging->free_count) return false;
-  for (size_t i = 0; i < count; i++) buffers[i] = staging->stack[--staging->free_count];
+  if (count > staging->free_count)
+    return false;
+  for (size_t i = 0; i < count; i++)
+    buffers[i] = staging->stack[--staging->free_count];
   return true;
 }
 
 void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                                 void *const *buffers) {
-  for (size_t i = count; i-- > 0;) staging->stack[staging->free_count++] = buffers[i];
+  for (size_t i = count; i-- > 0;)
+    staging->stack[staging->free_count++] = buffers[i];
 }
 
 size_t cleat__staging_free_count_locked(const struct cleat__staging *staging) {

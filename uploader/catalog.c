@@ -30,11 +30,14 @@ static cleat_status steps_add_page(struct steps *steps, const struct cleat__list
   for (size_t i = 0; i < page->count; i++) {
     const struct cleat__list_entry *entry = &page->entries[i];
     int64_t step = 0;
-    if (!entry->is_prefix) continue;
-    if (!cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step)) continue;
+    if (!entry->is_prefix)
+      continue;
+    if (!cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step))
+      continue;
     int64_t *items =
         cleat__grow(steps->items, &steps->capacity, steps->count, sizeof(*steps->items));
-    if (items == NULL) return cleat__error_no_memory(err, "the list of steps");
+    if (items == NULL)
+      return cleat__error_no_memory(err, "the list of steps");
     steps->items = items;
     steps->items[steps->count++] = step;
   }
@@ -51,7 +54,8 @@ static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
     status = CLEAT__STORE(client->store, list, "step-", true, after, &page, &client->never, err);
     cleat__free(after);
     after = NULL;
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
     status = steps_add_page(steps, &page, err);
     if (status == CLEAT_OK) {
       after = page.next;
@@ -96,7 +100,8 @@ struct list_job {
 static struct cleat__task *list_take(struct cleat__job *job) {
   struct list_job *listing = (struct list_job *)job;
   bool more = listing->next < listing->list->all_count && !listing->operation.synced.stopping;
-  if (more) return (struct cleat__task *)&listing->list->all[listing->next++];
+  if (more)
+    return (struct cleat__task *)&listing->list->all[listing->next++];
   if (job->in_flight == 0 && !listing->operation.synced.ended) {
     cleat__operation_end_locked(&listing->operation);
   }
@@ -106,10 +111,11 @@ static struct cleat__task *list_take(struct cleat__job *job) {
 static void list_process(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  listed->status = cleat__checkpoint_read_manifest(
-      listing->operation.client, listed->step, &listing->operation.cancel, &listed->manifest,
-      &listed->failure);
-  if (listed->status == CLEAT_OK) cleat__checkpoint_describe(&listed->manifest, &listed->info);
+  listed->status = cleat__checkpoint_read_manifest(listing->operation.client, listed->step,
+                                                   &listing->operation.cancel, &listed->manifest,
+                                                   &listed->failure);
+  if (listed->status == CLEAT_OK)
+    cleat__checkpoint_describe(&listed->manifest, &listed->info);
 }
 
 static bool is_damage(cleat_status status) {
@@ -120,8 +126,10 @@ static bool is_damage(cleat_status status) {
 static void list_finish(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  if (listed->status == CLEAT_OK || listed->status == CLEAT_NOT_FOUND) return;
-  if (is_damage(listed->status)) return;
+  if (listed->status == CLEAT_OK || listed->status == CLEAT_NOT_FOUND)
+    return;
+  if (is_damage(listed->status))
+    return;
   cleat__operation_fail_locked(&listing->operation, &listed->failure);
 }
 
@@ -146,8 +154,10 @@ static cleat_status list_sort_out(struct cleat_list *list, struct cleat_error *e
   }
   for (size_t i = 0; i < list->all_count; i++) {
     struct listed *listed = &list->all[i];
-    if (listed->status == CLEAT_OK) list->committed[list->committed_count++] = listed;
-    if (is_damage(listed->status)) list->damaged[list->damaged_count++] = listed;
+    if (listed->status == CLEAT_OK)
+      list->committed[list->committed_count++] = listed;
+    if (is_damage(listed->status))
+      list->damaged[list->damaged_count++] = listed;
   }
   return CLEAT_OK;
 }
@@ -156,18 +166,22 @@ cleat_status cleat__catalog_list(struct cleat_client *client, struct cleat_list 
                                  struct cleat_error *err) {
   struct steps steps = {0};
   struct cleat_list *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the list of checkpoints");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the list of checkpoints");
   cleat_status status = steps_list(client, &steps, err);
   if (status == CLEAT_OK) {
     fresh->all = cleat__calloc(steps.count, sizeof(*fresh->all));
-    if (fresh->all == NULL) status = cleat__error_no_memory(err, "the list of checkpoints");
+    if (fresh->all == NULL)
+      status = cleat__error_no_memory(err, "the list of checkpoints");
   }
   if (status == CLEAT_OK) {
     fresh->all_count = steps.count;
-    for (size_t i = 0; i < steps.count; i++) fresh->all[i].step = steps.items[i];
+    for (size_t i = 0; i < steps.count; i++)
+      fresh->all[i].step = steps.items[i];
     status = manifests_read(client, fresh, err);
   }
-  if (status == CLEAT_OK) status = list_sort_out(fresh, err);
+  if (status == CLEAT_OK)
+    status = list_sort_out(fresh, err);
   cleat__free(steps.items);
   if (status != CLEAT_OK) {
     cleat__catalog_free(fresh);
@@ -195,8 +209,10 @@ const struct cleat_error *cleat__catalog_damage(const struct cleat_list *list, s
 }
 
 void cleat__catalog_free(struct cleat_list *list) {
-  if (list == NULL) return;
-  for (size_t i = 0; i < list->all_count; i++) cleat__manifest_clear(&list->all[i].manifest);
+  if (list == NULL)
+    return;
+  for (size_t i = 0; i < list->all_count; i++)
+    cleat__manifest_clear(&list->all[i].manifest);
   cleat__free(list->all);
   cleat__free(list->committed);
   cleat__free(list->damaged);
@@ -210,8 +226,10 @@ static cleat_status latest_try(struct cleat_client *client, int64_t step,
                                struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *candidate = NULL;
   cleat_status status = cleat__checkpoint_open(client, step, &candidate, err);
-  if (status == CLEAT_NOT_FOUND) return status;
-  if (status == CLEAT_OK) status = cleat__checkpoint_check_present(candidate, err);
+  if (status == CLEAT_NOT_FOUND)
+    return status;
+  if (status == CLEAT_OK)
+    status = cleat__checkpoint_check_present(candidate, err);
   if (status == CLEAT_OK) {
     *checkpoint = candidate;
     return CLEAT_OK;

@@ -18,7 +18,8 @@ cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_
   size_t size = 0;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
                                      &text, &size, NULL, cancel, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__manifest_parse(text, size, step, manifest, err);
   if (status != CLEAT_OK) {
     cleat__error_context(err, "step %lld", (long long)step);
@@ -52,7 +53,8 @@ static cleat_status record_damaged(const char *key, const char *why, struct clea
 static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const char *text,
                                         size_t size, struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
-  if (size != ref->size) return record_damaged(ref->key, "has another size than was saved", err);
+  if (size != ref->size)
+    return record_damaged(ref->key, "has another size than was saved", err);
   if (cleat__sha256(text, size, digest) != CLEAT_OK) {
     return cleat__error_no_memory(err, "a digest");
   }
@@ -68,7 +70,8 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
                                        struct cleat_error *err) {
   const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   uint64_t bytes = 0;
-  for (size_t i = 0; i < record->file_count; i++) bytes += record->files[i].size;
+  for (size_t i = 0; i < record->file_count; i++)
+    bytes += record->files[i].size;
   if (record->rank != rank || strcmp(record->attempt, manifest->attempt) != 0) {
     return record_damaged(ref->key, "belongs to another rank or attempt", err);
   }
@@ -89,10 +92,13 @@ static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned ra
   size_t size = 0;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
                                      &size, NULL, &client->never, err);
-  if (status == CLEAT_NOT_FOUND) return record_damaged(ref->key, "is missing", err);
-  if (status != CLEAT_OK) return status;
+  if (status == CLEAT_NOT_FOUND)
+    return record_damaged(ref->key, "is missing", err);
+  if (status != CLEAT_OK)
+    return status;
   status = record_check_digest(ref, text, size, err);
-  if (status == CLEAT_OK) status = cleat__record_parse(text, size, record, err);
+  if (status == CLEAT_OK)
+    status = cleat__record_parse(text, size, record, err);
   if (status == CLEAT_OK) {
     status = record_check_place(&checkpoint->manifest, rank, record, err);
   }
@@ -104,8 +110,10 @@ static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned ra
 }
 
 static cleat_status records_read(struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
-  checkpoint->records = cleat__calloc(checkpoint->manifest.world_size, sizeof(*checkpoint->records));
-  if (checkpoint->records == NULL) return cleat__error_no_memory(err, "the rank records");
+  checkpoint->records =
+      cleat__calloc(checkpoint->manifest.world_size, sizeof(*checkpoint->records));
+  if (checkpoint->records == NULL)
+    return cleat__error_no_memory(err, "the rank records");
   cleat_status status = CLEAT_OK;
   for (unsigned rank = 0; status == CLEAT_OK && rank < checkpoint->manifest.world_size; rank++) {
     status = record_read(checkpoint, rank, err);
@@ -126,7 +134,8 @@ static int loose_compare(const void *a, const void *b) {
   const struct loose *left = a;
   const struct loose *right = b;
   int order = strcmp(left->entry->name, right->entry->name);
-  if (order != 0) return order;
+  if (order != 0)
+    return order;
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
@@ -139,11 +148,14 @@ static int file_compare(const void *a, const void *b) {
 /* Two ranks write into one folder: no file may have two writers. */
 static cleat_status files_check_unique(const struct cleat_checkpoint *checkpoint,
                                        struct cleat_error *err) {
-  if (checkpoint->manifest.world_size == 1) return CLEAT_OK; /* the record was checked */
+  if (checkpoint->manifest.world_size == 1)
+    return CLEAT_OK; /* the record was checked */
   const struct cleat__checkpoint_file **sorted =
       cleat__calloc(checkpoint->file_count, sizeof(const struct cleat__checkpoint_file *));
-  if (sorted == NULL) return cleat__error_no_memory(err, "the list of files");
-  for (size_t i = 0; i < checkpoint->file_count; i++) sorted[i] = &checkpoint->files[i];
+  if (sorted == NULL)
+    return cleat__error_no_memory(err, "the list of files");
+  for (size_t i = 0; i < checkpoint->file_count; i++)
+    sorted[i] = &checkpoint->files[i];
   qsort(sorted, checkpoint->file_count, sizeof(const struct cleat__checkpoint_file *),
         file_compare);
   cleat_status status = CLEAT_OK;
@@ -164,7 +176,8 @@ static cleat_status files_view(struct cleat_checkpoint *checkpoint, struct cleat
     count += checkpoint->records[r].file_count;
   }
   checkpoint->files = cleat__calloc(count, sizeof(*checkpoint->files));
-  if (checkpoint->files == NULL) return cleat__error_no_memory(err, "the list of files");
+  if (checkpoint->files == NULL)
+    return cleat__error_no_memory(err, "the list of files");
   for (unsigned r = 0; r < checkpoint->manifest.world_size; r++) {
     for (size_t i = 0; i < checkpoint->records[r].file_count; i++) {
       const struct cleat__file_entry *entry = &checkpoint->records[r].files[i];
@@ -179,8 +192,7 @@ static cleat_status files_view(struct cleat_checkpoint *checkpoint, struct cleat
 
 static bool same_tensor(const struct cleat__tensor_entry *a, const struct cleat__tensor_entry *b) {
   return a->dtype == b->dtype && a->ndim == b->ndim &&
-         (a->ndim == 0 ||
-          memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)) == 0);
+         (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(*a->shape)) == 0);
 }
 
 /* Adds the pieces of one rank to the tensor. */
@@ -223,7 +235,8 @@ static cleat_status tensors_view(struct cleat_checkpoint *checkpoint, struct cle
   for (unsigned r = 0; r < checkpoint->manifest.world_size; r++) {
     const struct cleat__record *record = &checkpoint->records[r];
     count += record->tensor_count;
-    for (size_t i = 0; i < record->tensor_count; i++) pieces += record->tensors[i].piece_count;
+    for (size_t i = 0; i < record->tensor_count; i++)
+      pieces += record->tensors[i].piece_count;
   }
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
   checkpoint->tensors = cleat__calloc(count, sizeof(*checkpoint->tensors));
@@ -248,10 +261,10 @@ static cleat_status tensors_view(struct cleat_checkpoint *checkpoint, struct cle
 }
 
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
-                                    struct cleat_checkpoint **checkpoint,
-                                    struct cleat_error *err) {
+                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the checkpoint");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the checkpoint");
   fresh->client = client;
   cleat_status status =
       cleat__checkpoint_read_manifest(client, step, &client->never, &fresh->manifest, err);
@@ -259,8 +272,10 @@ cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
     status = records_read(fresh, err);
   }
-  if (status == CLEAT_OK) status = files_view(fresh, err);
-  if (status == CLEAT_OK) status = tensors_view(fresh, err);
+  if (status == CLEAT_OK)
+    status = files_view(fresh, err);
+  if (status == CLEAT_OK)
+    status = tensors_view(fresh, err);
   if (status != CLEAT_OK) {
     cleat__checkpoint_free(fresh);
     return status;
@@ -270,7 +285,8 @@ cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
 }
 
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
-  if (checkpoint == NULL) return;
+  if (checkpoint == NULL)
+    return;
   for (unsigned r = 0; checkpoint->records != NULL && r < checkpoint->manifest.world_size; r++) {
     cleat__record_clear(&checkpoint->records[r]);
   }
@@ -282,14 +298,15 @@ void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
   cleat__free(checkpoint);
 }
 
-const struct cleat__checkpoint_tensor *cleat__checkpoint_find(
-    const struct cleat_checkpoint *checkpoint, const char *name) {
+const struct cleat__checkpoint_tensor *
+cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name) {
   size_t low = 0;
   size_t high = checkpoint->tensor_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     int order = strcmp(name, checkpoint->tensors[middle].info.name);
-    if (order == 0) return &checkpoint->tensors[middle];
+    if (order == 0)
+      return &checkpoint->tensors[middle];
     if (order < 0) {
       high = middle;
     } else {
@@ -307,8 +324,9 @@ static void tick_off(const struct cleat__checkpoint_file *const *sorted, size_t 
   struct cleat__checkpoint_file wanted = {.info = {.name = name}};
   const struct cleat__checkpoint_file *key = &wanted;
   const struct cleat__checkpoint_file *const *found =
-      bsearch(&key, sorted, count, sizeof(*sorted), file_compare);
-  if (found != NULL && (*found)->info.size == size) seen[found - sorted] = true;
+      bsearch(&key, sorted, count, sizeof(const struct cleat__checkpoint_file *), file_compare);
+  if (found != NULL && (*found)->info.size == size)
+    seen[found - sorted] = true;
 }
 
 static cleat_status list_and_tick(const struct cleat_checkpoint *checkpoint,
@@ -323,7 +341,8 @@ static cleat_status list_and_tick(const struct cleat_checkpoint *checkpoint,
     struct cleat__list_page page = {0};
     status = CLEAT__STORE(client->store, list, prefix, false, after, &page, &client->never, err);
     cleat__free(after);
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
     for (size_t i = 0; i < page.count; i++) {
       tick_off(sorted, checkpoint->file_count, seen, page.entries[i].key + strlen(prefix),
                page.entries[i].size);
@@ -346,14 +365,16 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
     status = cleat__error_no_memory(err, "the list of files");
     goto done;
   }
-  for (size_t i = 0; i < count; i++) sorted[i] = &checkpoint->files[i];
+  for (size_t i = 0; i < count; i++)
+    sorted[i] = &checkpoint->files[i];
   qsort(sorted, count, sizeof(const struct cleat__checkpoint_file *), file_compare);
   status = list_and_tick(checkpoint, sorted, seen, err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
-    if (seen[i]) continue;
-    status = cleat__error_set(err, CLEAT_INTEGRITY,
-                              "step %lld: file %s is missing or has another size",
-                              (long long)checkpoint->manifest.step, sorted[i]->info.name);
+    if (seen[i])
+      continue;
+    status =
+        cleat__error_set(err, CLEAT_INTEGRITY, "step %lld: file %s is missing or has another size",
+                         (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
   }
 done:

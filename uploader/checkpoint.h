@@ -48,8 +48,8 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
                                              struct cleat_error *err);
 
 /* NULL: no such tensor. */
-const struct cleat__checkpoint_tensor *cleat__checkpoint_find(
-    const struct cleat_checkpoint *checkpoint, const char *name);
+const struct cleat__checkpoint_tensor *
+cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name);
 
 /* What a manifest says of its checkpoint; texts stay the manifest's. */
 void cleat__checkpoint_describe(const struct cleat__manifest *manifest,

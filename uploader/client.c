@@ -5,19 +5,10 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "uploader/name.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool start_is_valid(const char *start) {
-  size_t length = strnlen(start, CLEAT__START_MAX + 1);
-  if (length == 0 || length > CLEAT__START_MAX) return false;
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)start[i];
-    if (c <= 0x20 || c >= 0x7f || c == '/') return false;
-  }
-  return true;
-}
 
 /* From the options, else CLEAT_START, else random: one rank may name itself. */
 static cleat_status start_choose(const char *given, char **start, struct cleat_error *err) {
@@ -29,10 +20,9 @@ static cleat_status start_choose(const char *given, char **start, struct cleat_e
     }
     name = random;
   }
-  if (!start_is_valid(name)) {
-    cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID, "the start's name must be 1 to %d printable characters without '/'",
-        CLEAT__START_MAX);
+  /* It becomes part of the manifest, whose readers take no other. */
+  cleat_status status = cleat__name_check_id("the start's name", name, strlen(name), err);
+  if (status != CLEAT_OK) {
     cleat__error_hint(err, "set CLEAT_START, or the start option, to an id of this start");
     return status;
   }
@@ -44,10 +34,9 @@ static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t
                                       uint64_t *part_bytes, struct cleat_error *err) {
   uint64_t bytes = given != 0 ? given : CLEAT__PART_BYTES_DEFAULT;
   if (bytes < store->min_part_bytes || bytes > (5ull << 30) || bytes % 4096 != 0) {
-    cleat_status status =
-        cleat__error_set(err, CLEAT_INVALID,
-                         "part size %llu: must be a multiple of 4096, from %llu bytes to 5 GiB",
-                         (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
+    cleat_status status = cleat__error_set(
+        err, CLEAT_INVALID, "part size %llu: must be a multiple of 4096, from %llu bytes to 5 GiB",
+        (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
     cleat__error_hint(err, "leave part_bytes 0 for 16 MiB");
     return status;
   }
@@ -69,7 +58,8 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
   struct cleat_client *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the client");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the client");
   fresh->store = store;
   fresh->device = cleat__device_host();
   fresh->clock = cleat__clock_system();
@@ -77,8 +67,10 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   atomic_init(&fresh->never, false);
 
   cleat_status status = part_bytes_choose(store, options->part_bytes, &fresh->part_bytes, err);
-  if (status == CLEAT_OK) status = start_choose(options->start, &fresh->start, err);
-  if (status == CLEAT_OK) status = threads_start(fresh, options->concurrency, err);
+  if (status == CLEAT_OK)
+    status = start_choose(options->start, &fresh->start, err);
+  if (status == CLEAT_OK)
+    status = threads_start(fresh, options->concurrency, err);
   if (status == CLEAT_OK) {
     uint64_t budget =
         options->staging_bytes != 0 ? options->staging_bytes : CLEAT__STAGING_BYTES_DEFAULT;
@@ -102,14 +94,17 @@ cleat_status cleat__client_open(const char *url, const struct cleat_client_optio
   };
   struct cleat__store *store = NULL;
   cleat_status status = cleat__store_open(url, &config, &store, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__client_on_store(store, options, client, err);
-  if (status != CLEAT_OK) cleat__store_close(store);
+  if (status != CLEAT_OK)
+    cleat__store_close(store);
   return status;
 }
 
 void cleat__client_close(struct cleat_client *client) {
-  if (client == NULL) return;
+  if (client == NULL)
+    return;
   cleat__pool_free(client->pool);
   cleat__staging_free(client->staging);
   cleat__store_close(client->store);
@@ -120,7 +115,8 @@ void cleat__client_close(struct cleat_client *client) {
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
                                        size_t count, void **buffers) {
   struct cleat__job *claimant = client->synced.claimant;
-  if (claimant != NULL && claimant != job) return false;
+  if (claimant != NULL && claimant != job)
+    return false;
   if (!cleat__staging_take_locked(client->staging, count, buffers)) {
     client->synced.claimant = job;
     return false;
@@ -131,13 +127,15 @@ bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat
 
 void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
                                        void *const *buffers) {
-  if (count == 0) return;
+  if (count == 0)
+    return;
   cleat__staging_give_locked(client->staging, count, buffers);
   cleat__pool_wake_locked(client->pool);
 }
 
 void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job) {
-  if (client->synced.claimant != job) return;
+  if (client->synced.claimant != job)
+    return;
   client->synced.claimant = NULL;
   cleat__pool_wake_locked(client->pool);
 }
@@ -146,7 +144,8 @@ cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_
                                       const char *file, struct cleat_error *err) {
   size_t needed = cleat__staging_buffers_for(client->staging, bytes);
   size_t have = cleat__staging_buffer_count(client->staging);
-  if (needed <= have) return CLEAT_OK;
+  if (needed <= have)
+    return CLEAT_OK;
   cleat_status status = cleat__error_set(
       err, CLEAT_LIMIT, "%s: its parts of %llu bytes do not fit into the staging budget of %llu",
       file, (unsigned long long)bytes,

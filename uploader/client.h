@@ -15,7 +15,6 @@
 #define CLEAT__PART_BYTES_DEFAULT (16ull << 20)
 #define CLEAT__CONCURRENCY_MAX 1024u
 #define CLEAT__TIME_LIMIT_S_DEFAULT 900u
-#define CLEAT__START_MAX 128 /* bytes of a start's name */
 
 struct cleat_save;
 
@@ -27,7 +26,7 @@ struct cleat_client {
   const struct cleat__clock *clock;
   struct cleat__log log;
   uint64_t part_bytes;
-  char *start; /* names this start of the job */
+  char *start;       /* names this start of the job */
   atomic_bool never; /* a cancel flag that nobody raises */
 
   struct {

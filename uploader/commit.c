@@ -23,8 +23,10 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   *found = false;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
                                      &text, &size, object, cancel, err);
-  if (is_absent(status, err)) return CLEAT_OK;
-  if (status != CLEAT_OK) return status;
+  if (is_absent(status, err))
+    return CLEAT_OK;
+  if (status != CLEAT_OK)
+    return status;
   *found = true;
   status = cleat__manifest_parse(text, size, step, manifest, err);
   cleat__free(text);
@@ -39,7 +41,8 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
   bool found = false;
   cleat_status status = manifest_read(client, step, cancel, &object, &manifest, &found, err);
   bool damaged = found && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
-  if (status != CLEAT_OK && !damaged) return status;
+  if (status != CLEAT_OK && !damaged)
+    return status;
   *standing = (struct cleat__standing){.exists = found};
   memcpy(standing->etag, object.etag, sizeof(standing->etag));
   if (found && !damaged) {
@@ -53,8 +56,7 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
 
 static cleat_status put_text(struct cleat_client *client, const char *key,
                              const struct cleat__buffer *text, enum cleat__put_condition condition,
-                             const char *etag, const atomic_bool *cancel,
-                             struct cleat_error *err) {
+                             const char *etag, const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__span body = {text->data, text->length};
   struct cleat__put_options options = {
       .condition = condition,
@@ -73,7 +75,8 @@ static cleat_status is_stored(struct cleat_client *client, const char *key,
   size_t size = 0;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX,
                                      &stored, &size, NULL, cancel, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   *same = size == text->length && memcmp(stored, text->data, size) == 0;
   cleat__free(stored);
   return CLEAT_OK;
@@ -82,15 +85,17 @@ static cleat_status is_stored(struct cleat_client *client, const char *key,
 static cleat_status record_put(struct cleat_client *client, const char *key, unsigned rank,
                                const struct cleat__buffer *text, const atomic_bool *cancel,
                                struct cleat_error *err) {
-  cleat_status status =
-      put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, err);
-  if (status == CLEAT_OK || status == CLEAT_CANCELLED) return status;
+  cleat_status status = put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, err);
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED)
+    return status;
   /* There already, or no clear answer: ours if it is the same, nonce and all. */
   struct cleat_error second;
   bool same = false;
   cleat_status read = is_stored(client, key, text, cancel, &same, &second);
-  if (read == CLEAT_OK && same) return CLEAT_OK;
-  if (status != CLEAT_EXISTS) return status;
+  if (read == CLEAT_OK && same)
+    return CLEAT_OK;
+  if (status != CLEAT_EXISTS)
+    return status;
   if (read != CLEAT_OK) {
     *err = second;
     return read;
@@ -109,7 +114,8 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
   cleat_status status = cleat__record_encode(record, &text, err);
-  if (status == CLEAT_OK) status = record_put(client, key, record->rank, &text, cancel, err);
+  if (status == CLEAT_OK)
+    status = record_put(client, key, record->rank, &text, cancel, err);
   if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
     status = cleat__error_no_memory(err, "a digest");
   }
@@ -119,8 +125,10 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
     ref->size = text.length;
     ref->files = record->file_count;
     ref->bytes = 0;
-    for (size_t i = 0; i < record->file_count; i++) ref->bytes += record->files[i].size;
-    if (ref->key == NULL) status = cleat__error_no_memory(err, "the manifest");
+    for (size_t i = 0; i < record->file_count; i++)
+      ref->bytes += record->files[i].size;
+    if (ref->key == NULL)
+      status = cleat__error_no_memory(err, "the manifest");
   }
   cleat__buffer_clear(&text);
   return status;
@@ -129,15 +137,15 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
 /* Whether a failed put may have reached the store, or may reach it yet. */
 static bool put_in_doubt(const struct cleat_error *err) {
   switch (err->status) {
-    case CLEAT_NETWORK:
-    case CLEAT_TIMEOUT:
-    case CLEAT_CANCELLED:
-    case CLEAT_IO:
-      return true;
-    case CLEAT_STORE:
-      return err->http_status == 0 || err->http_status >= 500 || err->http_status == 408;
-    default:
-      return false;
+  case CLEAT_NETWORK:
+  case CLEAT_TIMEOUT:
+  case CLEAT_CANCELLED:
+  case CLEAT_IO:
+    return true;
+  case CLEAT_STORE:
+    return err->http_status == 0 || err->http_status >= 500 || err->http_status == 408;
+  default:
+    return false;
   }
 }
 
@@ -164,8 +172,8 @@ static cleat_status manifest_settle(struct cleat_client *client,
   struct cleat__object object = {0};
   struct cleat_error second;
   bool found = false;
-  cleat_status read = manifest_read(client, manifest->step, &client->never, &object, &stored,
-                                    &found, &second);
+  cleat_status read =
+      manifest_read(client, manifest->step, &client->never, &object, &stored, &found, &second);
   bool ours = read == CLEAT_OK && found && strcmp(stored.token, manifest->token) == 0;
   /* What was to be replaced still stands: that says no more than finding nothing does. */
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;

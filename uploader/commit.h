@@ -13,8 +13,8 @@
 /* What stands in the store for a step before it is saved. */
 struct cleat__standing {
   bool exists;
-  bool same_start;             /* committed by this very start */
-  char etag[CLEAT__ETAG_MAX];  /* for replacing it */
+  bool same_start;            /* committed by this very start */
+  char etag[CLEAT__ETAG_MAX]; /* for replacing it */
   char start[CLEAT__ID_MAX + 1];
   char attempt[CLEAT__ID_MAX + 1];
 };

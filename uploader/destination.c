@@ -28,14 +28,16 @@ struct cleat__destination {
   char *fresh; /* the folder that files are made in */
   bool inside; /* it lies inside the destination, which exists */
   int fresh_fd;
-  int root_fd; /* of the destination, when inside; else -1 */
+  int root_fd;                           /* of the destination, when inside; else -1 */
   struct cleat__destination_file *files; /* own array; names borrowed */
   size_t count;
 };
 
 static void destination_free(struct cleat__destination *destination) {
-  if (destination->fresh_fd >= 0) (void)close(destination->fresh_fd);
-  if (destination->root_fd >= 0) (void)close(destination->root_fd);
+  if (destination->fresh_fd >= 0)
+    (void)close(destination->fresh_fd);
+  if (destination->root_fd >= 0)
+    (void)close(destination->root_fd);
   cleat__free(destination->path);
   cleat__free(destination->fresh);
   cleat__free(destination->files);
@@ -64,7 +66,8 @@ static void fresh_remove(const struct cleat__destination *destination) {
 static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int *folder_fd,
                                    const char **base, struct cleat_error *err) {
   int at = dup(root_fd);
-  if (at < 0) return cleat__error_errno(err, errno, "cannot open the destination");
+  if (at < 0)
+    return cleat__error_errno(err, errno, "cannot open the destination");
   const char *slash;
   for (const char *from = name; (slash = strchr(from, '/')) != NULL; from = slash + 1) {
     char component[NAME_MAX + 1];
@@ -84,13 +87,18 @@ static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int
     int why = errno;
     (void)close(at);
     at = next;
-    if (next >= 0) continue;
-    if (!make && why == ENOENT) break;
+    if (next >= 0)
+      continue;
+    if (!make && why == ENOENT)
+      break;
     if (why == ELOOP || why == ENOTDIR) {
-      cleat_status status = cleat__error_set(
-          err, CLEAT_INVALID, "%s cannot be loaded: a link or a file stands where its folder %.*s "
-          "must be", name, (int)(slash - name), name);
-      cleat__error_hint(err, "links inside the destination are not followed; move it out of the way");
+      cleat_status status =
+          cleat__error_set(err, CLEAT_INVALID,
+                           "%s cannot be loaded: a link or a file stands where its folder %.*s "
+                           "must be",
+                           name, (int)(slash - name), name);
+      cleat__error_hint(err,
+                        "links inside the destination are not followed; move it out of the way");
       return status;
     }
     return cleat__error_errno(err, why, "cannot open the folder of %s", name);
@@ -107,10 +115,13 @@ static cleat_status place_check(const struct cleat__destination *destination, co
   const char *base = NULL;
   struct stat seen;
   cleat_status status = walk_to_folder(destination->root_fd, name, false, &folder, &base, err);
-  if (status != CLEAT_OK || folder < 0) return status;
+  if (status != CLEAT_OK || folder < 0)
+    return status;
   if (fstatat(folder, base, &seen, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(seen.st_mode)) {
-    status = cleat__error_set(err, CLEAT_INVALID, "%s/%s is a folder, but a file of that name is "
-                              "to be loaded", destination->path, name);
+    status = cleat__error_set(err, CLEAT_INVALID,
+                              "%s/%s is a folder, but a file of that name is "
+                              "to be loaded",
+                              destination->path, name);
   }
   (void)close(folder);
   return status;
@@ -120,12 +131,13 @@ static cleat_status place_check(const struct cleat__destination *destination, co
 
 /* Makes one file below the fresh folder and reserves its space. */
 static cleat_status file_make(const struct cleat__destination *destination,
-                              const struct cleat__destination_file *file,
-                              struct cleat_error *err) {
+                              const struct cleat__destination_file *file, struct cleat_error *err) {
   int folder = -1;
   const char *base = NULL;
-  cleat_status status = walk_to_folder(destination->fresh_fd, file->name, true, &folder, &base, err);
-  if (status != CLEAT_OK) return status;
+  cleat_status status =
+      walk_to_folder(destination->fresh_fd, file->name, true, &folder, &base, err);
+  if (status != CLEAT_OK)
+    return status;
   int fd = openat(folder, base, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
   int why = fd < 0 ? errno : 0;
   (void)close(folder);
@@ -138,8 +150,10 @@ static cleat_status file_make(const struct cleat__destination *destination,
       }
     }
   }
-  if (fd >= 0 && close(fd) != 0 && why == 0) why = errno;
-  if (why == 0) return CLEAT_OK;
+  if (fd >= 0 && close(fd) != 0 && why == 0)
+    why = errno;
+  if (why == 0)
+    return CLEAT_OK;
   return cleat__error_errno(err, why, "cannot make %s (%llu bytes) below %s", file->name,
                             (unsigned long long)file->size, destination->path);
 }
@@ -149,9 +163,10 @@ static cleat_status fresh_make(struct cleat__destination *destination, struct cl
   if (cleat__random_hex(8, random) != CLEAT_OK) {
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  destination->fresh = cleat__strprintf(destination->inside ? "%s/.cleat-load-%s" : "%s.cleat-load-%s",
-                                        destination->path, random);
-  if (destination->fresh == NULL) return cleat__error_no_memory(err, "a path");
+  destination->fresh = cleat__strprintf(
+      destination->inside ? "%s/.cleat-load-%s" : "%s.cleat-load-%s", destination->path, random);
+  if (destination->fresh == NULL)
+    return cleat__error_no_memory(err, "a path");
   if (mkdir(destination->fresh, FOLDER_MODE) != 0) {
     cleat_status status =
         cleat__error_errno(err, errno, "cannot make the folder %s", destination->fresh);
@@ -159,7 +174,8 @@ static cleat_status fresh_make(struct cleat__destination *destination, struct cl
     return status;
   }
   destination->fresh_fd = open(destination->fresh, FOLDER_FLAGS | O_NOFOLLOW);
-  if (destination->fresh_fd >= 0) return CLEAT_OK;
+  if (destination->fresh_fd >= 0)
+    return CLEAT_OK;
   cleat_status status =
       cleat__error_errno(err, errno, "cannot open the folder %s", destination->fresh);
   (void)rmdir(destination->fresh);
@@ -170,7 +186,8 @@ static cleat_status destination_look(struct cleat__destination *destination, boo
                                      struct cleat_error *err) {
   struct stat seen;
   if (lstat(destination->path, &seen) != 0) {
-    if (errno == ENOENT) return CLEAT_OK;
+    if (errno == ENOENT)
+      return CLEAT_OK;
     return cleat__error_errno(err, errno, "cannot look at %s", destination->path);
   }
   if (!force) {
@@ -181,7 +198,8 @@ static cleat_status destination_look(struct cleat__destination *destination, boo
   }
   destination->inside = true;
   destination->root_fd = open(destination->path, FOLDER_FLAGS);
-  if (destination->root_fd >= 0) return CLEAT_OK;
+  if (destination->root_fd >= 0)
+    return CLEAT_OK;
   return cleat__error_errno(err, errno, "cannot write into %s", destination->path);
 }
 
@@ -189,10 +207,13 @@ static cleat_status destination_new(const char *path, const struct cleat__destin
                                     size_t count, struct cleat__destination **destination,
                                     struct cleat_error *err) {
   size_t length = strlen(path);
-  while (length > 1 && path[length - 1] == '/') length--;
-  if (length == 0) return cleat__error_set(err, CLEAT_INVALID, "the destination has no name");
+  while (length > 1 && path[length - 1] == '/')
+    length--;
+  if (length == 0)
+    return cleat__error_set(err, CLEAT_INVALID, "the destination has no name");
   struct cleat__destination *made = cleat__calloc(1, sizeof(*made));
-  if (made == NULL) return cleat__error_no_memory(err, "the destination");
+  if (made == NULL)
+    return cleat__error_no_memory(err, "the destination");
   made->fresh_fd = -1;
   made->root_fd = -1;
   made->count = count;
@@ -213,12 +234,14 @@ cleat_status cleat__destination_begin(const char *path, bool force,
                                       struct cleat_error *err) {
   struct cleat__destination *made = NULL;
   cleat_status status = destination_new(path, files, count, &made, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = destination_look(made, force, err);
   for (size_t i = 0; status == CLEAT_OK && made->inside && i < count; i++) {
     status = place_check(made, files[i].name, err);
   }
-  if (status == CLEAT_OK) status = fresh_make(made, err);
+  if (status == CLEAT_OK)
+    status = fresh_make(made, err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     status = file_make(made, &files[i], err);
   }
@@ -237,7 +260,8 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
   size_t left = span->length;
   while (left > 0) {
     ssize_t put = pwrite(fd, from, left, (off_t)offset);
-    if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EINTR)
+      continue;
     if (put < 0) {
       *why = errno;
       return CLEAT_IO;
@@ -254,10 +278,12 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
                                       size_t count, struct cleat_error *err) {
   const char *name = destination->files[index].name;
   int why = 0;
-  if (cleat__fault_point()) return cleat__error_errno(err, EIO, "cannot write %s", name);
+  if (cleat__fault_point())
+    return cleat__error_errno(err, EIO, "cannot write %s", name);
   /* The folder is ours and fresh: there is no link in it. */
   int fd = openat(destination->fresh_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return cleat__error_errno(err, errno, "cannot write %s", name);
+  if (fd < 0)
+    return cleat__error_errno(err, errno, "cannot write %s", name);
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     status = write_all(fd, &spans[i], offset, &why);
@@ -280,7 +306,8 @@ static cleat_status file_move(const struct cleat__destination *destination, cons
   int folder = -1;
   const char *base = NULL;
   cleat_status status = walk_to_folder(destination->root_fd, name, true, &folder, &base, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   /* A link of that name is replaced, not followed. */
   if (renameat(destination->fresh_fd, name, folder, base) != 0) {
     status = cleat__error_errno(err, errno, "cannot move %s into %s", name, destination->path);
@@ -295,8 +322,10 @@ static cleat_status commit_new(const struct cleat__destination *destination,
   if (renameat2(AT_FDCWD, destination->fresh, AT_FDCWD, destination->path, RENAME_NOREPLACE) == 0) {
     return CLEAT_OK;
   }
-  if (errno == EINVAL || errno == ENOSYS) { /* a file system without it: rename keeps full folders */
-    if (rename(destination->fresh, destination->path) == 0) return CLEAT_OK;
+  if (errno == EINVAL ||
+      errno == ENOSYS) { /* a file system without it: rename keeps full folders */
+    if (rename(destination->fresh, destination->path) == 0)
+      return CLEAT_OK;
   }
   return cleat__error_errno(err, errno, "cannot move the loaded files to %s", destination->path);
 }
@@ -311,13 +340,15 @@ cleat_status cleat__destination_commit(struct cleat__destination *destination,
       status = file_move(destination, destination->files[i].name, err);
     }
   }
-  if (status != CLEAT_OK || destination->inside) fresh_remove(destination);
+  if (status != CLEAT_OK || destination->inside)
+    fresh_remove(destination);
   destination_free(destination);
   return status;
 }
 
 void cleat__destination_abandon(struct cleat__destination *destination) {
-  if (destination == NULL) return;
+  if (destination == NULL)
+    return;
   fresh_remove(destination);
   destination_free(destination);
 }

@@ -9,8 +9,7 @@
  * Errors: NOT_FOUND, DENIED, INVALID, IO, and FORMAT for a .safetensors that is none; they name the
  * file. */
 cleat_status cleat__gather(const struct cleat_save_request *request,
-                           struct cleat__disk_file **files, size_t *count,
-                           struct cleat_error *err);
+                           struct cleat__disk_file **files, size_t *count, struct cleat_error *err);
 
 void cleat__gather_free(struct cleat__disk_file *files, size_t count);
 

@@ -31,7 +31,8 @@ uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct clea
 /* The next part, not yet taken; false when there is none. */
 static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
   if (load->kind == CLEAT__LOAD_TENSORS) {
-    if (load->synced.next_fetch == load->fetch_count) return false;
+    if (load->synced.next_fetch == load->fetch_count)
+      return false;
     *fetch = load->fetches[load->synced.next_fetch];
     return true;
   }
@@ -41,7 +42,8 @@ static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
     load->synced.next_file++;
     load->synced.next_part = 0;
   }
-  if (load->synced.next_file == checkpoint->file_count) return false;
+  if (load->synced.next_file == checkpoint->file_count)
+    return false;
   *fetch = (struct cleat__fetch){.file = load->synced.next_file,
                                  .part = load->synced.next_part,
                                  .buffered = load->kind == CLEAT__LOAD_FILES};
@@ -62,8 +64,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   struct cleat__load_task *task = load->synced.idle;
   size_t needed = 0;
   if (fetch->buffered) {
-    needed =
-        cleat__staging_buffers_for(client->staging, cleat__load_part_bytes(load, fetch));
+    needed = cleat__staging_buffers_for(client->staging, cleat__load_part_bytes(load, fetch));
     if (!cleat__client_take_buffers_locked(client, &load->operation.job, needed, task->buffers)) {
       return NULL;
     }
@@ -78,7 +79,8 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
 
 /* Moving files into place, or removing them after a failure: one task, once all others ended. */
 static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
-  if (load->operation.job.in_flight > 0) return NULL;
+  if (load->operation.job.in_flight > 0)
+    return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
     load->synced.finish_begun = true;
     struct cleat__load_task *task = load->synced.idle;
@@ -94,7 +96,8 @@ static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
 static struct cleat__task *load_take(struct cleat__job *job) {
   struct cleat_load *load = load_of(job);
   struct cleat__fetch fetch;
-  if (load->operation.synced.ended) return NULL;
+  if (load->operation.synced.ended)
+    return NULL;
   if (!load->operation.synced.stopping && !load->synced.finish_begun && peek_locked(load, &fetch)) {
     return (struct cleat__task *)take_fetch_locked(load, &fetch);
   }
@@ -113,7 +116,8 @@ static cleat_status process_file(struct cleat_load *load, const struct cleat__lo
                                  struct cleat_error *err) {
   struct cleat__span *into = NULL;
   cleat_status status = cleat__load_buffer_spans(load, task, &into, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__load_fetch_part(load, &task->fetch, into, task->buffer_count, err);
   if (status == CLEAT_OK) {
     status = cleat__destination_write(load->destination, task->fetch.file,
@@ -129,7 +133,8 @@ static cleat_status process_finish(struct cleat_load *load, const struct cleat__
                                    struct cleat_error *err) {
   struct cleat__destination *destination = load->destination;
   load->destination = NULL;
-  if (task->kind == CLEAT__LOAD_COMMIT) return cleat__destination_commit(destination, err);
+  if (task->kind == CLEAT__LOAD_COMMIT)
+    return cleat__destination_commit(destination, err);
   cleat__destination_abandon(destination);
   return CLEAT_OK;
 }
@@ -153,7 +158,8 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 static void finish_success_locked(struct cleat_load *load, const struct cleat__load_task *task) {
   if (task->kind == CLEAT__LOAD_FETCH) {
     load->synced.bytes_done += cleat__load_part_bytes(load, &task->fetch);
-    if (--load->synced.parts_left[task->fetch.file] == 0) load->synced.files_done++;
+    if (--load->synced.parts_left[task->fetch.file] == 0)
+      load->synced.files_done++;
   } else if (task->kind == CLEAT__LOAD_COMMIT) {
     /* A cancel that came while the files were moved into place came too late. */
     cleat__error_clear(&load->operation.synced.error);
@@ -193,7 +199,8 @@ static void load_destroy(struct cleat_load *load) {
 static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__load_kind kind,
                              bool verify, struct cleat_load **load, struct cleat_error *err) {
   struct cleat_load *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the load");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the load");
   cleat__operation_init(&fresh->operation, checkpoint->client);
   fresh->checkpoint = checkpoint;
   fresh->kind = kind;
@@ -211,7 +218,8 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
 void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
   load->synced.parts_left[file] = parts;
   load->files_total++;
-  if (parts == 0) load->synced.files_done++;
+  if (parts == 0)
+    load->synced.files_done++;
 }
 
 /* Every part of every file. */
@@ -229,14 +237,17 @@ static cleat_status buffers_of_a_part(const struct cleat_load *load, size_t *mos
   struct cleat_client *client = load->operation.client;
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   *most = 0;
-  if (load->kind == CLEAT__LOAD_VERIFY) return CLEAT_OK;
+  if (load->kind == CLEAT__LOAD_VERIFY)
+    return CLEAT_OK;
   for (size_t i = 0; i < checkpoint->file_count; i++) {
     const struct cleat_file_info *info = &checkpoint->files[i].info;
     uint64_t bytes = info->size < info->part_bytes ? info->size : info->part_bytes;
     size_t needed = cleat__staging_buffers_for(client->staging, bytes);
-    if (needed <= *most) continue;
+    if (needed <= *most)
+      continue;
     cleat_status status = cleat__client_check_part(client, bytes, info->name, err);
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
     *most = needed;
   }
   return CLEAT_OK;
@@ -245,7 +256,8 @@ static cleat_status buffers_of_a_part(const struct cleat_load *load, size_t *mos
 static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_error *err) {
   size_t most = 0;
   cleat_status status = buffers_of_a_part(load, &most, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   unsigned threads = cleat__pool_threads(load->operation.client->pool);
   load->tasks = cleat__calloc(threads, sizeof(*load->tasks));
   load->buffer_slots = cleat__calloc(most * threads, sizeof(void *));
@@ -263,7 +275,8 @@ static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_err
 /* Sets the load going, or, after a failure, frees it. */
 static cleat_status load_launch(struct cleat_load *fresh, cleat_status status,
                                 struct cleat_load **load, struct cleat_error *err) {
-  if (status == CLEAT_OK) status = load_prepare_tasks(fresh, err);
+  if (status == CLEAT_OK)
+    status = load_prepare_tasks(fresh, err);
   if (status != CLEAT_OK) {
     load_destroy(fresh);
     return status;
@@ -279,9 +292,11 @@ cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
                                        struct cleat_load **load, struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
   cleat_status status = cleat__load_match(checkpoint, requests, count, options, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = load_new(checkpoint, CLEAT__LOAD_TENSORS, !options->no_verify, &fresh, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__load_plan_tensors(fresh, requests, count, err);
   return load_launch(fresh, status, load, err);
 }
@@ -289,15 +304,15 @@ cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
 static cleat_status destination_begin(struct cleat_load *load, const char *path, bool force,
                                       struct cleat_error *err) {
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
-  struct cleat__destination_file *files =
-      cleat__calloc(checkpoint->file_count, sizeof(*files));
-  if (files == NULL) return cleat__error_no_memory(err, "the list of files");
+  struct cleat__destination_file *files = cleat__calloc(checkpoint->file_count, sizeof(*files));
+  if (files == NULL)
+    return cleat__error_no_memory(err, "the list of files");
   for (size_t i = 0; i < checkpoint->file_count; i++) {
     const struct cleat_file_info *info = &checkpoint->files[i].info;
     files[i] = (struct cleat__destination_file){info->name, info->size};
   }
-  cleat_status status = cleat__destination_begin(path, force, files, checkpoint->file_count,
-                                                 &load->destination, err);
+  cleat_status status =
+      cleat__destination_begin(path, force, files, checkpoint->file_count, &load->destination, err);
   cleat__free(files);
   return status;
 }
@@ -306,19 +321,20 @@ cleat_status cleat__load_start_files(struct cleat_checkpoint *checkpoint, const 
                                      const struct cleat_load_options *options,
                                      struct cleat_load **load, struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
-  cleat_status status =
-      load_new(checkpoint, CLEAT__LOAD_FILES, !options->no_verify, &fresh, err);
-  if (status != CLEAT_OK) return status;
+  cleat_status status = load_new(checkpoint, CLEAT__LOAD_FILES, !options->no_verify, &fresh, err);
+  if (status != CLEAT_OK)
+    return status;
   expect_all(fresh);
   status = destination_begin(fresh, destination, options->force != 0, err);
   return load_launch(fresh, status, load, err);
 }
 
-cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint,
-                                      struct cleat_load **load, struct cleat_error *err) {
+cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
+                                      struct cleat_error *err) {
   struct cleat_load *fresh = NULL;
   cleat_status status = load_new(checkpoint, CLEAT__LOAD_VERIFY, true, &fresh, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   expect_all(fresh);
   /* Empty files have no part to fetch: that they are there is all there is to check. */
   status = cleat__checkpoint_check_present(checkpoint, err);
@@ -334,8 +350,7 @@ void cleat__load_progress(const struct cleat_load *load, struct cleat_progress *
   cleat__pool_lock(pool);
   enum cleat_phase phase = CLEAT_PHASE_RUNNING;
   if (load->operation.synced.ended) {
-    phase =
-        load->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
+    phase = load->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
   }
   *progress = (struct cleat_progress){
       .phase = phase,
@@ -353,7 +368,8 @@ void cleat__load_cancel(struct cleat_load *load) {
 }
 
 void cleat__load_free(struct cleat_load *load) {
-  if (load == NULL) return;
+  if (load == NULL)
+    return;
   struct cleat_error ignored;
   (void)cleat__operation_wait(&load->operation, &ignored);
   cleat__operation_retire(&load->operation);

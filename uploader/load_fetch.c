@@ -13,7 +13,8 @@ cleat_status cleat__load_buffer_spans(const struct cleat_load *load,
   size_t buffer_bytes = cleat__staging_buffer_bytes(load->operation.client->staging);
   uint64_t left = cleat__load_part_bytes(load, &task->fetch);
   struct cleat__span *fresh = cleat__calloc(task->buffer_count, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "a part");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "a part");
   for (size_t i = 0; i < task->buffer_count; i++) {
     size_t length = left < buffer_bytes ? (size_t)left : buffer_bytes;
     fresh[i] = (struct cleat__span){task->buffers[i], length};
@@ -24,14 +25,16 @@ cleat_status cleat__load_buffer_spans(const struct cleat_load *load,
 }
 
 /* The first tensor with bytes in the range, for messages; NULL when there is none. */
-static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file,
-                             uint64_t begin, uint64_t end) {
+static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
+                             uint64_t end) {
   for (size_t i = 0; i < checkpoint->tensor_count; i++) {
     const struct cleat__checkpoint_tensor *tensor = &checkpoint->tensors[i];
     for (size_t k = 0; k < tensor->piece_count; k++) {
       const struct cleat__piece *piece = tensor->pieces[k].piece;
-      if (tensor->pieces[k].file != file) continue;
-      if (piece->offset < end && piece->offset + piece->bytes > begin) return tensor->info.name;
+      if (tensor->pieces[k].file != file)
+        continue;
+      if (piece->offset < end && piece->offset + piece->bytes > begin)
+        return tensor->info.name;
     }
   }
   return NULL;
@@ -45,10 +48,9 @@ static void name_part(const struct cleat_load *load, const struct cleat__fetch *
   uint64_t begin = cleat__load_part_begin(load, fetch);
   const char *tensor =
       tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
-  cleat__error_context(err, "step %lld: part %zu of %s%s%s%s",
-                       (long long)checkpoint->manifest.step, fetch->part + 1, info->name,
-                       tensor != NULL ? " (tensor " : "", tensor != NULL ? tensor : "",
-                       tensor != NULL ? ")" : "");
+  cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step,
+                       fetch->part + 1, info->name, tensor != NULL ? " (tensor " : "",
+                       tensor != NULL ? tensor : "", tensor != NULL ? ")" : "");
 }
 
 /* A store that has less of the object than was committed, or none of it, is damaged. */
@@ -91,7 +93,8 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
   for (int i = 0; i < CLEAT__LOAD_TRIES; i++) {
     status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, count,
                          &crc32c, err);
-    if (status != CLEAT_OK || !load->verify || crc32c == wanted) break;
+    if (status != CLEAT_OK || !load->verify || crc32c == wanted)
+      break;
     status = cleat__error_set(err, CLEAT_INTEGRITY,
                               "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
                               wanted, i + 1);
@@ -100,6 +103,7 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
                "part %zu of %s arrived with a wrong checksum", fetch->part + 1,
                load->checkpoint->files[fetch->file].info.name);
   }
-  if (status != CLEAT_OK) name_part(load, fetch, err);
+  if (status != CLEAT_OK)
+    name_part(load, fetch, err);
   return status;
 }

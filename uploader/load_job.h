@@ -60,7 +60,7 @@ struct cleat_load {
 
   /* Tensors */
   struct cleat__wanted_tensor *wanted;
-  int64_t *dims; /* starts and shapes of all requests */
+  int64_t *dims;             /* starts and shapes of all requests */
   struct cleat__want *wants; /* by file, then begin */
   size_t want_count;
   struct cleat__fetch *fetches;

@@ -35,7 +35,8 @@ static void shape_print(char *text, size_t size, int ndim, const int64_t *shape)
   text[0] = '\0';
   for (int i = 0; i < ndim && length < size; i++) {
     int added = snprintf(text + length, size - length, "%s%" PRId64, i > 0 ? "," : "", shape[i]);
-    if (added < 0) return;
+    if (added < 0)
+      return;
     length += (size_t)added;
   }
 }
@@ -48,10 +49,12 @@ static cleat_status request_check(const struct cleat_load_request *request, size
   struct cleat__tensor_spec spec = {request->name, request->dtype, request->ndim, request->shape};
   uint64_t bytes = 0;
   cleat_status status = cleat__tensor_bytes(&spec, &bytes, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   if (bytes != request->data_bytes || (request->data == NULL && bytes > 0)) {
     return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s: the destination has %" PRIu64 " bytes, the request %" PRIu64,
+                            "tensor %s: the destination has %" PRIu64
+                            " bytes, the request %" PRIu64,
                             request->name, request->data == NULL ? 0 : request->data_bytes, bytes);
   }
   return CLEAT_OK;
@@ -59,18 +62,20 @@ static cleat_status request_check(const struct cleat_load_request *request, size
 
 static bool shape_fits(const struct cleat_load_request *request,
                        const struct cleat_tensor_info *info) {
-  if (request->ndim != info->ndim) return false;
+  if (request->ndim != info->ndim)
+    return false;
   struct cleat__tensor_spec spec = {info->name, info->dtype, info->ndim, info->shape};
   struct cleat__slice slice = {request->start, request->shape};
   struct cleat_error ignored;
   uint64_t bytes = 0;
-  if (request->start != NULL) return cleat__slice_bytes(&spec, slice, &bytes, &ignored) == CLEAT_OK;
+  if (request->start != NULL)
+    return cleat__slice_bytes(&spec, slice, &bytes, &ignored) == CLEAT_OK;
   return cleat__slice_is_whole(&spec, slice);
 }
 
 /* Whether the request asks for what the tensor is. */
-static void compare(const struct cleat_load_request *request,
-                    const struct cleat_tensor_info *info, struct complaints *complaints) {
+static void compare(const struct cleat_load_request *request, const struct cleat_tensor_info *info,
+                    struct complaints *complaints) {
   char line[1024];
   char asked[256];
   char stored[256];
@@ -104,7 +109,8 @@ static cleat_status match_all(const struct cleat_checkpoint *checkpoint,
                               struct complaints *complaints, struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
     cleat_status status = request_check(&requests[i], i, err);
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
     const struct cleat__checkpoint_tensor *tensor =
         cleat__checkpoint_find(checkpoint, requests[i].name);
     if (tensor != NULL) {
@@ -113,27 +119,30 @@ static cleat_status match_all(const struct cleat_checkpoint *checkpoint,
     } else if (options->allow_missing == 0) {
       complain_of(complaints, "missing", requests[i].name);
     } else {
-      cleat__log(complaints->log, CLEAT_LOG_WARNING, "load: not in the checkpoint, left as it is: %s",
-                 requests[i].name);
+      cleat__log(complaints->log, CLEAT_LOG_WARNING,
+                 "load: not in the checkpoint, left as it is: %s", requests[i].name);
     }
   }
   for (size_t i = 0; options->allow_unexpected == 0 && i < checkpoint->tensor_count; i++) {
-    if (!seen[i]) complain_of(complaints, "unexpected", checkpoint->tensors[i].info.name);
+    if (!seen[i])
+      complain_of(complaints, "unexpected", checkpoint->tensors[i].info.name);
   }
   return CLEAT_OK;
 }
 
 static cleat_status conclude(const struct cleat_checkpoint *checkpoint,
                              const struct complaints *complaints, struct cleat_error *err) {
-  if (complaints->count == 0) return CLEAT_OK;
+  if (complaints->count == 0)
+    return CLEAT_OK;
   char more[48] = "";
   if (complaints->left_out > 0) {
     (void)snprintf(more, sizeof(more), "; and %zu more", complaints->left_out);
   }
-  cleat_status status = cleat__error_set(
-      err, CLEAT_MISMATCH, "step %" PRId64 " does not fit the request: %s%s",
-      checkpoint->manifest.step, cleat__buffer_text(&complaints->text), more);
-  cleat__error_hint(err, "`cleat show` lists the tensors; missing and unexpected names can be allowed");
+  cleat_status status =
+      cleat__error_set(err, CLEAT_MISMATCH, "step %" PRId64 " does not fit the request: %s%s",
+                       checkpoint->manifest.step, cleat__buffer_text(&complaints->text), more);
+  cleat__error_hint(err,
+                    "`cleat show` lists the tensors; missing and unexpected names can be allowed");
   return status;
 }
 
@@ -142,11 +151,12 @@ cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
                                const struct cleat_load_options *options, struct cleat_error *err) {
   struct complaints complaints = {.log = &checkpoint->client->log};
   bool *seen = cleat__calloc(checkpoint->tensor_count, sizeof(*seen));
-  if (seen == NULL) return cleat__error_no_memory(err, "the load");
+  if (seen == NULL)
+    return cleat__error_no_memory(err, "the load");
   cleat__buffer_init(&complaints.text, COMPLAINTS_BYTES_MAX);
-  cleat_status status =
-      match_all(checkpoint, requests, count, options, seen, &complaints, err);
-  if (status == CLEAT_OK) status = conclude(checkpoint, &complaints, err);
+  cleat_status status = match_all(checkpoint, requests, count, options, seen, &complaints, err);
+  if (status == CLEAT_OK)
+    status = conclude(checkpoint, &complaints, err);
   cleat__buffer_clear(&complaints.text);
   cleat__free(seen);
   return status;

@@ -54,14 +54,17 @@ static cleat_status want_pieces(struct cleat_load *load, size_t index,
     struct cleat__slice_runs runs;
     uint64_t end = 0;
     cleat_status status = runs_of(load, &want, &runs, err);
-    if (status != CLEAT_OK) return status;
-    if (runs.done) continue;
+    if (status != CLEAT_OK)
+      return status;
+    if (runs.done)
+      continue;
     covered += runs_extent(&runs, &end);
     want.begin = want.piece->offset + runs.run.piece_offset;
     want.end = want.piece->offset + end;
     load->wants[load->want_count++] = want;
   }
-  if (covered == bytes) return CLEAT_OK;
+  if (covered == bytes)
+    return CLEAT_OK;
   return cleat__error_set(err, CLEAT_FORMAT, "step %lld: the pieces of tensor %s do not make it up",
                           (long long)load->checkpoint->manifest.step, tensor->info.name);
 }
@@ -69,8 +72,10 @@ static cleat_status want_pieces(struct cleat_load *load, size_t index,
 static int want_compare(const void *a, const void *b) {
   const struct cleat__want *left = a;
   const struct cleat__want *right = b;
-  if (left->file != right->file) return left->file < right->file ? -1 : 1;
-  if (left->begin != right->begin) return left->begin < right->begin ? -1 : 1;
+  if (left->file != right->file)
+    return left->file < right->file ? -1 : 1;
+  if (left->begin != right->begin)
+    return left->begin < right->begin ? -1 : 1;
   return left->end < right->end ? -1 : left->end > right->end;
 }
 
@@ -82,7 +87,8 @@ static cleat_status wants_allocate(struct cleat_load *load,
   for (size_t i = 0; i < count; i++) {
     const struct cleat__checkpoint_tensor *tensor =
         cleat__checkpoint_find(load->checkpoint, requests[i].name);
-    if (tensor != NULL) pieces += tensor->piece_count;
+    if (tensor != NULL)
+      pieces += tensor->piece_count;
     dims += (size_t)requests[i].ndim;
   }
   load->wanted = cleat__calloc(count, sizeof(*load->wanted));
@@ -100,7 +106,8 @@ static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_
     const struct cleat_load_request *request = &requests[i];
     const struct cleat__checkpoint_tensor *tensor =
         cleat__checkpoint_find(load->checkpoint, request->name);
-    if (tensor == NULL) continue; /* allowed, or it would not have matched */
+    if (tensor == NULL)
+      continue; /* allowed, or it would not have matched */
     struct cleat__wanted_tensor *wanted = &load->wanted[i];
     wanted->data = request->data;
     wanted->start = dims;
@@ -123,7 +130,8 @@ static uint64_t runs_within(const struct cleat_load *load, const struct cleat__w
                             uint64_t bytes) {
   struct cleat__slice_runs runs;
   struct cleat_error ignored;
-  if (runs_of(load, want, &runs, &ignored) != CLEAT_OK || runs.dims == 0) return 1;
+  if (runs_of(load, want, &runs, &ignored) != CLEAT_OK || runs.dims == 0)
+    return 1;
   return bytes / runs.piece_stride[0] + 2; /* the innermost stride is the shortest */
 }
 
@@ -134,12 +142,16 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
   uint64_t reached = 0;
   for (size_t i = fetch->first_want; i < load->want_count; i++) {
     const struct cleat__want *want = &load->wants[i];
-    if (want->file != fetch->file || want->begin >= part_end) break;
-    if (want->end <= part_begin) continue;
-    if (want->begin < reached) return false; /* two want the same range */
+    if (want->file != fetch->file || want->begin >= part_end)
+      break;
+    if (want->end <= part_begin)
+      continue;
+    if (want->begin < reached)
+      return false; /* two want the same range */
     reached = want->end;
     runs += runs_within(load, want, part_end - part_begin);
-    if (runs > CLEAT__LOAD_SPANS_MAX) return false;
+    if (runs > CLEAT__LOAD_SPANS_MAX)
+      return false;
   }
   return true;
 }
@@ -155,7 +167,8 @@ static size_t fetches_of_file(struct cleat_load *load, size_t first, size_t last
     size_t from = (size_t)(load->wants[i].begin / part_bytes);
     size_t to = (size_t)((load->wants[i].end - 1) / part_bytes);
     for (size_t part = from > next_part ? from : next_part; part <= to; part++) {
-      while (load->wants[first_alive].end <= part * part_bytes) first_alive++;
+      while (load->wants[first_alive].end <= part * part_bytes)
+        first_alive++;
       struct cleat__fetch *fetch = &load->fetches[load->fetch_count++];
       *fetch = (struct cleat__fetch){.file = file, .part = part, .first_want = first_alive};
       uint64_t begin = cleat__load_part_begin(load, fetch);
@@ -171,13 +184,16 @@ static size_t fetches_of_file(struct cleat_load *load, size_t first, size_t last
 static cleat_status fetches_make(struct cleat_load *load, struct cleat_error *err) {
   size_t parts = 0;
   for (size_t i = 0; i < load->want_count; i++) {
-    if (i > 0 && load->wants[i].file == load->wants[i - 1].file) continue;
+    if (i > 0 && load->wants[i].file == load->wants[i - 1].file)
+      continue;
     parts += (size_t)load->checkpoint->files[load->wants[i].file].info.part_count;
   }
   load->fetches = cleat__calloc(parts, sizeof(*load->fetches));
-  if (load->fetches == NULL) return cleat__error_no_memory(err, "the load");
+  if (load->fetches == NULL)
+    return cleat__error_no_memory(err, "the load");
   for (size_t first = 0, last = 0; first < load->want_count; first = last) {
-    while (last < load->want_count && load->wants[last].file == load->wants[first].file) last++;
+    while (last < load->want_count && load->wants[last].file == load->wants[first].file)
+      last++;
     cleat__load_expect(load, load->wants[first].file, fetches_of_file(load, first, last));
   }
   return CLEAT_OK;
@@ -223,12 +239,15 @@ static bool walk_next_want(struct walk *walk) {
   for (; walk->next_want < load->want_count; walk->next_want++) {
     const struct cleat__want *want = &load->wants[walk->next_want];
     struct cleat_error ignored;
-    if (want->file != walk->file || want->begin >= walk->end) return false;
-    if (want->end <= walk->begin) continue;
+    if (want->file != walk->file || want->begin >= walk->end)
+      return false;
+    if (want->end <= walk->begin)
+      continue;
     walk->next_want++;
     walk->want = want;
     /* It cannot fail: it did not when the plan was made. */
-    if (runs_of(load, want, &walk->runs, &ignored) != CLEAT_OK) return false;
+    if (runs_of(load, want, &walk->runs, &ignored) != CLEAT_OK)
+      return false;
     if (walk->begin > want->piece->offset) {
       cleat__slice_runs_seek(&walk->runs, walk->begin - want->piece->offset);
     }
@@ -240,7 +259,8 @@ static bool walk_next_want(struct walk *walk) {
 static bool walk_next(struct walk *walk, struct stretch *stretch) {
   struct cleat__run run;
   for (;;) {
-    if (walk->want == NULL && !walk_next_want(walk)) return false;
+    if (walk->want == NULL && !walk_next_want(walk))
+      return false;
     if (cleat__slice_runs_next(&walk->runs, &run) &&
         walk->want->piece->offset + run.piece_offset < walk->end) {
       break;
@@ -250,7 +270,8 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
   uint64_t from = walk->want->piece->offset + run.piece_offset;
   uint64_t to = from + run.length;
   uint64_t cut = from < walk->begin ? walk->begin - from : 0;
-  if (to > walk->end) to = walk->end;
+  if (to > walk->end)
+    to = walk->end;
   stretch->offset = from + cut - walk->begin;
   stretch->length = (size_t)(to - from - cut);
   stretch->to = walk->load->wanted[walk->want->request].data + run.wanted_offset + cut;
@@ -266,9 +287,11 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
   struct stretch stretch;
   size_t stretches = 0;
   struct walk walk = walk_begin(load, fetch);
-  while (walk_next(&walk, &stretch)) stretches++;
+  while (walk_next(&walk, &stretch))
+    stretches++;
   struct cleat__span *fresh = cleat__calloc(2 * stretches + 1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "a part");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "a part");
   uint64_t reached = 0;
   size_t made = 0;
   walk = walk_begin(load, fetch);
@@ -280,7 +303,8 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
     reached = stretch.offset + stretch.length;
   }
   uint64_t bytes = walk.end - walk.begin;
-  if (bytes > reached) fresh[made++] = (struct cleat__span){NULL, (size_t)(bytes - reached)};
+  if (bytes > reached)
+    fresh[made++] = (struct cleat__span){NULL, (size_t)(bytes - reached)};
   *spans = fresh;
   *count = made;
   return CLEAT_OK;
@@ -295,7 +319,8 @@ static cleat_status fetch_between_holes(struct cleat_load *load, const struct cl
   for (size_t i = 0, first = 0; status == CLEAT_OK && i <= count; i++) {
     bool edge = i == 0 || i == count - 1; /* what is dropped at the ends need not be fetched */
     bool hole = i < count && spans[i].base == NULL && (edge || spans[i].length >= HOLE_BYTES_MIN);
-    if (i < count && !hole) continue;
+    if (i < count && !hole)
+      continue;
     uint64_t bytes = cleat__spans_length(spans + first, i - first);
     if (bytes > 0) {
       status = cleat__load_fetch_range(load, fetch->file, offset, spans + first, i - first, err);
@@ -311,7 +336,8 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
   struct cleat__span *spans = NULL;
   size_t count = 0;
   cleat_status status = direct_spans(load, fetch, &spans, &count, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = load->verify ? cleat__load_fetch_part(load, fetch, spans, count, err)
                         : fetch_between_holes(load, fetch, spans, count, err);
   cleat__free(spans);
@@ -341,12 +367,14 @@ static cleat_status fetch_buffered(struct cleat_load *load, const struct cleat__
                                    struct cleat_error *err) {
   struct cleat__span *buffers = NULL;
   cleat_status status = cleat__load_buffer_spans(load, task, &buffers, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = cleat__load_fetch_part(load, &task->fetch, buffers, task->buffer_count, err);
   if (status == CLEAT_OK) {
     struct walk walk = walk_begin(load, &task->fetch);
     struct stretch stretch;
-    while (walk_next(&walk, &stretch)) copy_stretch(buffers, &stretch);
+    while (walk_next(&walk, &stretch))
+      copy_stretch(buffers, &stretch);
   }
   cleat__free(buffers);
   return status;

@@ -35,14 +35,16 @@ void cleat__operation_end_locked(struct cleat__operation *operation) {
 cleat_status cleat__operation_status_locked(const struct cleat__operation *operation,
                                             struct cleat_error *err) {
   cleat_status status = operation->synced.error.status;
-  if (status != CLEAT_OK) *err = operation->synced.error;
+  if (status != CLEAT_OK)
+    *err = operation->synced.error;
   return status;
 }
 
 cleat_status cleat__operation_wait(struct cleat__operation *operation, struct cleat_error *err) {
   struct cleat__pool *pool = operation->client->pool;
   cleat__pool_lock(pool);
-  while (!operation->synced.ended) cleat__pool_wait_locked(pool);
+  while (!operation->synced.ended)
+    cleat__pool_wait_locked(pool);
   cleat_status status = cleat__operation_status_locked(operation, err);
   cleat__pool_unlock(pool);
   return status;
@@ -52,7 +54,8 @@ void cleat__operation_cancel(struct cleat__operation *operation, const char *wha
   struct cleat_error error;
   (void)cleat__error_set(&error, CLEAT_CANCELLED, "%s was cancelled", what);
   cleat__pool_lock(operation->client->pool);
-  if (!operation->synced.ended) cleat__operation_fail_locked(operation, &error);
+  if (!operation->synced.ended)
+    cleat__operation_fail_locked(operation, &error);
   cleat__pool_unlock(operation->client->pool);
 }
 

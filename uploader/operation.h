@@ -15,8 +15,9 @@ struct cleat__operation {
   double begun_s;
 
   struct {
-    bool stopping; /* nothing new is begun; `error` says why (CLEAT_OK: there is nothing left to do) */
-    bool ended;    /* no task is in flight and none will be */
+    bool
+        stopping; /* nothing new is begun; `error` says why (CLEAT_OK: there is nothing left to do) */
+    bool ended;   /* no task is in flight and none will be */
     double ended_s;
     struct cleat_error error; /* the first one */
     unsigned later_errors;

@@ -38,11 +38,11 @@ static cleat_status plan_metadata(struct cleat__plan *plan, const char *metadata
   const char *text = metadata != NULL ? metadata : "{}";
   struct cleat__buffer compact;
   cleat__buffer_init(&compact, CLEAT__METADATA_BYTES_MAX);
-  cleat_status status =
-      cleat__manifest_compact_json("metadata", text, strlen(text), &compact, err);
+  cleat_status status = cleat__manifest_compact_json("metadata", text, strlen(text), &compact, err);
   if (status == CLEAT_OK) {
     plan->metadata = cleat__arena_text(&plan->arena, compact.data, compact.length);
-    if (plan->metadata == NULL) status = cleat__error_no_memory(err, "the metadata");
+    if (plan->metadata == NULL)
+      status = cleat__error_no_memory(err, "the metadata");
   }
   cleat__buffer_clear(&compact);
   return status;
@@ -84,10 +84,12 @@ static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
   struct cleat__plan_file *file = &plan->files[index];
   file->spans = cleat__arena_alloc(&plan->arena, count, sizeof(*file->spans));
   file->ends = cleat__arena_alloc(&plan->arena, count, sizeof(*file->ends));
-  if (file->spans == NULL || file->ends == NULL) return cleat__error_no_memory(err, "the plan");
+  if (file->spans == NULL || file->ends == NULL)
+    return cleat__error_no_memory(err, "the plan");
   uint64_t end = 0;
   for (size_t i = 0; i < count; i++) {
-    if (spans[i].length == 0) continue;
+    if (spans[i].length == 0)
+      continue;
     end += spans[i].length;
     file->spans[file->span_count] = spans[i];
     file->ends[file->span_count++] = end;
@@ -112,27 +114,31 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   size_t count = packed->shard_begin[shard + 1] - begin;
   struct cleat__buffer *header = &plan->headers[plan->header_count++];
   cleat__buffer_init(header, CLEAT__SAFETENSORS_PREFIX + CLEAT__SAFETENSORS_HEADER_MAX + 8);
-  cleat_status status =
-      cleat__safetensors_write_header(packed->items + begin, count, header, err);
-  if (status != CLEAT_OK) return status;
+  cleat_status status = cleat__safetensors_write_header(packed->items + begin, count, header, err);
+  if (status != CLEAT_OK)
+    return status;
 
   struct cleat__span *spans = cleat__calloc(count + 1, sizeof(*spans));
-  if (spans == NULL) return cleat__error_no_memory(err, "the plan");
+  if (spans == NULL)
+    return cleat__error_no_memory(err, "the plan");
   spans[0] = (struct cleat__span){header->data, header->length};
   uint64_t offset = header->length;
   for (size_t i = 0; i < count; i++) {
     const struct cleat__safetensors_item *item = &packed->items[begin + i];
     /* Only ever read through: the cast drops the const of the caller's data. */
-    spans[i + 1] = (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i],
-                                        (size_t)item->bytes};
+    spans[i + 1] =
+        (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
     status = cleat__plan_enter_tensor(plan, item, shard, offset, NULL, err);
-    if (status != CLEAT_OK) break;
+    if (status != CLEAT_OK)
+      break;
     offset += item->bytes;
   }
   char name[64];
   shard_name(shard, packed->shard_count, name);
-  if (status == CLEAT_OK) status = plan_enter_file(plan, shard, name, offset, limits, err);
-  if (status == CLEAT_OK) status = plan_set_spans(plan, shard, spans, count + 1, err);
+  if (status == CLEAT_OK)
+    status = plan_enter_file(plan, shard, name, offset, limits, err);
+  if (status == CLEAT_OK)
+    status = plan_set_spans(plan, shard, spans, count + 1, err);
   cleat__free(spans);
   return status;
 }
@@ -143,7 +149,8 @@ static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat_
                                    struct cleat_error *err) {
   size_t count = packed->shard_begin[packed->shard_count];
   struct cleat__safetensors_placement *placements = cleat__calloc(count, sizeof(*placements));
-  if (placements == NULL) return cleat__error_no_memory(err, "the index of the model");
+  if (placements == NULL)
+    return cleat__error_no_memory(err, "the index of the model");
   uint64_t total = 0;
   for (size_t i = 0; i < count; i++) {
     const struct cleat__tensor_entry *entry = &plan->record.tensors[i];
@@ -155,11 +162,13 @@ static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat_
   cleat__buffer_init(text, PLAN_INDEX_BYTES_MAX);
   cleat_status status = cleat__safetensors_write_index(placements, count, total, text, err);
   cleat__free(placements);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   size_t file = packed->shard_count;
   struct cleat__span span = {text->data, text->length};
   status = plan_enter_file(plan, file, "model.safetensors.index.json", text->length, limits, err);
-  if (status == CLEAT_OK) status = plan_set_spans(plan, file, &span, 1, err);
+  if (status == CLEAT_OK)
+    status = plan_set_spans(plan, file, &span, 1, err);
   return status;
 }
 
@@ -170,9 +179,9 @@ static cleat_status plan_add_disk_file(struct cleat__plan *plan, size_t index, c
   struct cleat__plan_file *file = &plan->files[index];
   file->from_disk = true;
   file->source = disk->source;
-  file->source.path =
-      cleat__arena_text(&plan->arena, disk->source.path, strlen(disk->source.path));
-  if (file->source.path == NULL) return cleat__error_no_memory(err, "the plan");
+  file->source.path = cleat__arena_text(&plan->arena, disk->source.path, strlen(disk->source.path));
+  if (file->source.path == NULL)
+    return cleat__error_no_memory(err, "the plan");
   cleat_status status = plan_enter_file(plan, index, name, disk->source.size, limits, err);
   for (size_t i = 0; status == CLEAT_OK && i < disk->index.count; i++) {
     const struct cleat__safetensors_entry *entry = &disk->index.entries[i];
@@ -191,9 +200,9 @@ static cleat_status plan_add_memory_file(struct cleat__plan *plan, size_t index,
     return cleat__error_set(err, CLEAT_INVALID, "file %s has neither path nor data", given->name);
   }
   struct cleat__span span = {(void *)(uintptr_t)given->data, (size_t)given->data_bytes};
-  cleat_status status =
-      plan_enter_file(plan, index, given->name, given->data_bytes, limits, err);
-  if (status != CLEAT_OK) return status;
+  cleat_status status = plan_enter_file(plan, index, given->name, given->data_bytes, limits, err);
+  if (status != CLEAT_OK)
+    return status;
   return plan_set_spans(plan, index, &span, 1, err);
 }
 
@@ -209,7 +218,8 @@ static cleat_status plan_add_files(struct cleat__plan *plan, size_t first,
       return cleat__error_set(err, CLEAT_INVALID, "file %zu of the request has no name", i);
     }
     status = cleat__name_check_file(given->name, strlen(given->name), err);
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
     if (given->path != NULL) {
       status = plan_add_disk_file(plan, first + i, given->name, disk++, limits, err);
     } else {
@@ -227,7 +237,8 @@ static cleat_status plan_allocate(struct cleat__plan *plan,
   size_t packed_files = packed->shard_count + (packed->shard_count > 1);
   size_t files = packed_files + request->file_count;
   size_t tensors = request->tensor_count;
-  for (size_t i = 0; i < disk_count; i++) tensors += disk[i].index.count;
+  for (size_t i = 0; i < disk_count; i++)
+    tensors += disk[i].index.count;
   plan->files = cleat__calloc(files, sizeof(*plan->files));
   plan->headers = cleat__calloc(packed_files, sizeof(*plan->headers));
   plan->record.files = cleat__calloc(files, sizeof(*plan->record.files));
@@ -253,8 +264,10 @@ static cleat_status plan_fill(struct cleat__plan *plan, const struct cleat_save_
     status = plan_add_index(plan, packed, limits, err);
     files++;
   }
-  if (status == CLEAT_OK) status = plan_add_files(plan, files, request, disk, limits, err);
-  if (status == CLEAT_OK) status = cleat__plan_qualify_tensors(plan, request->tensor_count, err);
+  if (status == CLEAT_OK)
+    status = plan_add_files(plan, files, request, disk, limits, err);
+  if (status == CLEAT_OK)
+    status = cleat__plan_qualify_tensors(plan, request->tensor_count, err);
   return status;
 }
 
@@ -266,7 +279,8 @@ static cleat_status plan_check(struct cleat__plan *plan, struct cleat_error *err
   cleat_status status = cleat__record_check(&plan->record, err);
   plan->record.attempt = NULL;
   plan->record.nonce = NULL;
-  if (status != CLEAT_FORMAT) return status;
+  if (status != CLEAT_FORMAT)
+    return status;
   err->status = CLEAT_INVALID;
   return CLEAT_INVALID;
 }
@@ -276,9 +290,11 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
                              const struct cleat__plan_limits *limits, struct cleat__plan **plan,
                              struct cleat_error *err) {
   cleat_status status = request_check(request, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   struct cleat__plan *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the plan");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the plan");
   fresh->step = request->step;
   fresh->if_exists = request->if_exists;
 
@@ -291,7 +307,8 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
   if (status == CLEAT_OK) {
     status = plan_fill(fresh, request, &packed, disk, disk_count, limits, err);
   }
-  if (status == CLEAT_OK) status = plan_check(fresh, err);
+  if (status == CLEAT_OK)
+    status = plan_check(fresh, err);
   cleat__packed_clear(&packed);
   if (status != CLEAT_OK) {
     cleat__plan_free(fresh);
@@ -302,8 +319,10 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
 }
 
 void cleat__plan_free(struct cleat__plan *plan) {
-  if (plan == NULL) return;
-  for (size_t i = 0; i < plan->header_count; i++) cleat__buffer_clear(&plan->headers[i]);
+  if (plan == NULL)
+    return;
+  for (size_t i = 0; i < plan->header_count; i++)
+    cleat__buffer_clear(&plan->headers[i]);
   cleat__free(plan->headers);
   cleat__free(plan->files);
   plan->record.attempt = NULL;
@@ -348,13 +367,14 @@ cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file,
   size_t first = span_at(source, begin);
   size_t last = begin == end ? first : span_at(source, end - 1) + 1;
   struct cleat__span *cut = cleat__calloc(last - first, sizeof(*cut));
-  if (cut == NULL) return cleat__error_no_memory(err, "a part");
+  if (cut == NULL)
+    return cleat__error_no_memory(err, "a part");
   for (size_t i = first; i < last; i++) {
     uint64_t span_begin = source->ends[i] - source->spans[i].length;
     uint64_t from = begin > span_begin ? begin - span_begin : 0;
     uint64_t to = end < source->ends[i] ? end - span_begin : source->spans[i].length;
-    cut[i - first] = (struct cleat__span){(char *)source->spans[i].base + from,
-                                          (size_t)(to - from)};
+    cut[i - first] =
+        (struct cleat__span){(char *)source->spans[i].base + from, (size_t)(to - from)};
   }
   *spans = cut;
   *count = last - first;

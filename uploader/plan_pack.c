@@ -23,11 +23,13 @@ static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t ind
     return cleat__error_set(err, CLEAT_INVALID, "tensor %zu of the request has no name", index);
   }
   cleat_status status = cleat__name_check_tensor(tensor->name, strlen(tensor->name), err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   struct cleat__tensor_spec spec = {tensor->name, tensor->dtype, tensor->ndim, tensor->shape};
   uint64_t bytes = 0;
   status = cleat__tensor_bytes(&spec, &bytes, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   if (tensor->data == NULL && bytes > 0) {
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no data", tensor->name);
   }
@@ -60,7 +62,8 @@ static size_t shards_assign(struct loose *loose, size_t count, uint64_t shard_by
 static int loose_compare(const void *a, const void *b) {
   const struct loose *left = a;
   const struct loose *right = b;
-  if (left->shard != right->shard) return left->shard < right->shard ? -1 : 1;
+  if (left->shard != right->shard)
+    return left->shard < right->shard ? -1 : 1;
   return cleat__safetensors_compare(&left->item, &right->item);
 }
 
@@ -85,7 +88,8 @@ cleat_status cleat__pack_tensors(const struct cleat_tensor *tensors, size_t coun
                                  uint64_t shard_bytes, struct cleat__packed *packed,
                                  struct cleat_error *err) {
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
-  if (loose == NULL) return cleat__error_no_memory(err, "the plan");
+  if (loose == NULL)
+    return cleat__error_no_memory(err, "the plan");
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     status = tensor_measure(&tensors[i], i, &loose[i], err);
@@ -140,7 +144,8 @@ static int entry_compare(const void *a, const void *b) {
   const struct cleat__tensor_entry *left = *(struct cleat__tensor_entry *const *)a;
   const struct cleat__tensor_entry *right = *(struct cleat__tensor_entry *const *)b;
   int order = strcmp(left->name, right->name);
-  if (order != 0) return order;
+  if (order != 0)
+    return order;
   return left < right ? -1 : left > right;
 }
 
@@ -148,7 +153,8 @@ static cleat_status entry_qualify(struct cleat__plan *plan, struct cleat__tensor
                                   struct cleat_error *err) {
   const char *file = plan->record.files[entry->pieces[0].file].name;
   char *name = cleat__strprintf("%s:%s", file, entry->name);
-  if (name == NULL) return cleat__error_no_memory(err, "the plan");
+  if (name == NULL)
+    return cleat__error_no_memory(err, "the plan");
   entry->name = cleat__arena_text(&plan->arena, name, strlen(name));
   cleat__free(name);
   return entry->name != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the plan");
@@ -159,15 +165,18 @@ static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_e
                                 size_t begin, size_t end, size_t memory_count,
                                 struct cleat_error *err) {
   const struct cleat__tensor_entry *first_from_disk = plan->record.tensors + memory_count;
-  if (end - begin < 2) return CLEAT_OK;
+  if (end - begin < 2)
+    return CLEAT_OK;
   if (entries[begin + 1] < first_from_disk) {
     return cleat__error_set(err, CLEAT_INVALID, "two tensors have the name %s",
                             entries[begin]->name);
   }
   for (size_t i = begin; i < end; i++) {
-    if (entries[i] < first_from_disk) continue;
+    if (entries[i] < first_from_disk)
+      continue;
     cleat_status status = entry_qualify(plan, entries[i], err);
-    if (status != CLEAT_OK) return status;
+    if (status != CLEAT_OK)
+      return status;
   }
   return CLEAT_OK;
 }
@@ -176,14 +185,17 @@ cleat_status cleat__plan_qualify_tensors(struct cleat__plan *plan, size_t memory
                                          struct cleat_error *err) {
   size_t count = plan->record.tensor_count;
   struct cleat__tensor_entry **entries = cleat__calloc(count, sizeof(struct cleat__tensor_entry *));
-  if (entries == NULL) return cleat__error_no_memory(err, "the plan");
-  for (size_t i = 0; i < count; i++) entries[i] = &plan->record.tensors[i];
+  if (entries == NULL)
+    return cleat__error_no_memory(err, "the plan");
+  for (size_t i = 0; i < count; i++)
+    entries[i] = &plan->record.tensors[i];
   qsort(entries, count, sizeof(struct cleat__tensor_entry *), entry_compare);
   cleat_status status = CLEAT_OK;
   for (size_t begin = 0, end = 0; status == CLEAT_OK && begin < count; begin = end) {
     /* The name of the run's first entry is compared before any of the run is renamed. */
     for (end = begin + 1; end < count; end++) {
-      if (strcmp(entries[begin]->name, entries[end]->name) != 0) break;
+      if (strcmp(entries[begin]->name, entries[end]->name) != 0)
+        break;
     }
     status = run_qualify(plan, entries, begin, end, memory_count, err);
   }

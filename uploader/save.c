@@ -7,12 +7,11 @@
  * buffers. Follow a byte: take_stage → process STAGE → finish_stage → take_put → process PUT →
  * finish_put → take_close → RECORD → COMMIT.
  *
- * The save owns plan, parts and buffers in use; the client outlives it. */
+ * save_prepare.c makes what is walked here. The save owns plan, parts and buffers in use; the client
+ * outlives it. */
 #include "uploader/save.h"
 
-#include "base/checksum.h"
 #include "base/mem.h"
-#include "uploader/gather.h"
 #include "uploader/save_job.h"
 
 #include <string.h>
@@ -33,23 +32,28 @@ static struct cleat__save_task *task_locked(struct cleat_save *save,
 }
 
 static bool take_buffers_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  if (part->buffers_needed == 0) return true;
+  if (part->buffers_needed == 0)
+    return true;
   part->holds = cleat__client_take_buffers_locked(save->operation.client, &save->operation.job,
                                                   part->buffers_needed, part->buffers);
   return part->holds;
 }
 
 static void give_buffers_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  if (!part->holds) return;
+  if (!part->holds)
+    return;
   part->holds = false;
   cleat__client_give_buffers_locked(save->operation.client, part->buffers_needed, part->buffers);
 }
 
 static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
-  if (save->mode != CLEAT__SAVE_STAGED) return NULL;
-  if (save->synced.stage_next == save->plan->total_parts) return NULL;
+  if (save->mode != CLEAT__SAVE_STAGED)
+    return NULL;
+  if (save->synced.stage_next == save->plan->total_parts)
+    return NULL;
   struct cleat__save_part *part = &save->parts[save->synced.stage_next];
-  if (!take_buffers_locked(save, part)) return NULL;
+  if (!take_buffers_locked(save, part))
+    return NULL;
   save->synced.stage_next++;
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_STAGE);
   task->part = part;
@@ -58,7 +62,8 @@ static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
 
 static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
   struct cleat__save_file *file = save->synced.close_first;
-  if (file == NULL) return NULL;
+  if (file == NULL)
+    return NULL;
   save->synced.close_first = file->next;
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_CLOSE);
   task->file = file;
@@ -71,8 +76,10 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
   while (save->synced.open_next < files && save->files[save->synced.open_next].upload == NULL) {
     save->synced.open_next++;
   }
-  if (save->synced.open_next == files) return NULL;
-  if (save->synced.open_uploads >= cleat__pool_threads(save->operation.client->pool)) return NULL;
+  if (save->synced.open_next == files)
+    return NULL;
+  if (save->synced.open_uploads >= cleat__pool_threads(save->operation.client->pool))
+    return NULL;
   struct cleat__save_file *file = &save->files[save->synced.open_next++];
   file->state = CLEAT__SAVE_FILE_OPENING;
   save->synced.open_uploads++;
@@ -83,37 +90,46 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
 
 static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   struct cleat__save_part *part = save->synced.ready_first;
-  if (part == NULL) return NULL;
-  if (!part->holds && !take_buffers_locked(save, part)) return NULL;
+  if (part == NULL)
+    return NULL;
+  if (!part->holds && !take_buffers_locked(save, part))
+    return NULL;
   save->synced.ready_first = part->next;
-  if (part->next == NULL) save->synced.ready_last = NULL;
+  if (part->next == NULL)
+    save->synced.ready_last = NULL;
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_PUT);
   task->part = part;
   task->file = &save->files[part->file];
-  if (task->file->upload == NULL) task->file->state = CLEAT__SAVE_FILE_CLOSING;
+  if (task->file->upload == NULL)
+    task->file->state = CLEAT__SAVE_FILE_CLOSING;
   return task;
 }
 
 /* Record, then manifest; the manifest once every older save of the client has ended. */
 static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
-  if (save->synced.files_done < save->plan->record.file_count) return NULL;
+  if (save->synced.files_done < save->plan->record.file_count)
+    return NULL;
   if (!save->synced.record_begun) {
     save->synced.record_begun = true;
     save->synced.record_stored = true; /* from now on it may be */
     return task_locked(save, CLEAT__SAVE_RECORD);
   }
-  if (!save->synced.record_done || save->synced.commit_begun) return NULL;
-  if (save->operation.client->synced.saves != save) return NULL;
+  if (!save->synced.record_done || save->synced.commit_begun)
+    return NULL;
+  if (save->operation.client->synced.saves != save)
+    return NULL;
   save->synced.commit_begun = true;
   return task_locked(save, CLEAT__SAVE_COMMIT);
 }
 
 /* Leaves the client's list, so that the next save may commit. */
 static void unlist_locked(struct cleat_save *save) {
-  if (!save->synced.listed) return;
+  if (!save->synced.listed)
+    return;
   save->synced.listed = false;
   struct cleat_save **link = &save->operation.client->synced.saves;
-  while (*link != save) link = &(*link)->synced.next;
+  while (*link != save)
+    link = &(*link)->synced.next;
   *link = save->synced.next;
 }
 
@@ -126,26 +142,29 @@ static void end_locked(struct cleat_save *save) {
 static bool file_needs_cleaning(const struct cleat_save *save,
                                 const struct cleat__save_file *file) {
   switch (file->state) {
-    case CLEAT__SAVE_FILE_OPEN:
-      return file->upload != NULL;
-    case CLEAT__SAVE_FILE_CLOSING:
-      return true;
-    case CLEAT__SAVE_FILE_DONE:
-      return !save->in_doubt;
-    default:
-      return false;
+  case CLEAT__SAVE_FILE_OPEN:
+    return file->upload != NULL;
+  case CLEAT__SAVE_FILE_CLOSING:
+    return true;
+  case CLEAT__SAVE_FILE_DONE:
+    return !save->in_doubt;
+  default:
+    return false;
   }
 }
 
 /* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
  * cannot be cleaned up is left: no manifest names it. */
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
-  if (save->operation.job.in_flight > 0 && save->synced.clean_next == 0) return NULL;
+  if (save->operation.job.in_flight > 0 && save->synced.clean_next == 0)
+    return NULL;
   if (save->synced.clean_next == 0) {
-    for (size_t i = 0; i < save->plan->total_parts; i++) give_buffers_locked(save, &save->parts[i]);
+    for (size_t i = 0; i < save->plan->total_parts; i++)
+      give_buffers_locked(save, &save->parts[i]);
   }
   /* A store that cannot be reached cannot be cleaned up either, and trying takes as long again. */
-  if (save->operation.synced.error.status == CLEAT_NETWORK) save->synced.clean_failed = true;
+  if (save->operation.synced.error.status == CLEAT_NETWORK)
+    save->synced.clean_failed = true;
   /* The record is cleaned up like a file, after the last of them. */
   size_t count = save->plan->record.file_count + 1;
   while (save->synced.clean_next < count && !save->synced.clean_failed) {
@@ -153,30 +172,38 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
     bool is_record = at == save->plan->record.file_count;
     bool needed = is_record ? save->synced.record_stored && !save->in_doubt
                             : file_needs_cleaning(save, &save->files[at]);
-    if (!needed) continue;
+    if (!needed)
+      continue;
     struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_CLEAN);
     task->file = is_record ? NULL : &save->files[at];
     return task;
   }
-  if (save->operation.job.in_flight == 0) end_locked(save);
+  if (save->operation.job.in_flight == 0)
+    end_locked(save);
   return NULL;
 }
 
 static struct cleat__task *save_take(struct cleat__job *job) {
   struct cleat_save *save = save_of(job);
   struct cleat__save_task *task = NULL;
-  if (save->operation.synced.ended) return NULL;
-  if (save->operation.synced.stopping) return (struct cleat__task *)take_clean_locked(save);
+  if (save->operation.synced.ended)
+    return NULL;
+  if (save->operation.synced.stopping)
+    return (struct cleat__task *)take_clean_locked(save);
   if (!save->synced.look_begun) {
     save->synced.look_begun = true;
     return (struct cleat__task *)task_locked(save, CLEAT__SAVE_LOOK);
   }
   task = take_stage_locked(save);
-  if (task != NULL || !save->synced.look_done) return (struct cleat__task *)task;
+  if (task != NULL || !save->synced.look_done)
+    return (struct cleat__task *)task;
   task = take_close_locked(save);
-  if (task == NULL) task = take_open_locked(save);
-  if (task == NULL) task = take_put_locked(save);
-  if (task == NULL) task = take_end_locked(save);
+  if (task == NULL)
+    task = take_open_locked(save);
+  if (task == NULL)
+    task = take_put_locked(save);
+  if (task == NULL)
+    task = take_end_locked(save);
   return (struct cleat__task *)task;
 }
 
@@ -197,7 +224,8 @@ static void file_open_locked(struct cleat_save *save, struct cleat__save_file *f
   file->state = CLEAT__SAVE_FILE_OPEN;
   for (size_t i = 0; i < file->part_count; i++) {
     struct cleat__save_part *part = &file->parts[i];
-    if (save->mode == CLEAT__SAVE_IN_PLACE || part->staged) make_ready_locked(save, part);
+    if (save->mode == CLEAT__SAVE_IN_PLACE || part->staged)
+      make_ready_locked(save, part);
   }
 }
 
@@ -214,7 +242,8 @@ static void finish_look_locked(struct cleat_save *save) {
     return;
   }
   for (size_t i = 0; i < save->plan->record.file_count; i++) {
-    if (save->files[i].upload == NULL) file_open_locked(save, &save->files[i]);
+    if (save->files[i].upload == NULL)
+      file_open_locked(save, &save->files[i]);
   }
 }
 
@@ -223,19 +252,22 @@ static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part
   part->staged = true;
   save->synced.parts_staged++;
   save->synced.bytes_staged += cleat__plan_part_bytes(save->plan, part->file, part->index);
-  if (file->state == CLEAT__SAVE_FILE_OPEN) make_ready_locked(save, part);
+  if (file->state == CLEAT__SAVE_FILE_OPEN)
+    make_ready_locked(save, part);
 }
 
 static void file_done_locked(struct cleat_save *save, struct cleat__save_file *file) {
   file->state = CLEAT__SAVE_FILE_DONE;
   save->synced.files_done++;
-  if (file->upload != NULL) save->synced.open_uploads--;
+  if (file->upload != NULL)
+    save->synced.open_uploads--;
 }
 
 static void finish_put_locked(struct cleat_save *save, struct cleat__save_part *part) {
   struct cleat__save_file *file = &save->files[part->file];
   save->synced.bytes_done += cleat__plan_part_bytes(save->plan, part->file, part->index);
-  if (++file->parts_done < file->part_count) return;
+  if (++file->parts_done < file->part_count)
+    return;
   if (file->upload == NULL) {
     file_done_locked(save, file);
     return;
@@ -254,36 +286,40 @@ static void finish_commit_locked(struct cleat_save *save) {
 
 static void finish_success_locked(struct cleat_save *save, struct cleat__save_task *task) {
   switch (task->kind) {
-    case CLEAT__SAVE_LOOK:
-      finish_look_locked(save);
-      break;
-    case CLEAT__SAVE_STAGE:
-      finish_stage_locked(save, task->part);
-      break;
-    case CLEAT__SAVE_OPEN:
-      file_open_locked(save, task->file);
-      break;
-    case CLEAT__SAVE_PUT:
-      finish_put_locked(save, task->part);
-      break;
-    case CLEAT__SAVE_CLOSE:
-      file_done_locked(save, task->file);
-      break;
-    case CLEAT__SAVE_RECORD:
-      save->synced.record_done = true;
-      break;
-    case CLEAT__SAVE_COMMIT:
-      finish_commit_locked(save);
-      break;
-    case CLEAT__SAVE_CLEAN:
-      if (task->file != NULL) task->file->state = CLEAT__SAVE_FILE_GONE;
-      break;
+  case CLEAT__SAVE_LOOK:
+    finish_look_locked(save);
+    break;
+  case CLEAT__SAVE_STAGE:
+    finish_stage_locked(save, task->part);
+    break;
+  case CLEAT__SAVE_OPEN:
+    file_open_locked(save, task->file);
+    break;
+  case CLEAT__SAVE_PUT:
+    finish_put_locked(save, task->part);
+    break;
+  case CLEAT__SAVE_CLOSE:
+    file_done_locked(save, task->file);
+    break;
+  case CLEAT__SAVE_RECORD:
+    save->synced.record_done = true;
+    break;
+  case CLEAT__SAVE_COMMIT:
+    finish_commit_locked(save);
+    break;
+  case CLEAT__SAVE_CLEAN:
+    if (task->file != NULL)
+      task->file->state = CLEAT__SAVE_FILE_GONE;
+    break;
   }
 }
 
 static void finish_failure_locked(struct cleat_save *save, const struct cleat__save_task *task) {
   if (task->kind == CLEAT__SAVE_CLEAN) {
     save->synced.clean_failed = true;
+  } else if (task->kind == CLEAT__SAVE_COMMIT && save->operation.synced.stopping) {
+    /* A cancel came meanwhile, but what the commit says weighs more: the step may be there. */
+    save->operation.synced.error = task->error;
   } else {
     cleat__operation_fail_locked(&save->operation, &task->error);
   }
@@ -292,7 +328,8 @@ static void finish_failure_locked(struct cleat_save *save, const struct cleat__s
 static void save_finish(struct cleat__job *job, struct cleat__task *finished) {
   struct cleat_save *save = save_of(job);
   struct cleat__save_task *task = (struct cleat__save_task *)finished;
-  if (task->kind == CLEAT__SAVE_PUT) give_buffers_locked(save, task->part);
+  if (task->kind == CLEAT__SAVE_PUT)
+    give_buffers_locked(save, task->part);
   if (task->status == CLEAT_OK) {
     finish_success_locked(save, task);
   } else {
@@ -311,129 +348,12 @@ static const struct cleat__job_ops save_ops = {
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
-static cleat_status save_names(struct cleat_save *save, struct cleat_error *err) {
-  if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) != CLEAT_OK ||
-      cleat__random_hex((sizeof(save->nonce) - 1) / 2, save->nonce) != CLEAT_OK ||
-      cleat__random_hex(CLEAT__TOKEN_LENGTH / 2, save->token) != CLEAT_OK) {
-    return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
-  }
-  save->plan->record.attempt = save->attempt;
-  save->plan->record.nonce = save->nonce;
-  return CLEAT_OK;
-}
-
-static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *err) {
-  const struct cleat__plan *plan = save->plan;
-  unsigned threads = cleat__pool_threads(save->operation.client->pool);
-  save->files = cleat__calloc(plan->record.file_count, sizeof(*save->files));
-  save->parts = cleat__calloc(plan->total_parts, sizeof(*save->parts));
-  save->tasks = cleat__calloc(threads, sizeof(*save->tasks));
-  if (save->files == NULL || save->parts == NULL || save->tasks == NULL) {
-    return cleat__error_no_memory(err, "the save");
-  }
-  for (unsigned i = 0; i < threads; i++) {
-    save->tasks[i].next = save->synced.idle;
-    save->synced.idle = &save->tasks[i];
-  }
-  return CLEAT_OK;
-}
-
-static cleat_status file_prepare_upload(struct cleat_save *save, size_t index,
-                                        struct cleat_error *err) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[index];
-  struct cleat__save_file *file = &save->files[index];
-  file->upload = cleat__calloc(1, sizeof(*file->upload));
-  file->stored = cleat__calloc(file->part_count, sizeof(*file->stored));
-  if (file->upload == NULL || file->stored == NULL) {
-    return cleat__error_no_memory(err, "the save");
-  }
-  cleat__key_file(save->plan->step, save->attempt, entry->name, file->upload->key);
-  file->upload->size = entry->size;
-  file->upload->part_bytes = entry->part_bytes;
-  return CLEAT_OK;
-}
-
-/* A file of one part is one put, unless the store takes no put of that size. */
-static bool file_needs_upload(const struct cleat_save *save, size_t index) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[index];
-  return entry->part_count > 1 || entry->size > save->operation.client->store->max_put_bytes;
-}
-
-/* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
-static cleat_status save_lay_out(struct cleat_save *save, size_t *slots,
-                                 struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
-  struct cleat__save_part *part = save->parts;
-  cleat_status status = CLEAT_OK;
-  for (size_t i = 0; status == CLEAT_OK && i < save->plan->record.file_count; i++) {
-    const struct cleat__file_entry *entry = &save->plan->record.files[i];
-    struct cleat__save_file *file = &save->files[i];
-    bool buffered = save->mode == CLEAT__SAVE_STAGED || save->plan->files[i].from_disk;
-    file->parts = part;
-    file->part_count = cleat__plan_put_count(save->plan, i);
-    for (size_t k = 0; k < file->part_count; k++, part++) {
-      uint64_t bytes = cleat__plan_part_bytes(save->plan, i, k);
-      *part = (struct cleat__save_part){.file = i, .index = k};
-      if (buffered) part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
-      *slots += part->buffers_needed;
-    }
-    uint64_t first = entry->size < entry->part_bytes ? entry->size : entry->part_bytes;
-    if (buffered) status = cleat__client_check_part(client, first, entry->name, err);
-    if (status == CLEAT_OK && file_needs_upload(save, i)) {
-      status = file_prepare_upload(save, i, err);
-    }
-  }
-  return status;
-}
-
-static cleat_status save_prepare(struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status = save_names(save, err);
-  if (status == CLEAT_OK) status = save_allocate(save, err);
-  size_t slots = 0;
-  if (status == CLEAT_OK) status = save_lay_out(save, &slots, err);
-  if (status != CLEAT_OK) return status;
-  save->buffer_slots = cleat__calloc(slots, sizeof(void *));
-  if (save->buffer_slots == NULL) return cleat__error_no_memory(err, "the save");
-  void **slot = save->buffer_slots;
-  for (size_t i = 0; i < save->plan->total_parts; i++) {
-    save->parts[i].buffers = slot;
-    slot += save->parts[i].buffers_needed;
-  }
-  return CLEAT_OK;
-}
-
-static cleat_status save_plan(struct cleat_client *client,
-                              const struct cleat_save_request *request, struct cleat__plan **plan,
-                              struct cleat_error *err) {
-  struct cleat__plan_limits limits = {client->part_bytes, client->store->max_parts};
-  struct cleat__disk_file *disk = NULL;
-  size_t disk_count = 0;
-  cleat_status status = cleat__gather(request, &disk, &disk_count, err);
-  if (status != CLEAT_OK) return status;
-  status = cleat__plan_new(request, disk, disk_count, &limits, plan, err);
-  cleat__gather_free(disk, disk_count);
-  return status;
-}
-
-static void save_destroy(struct cleat_save *save) {
-  for (size_t i = 0; save->files != NULL && i < save->plan->record.file_count; i++) {
-    cleat__free(save->files[i].upload);
-    cleat__free(save->files[i].stored);
-  }
-  cleat__manifest_clear(&save->manifest);
-  cleat__plan_free(save->plan);
-  cleat__free(save->files);
-  cleat__free(save->parts);
-  cleat__free(save->tasks);
-  cleat__free(save->buffer_slots);
-  cleat__free(save);
-}
-
 static void save_enlist(struct cleat_save *save) {
   struct cleat_client *client = save->operation.client;
   cleat__pool_lock(client->pool);
   struct cleat_save **end = &client->synced.saves;
-  while (*end != NULL) end = &(*end)->synced.next;
+  while (*end != NULL)
+    end = &(*end)->synced.next;
   *end = save;
   save->synced.listed = true;
   cleat__pool_unlock(client->pool);
@@ -441,17 +361,16 @@ static void save_enlist(struct cleat_save *save) {
 }
 
 cleat_status cleat__save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request,
-                               enum cleat__save_mode mode, struct cleat_save **save,
-                               struct cleat_error *err) {
+                               const struct cleat_save_request *request, enum cleat__save_mode mode,
+                               struct cleat_save **save, struct cleat_error *err) {
   struct cleat_save *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "the save");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the save");
   cleat__operation_init(&fresh->operation, client);
   fresh->mode = mode;
-  cleat_status status = save_plan(client, request, &fresh->plan, err);
-  if (status == CLEAT_OK) status = save_prepare(fresh, err);
+  cleat_status status = cleat__save_prepare(fresh, request, err);
   if (status != CLEAT_OK) {
-    save_destroy(fresh);
+    cleat__save_destroy(fresh);
     return status;
   }
   save_enlist(fresh);
@@ -469,7 +388,8 @@ cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error
   struct cleat__pool *pool = save->operation.client->pool;
   cleat__pool_lock(pool);
   /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
-  while (!is_staged_locked(save) && !save->operation.synced.ended) cleat__pool_wait_locked(pool);
+  while (!is_staged_locked(save) && !save->operation.synced.ended)
+    cleat__pool_wait_locked(pool);
   cleat_status status = cleat__operation_status_locked(&save->operation, err);
   cleat__pool_unlock(pool);
   return status;
@@ -507,9 +427,10 @@ void cleat__save_cancel(struct cleat_save *save) {
 }
 
 void cleat__save_free(struct cleat_save *save) {
-  if (save == NULL) return;
+  if (save == NULL)
+    return;
   struct cleat_error ignored;
   (void)cleat__operation_wait(&save->operation, &ignored);
   cleat__operation_retire(&save->operation);
-  save_destroy(save);
+  cleat__save_destroy(save);
 }

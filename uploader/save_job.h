@@ -1,4 +1,5 @@
-/* save_job.h: the inside of a save, shared by save.c (what is done next) and save_tasks.c (how).
+/* save_job.h: the inside of a save, shared by save_prepare.c (what there is to do), save.c (what is
+ * done next) and save_tasks.c (how).
  *
  * The way of a part:  planned → [staged: copied into buffers] → ready (its file can take it) →
  * stored. The way of a file:  waiting → opening (multipart create) → open → closing (complete) →
@@ -28,8 +29,8 @@ enum cleat__save_file_state {
   CLEAT__SAVE_FILE_OPENING,
   CLEAT__SAVE_FILE_OPEN,
   CLEAT__SAVE_FILE_CLOSING, /* being completed, or its one put is under way: the object may be there */
-  CLEAT__SAVE_FILE_DONE, /* the object is there */
-  CLEAT__SAVE_FILE_GONE  /* removed, or its upload aborted, after a failure */
+  CLEAT__SAVE_FILE_DONE,    /* the object is there */
+  CLEAT__SAVE_FILE_GONE     /* removed, or its upload aborted, after a failure */
 };
 
 struct cleat__save_file {
@@ -37,9 +38,9 @@ struct cleat__save_file {
   struct cleat__save_part *parts; /* part 0; the others follow */
   size_t part_count;
   size_t parts_done;
-  struct cleat__upload *upload;       /* NULL: one put */
+  struct cleat__upload *upload;      /* NULL: one put */
   struct cleat__stored_part *stored; /* of each part of an upload */
-  struct cleat__save_file *next;      /* in the list of files to be completed */
+  struct cleat__save_file *next;     /* in the list of files to be completed */
 };
 
 enum cleat__save_task_kind {
@@ -59,7 +60,7 @@ struct cleat__save_task {
   struct cleat__save_file *file;
   struct cleat__save_part *part;
   cleat_status status;
-  struct cleat_error error; /* when status is not CLEAT_OK */
+  struct cleat_error error;      /* when status is not CLEAT_OK */
   struct cleat__save_task *next; /* in the list of idle ones */
 };
 
@@ -75,7 +76,8 @@ struct cleat_save {
   struct cleat__save_part *parts; /* of all files, in order */
   void **buffer_slots;
   struct cleat__save_task *tasks;
-  struct cleat__manifest manifest; /* built by the tasks LOOK, RECORD and COMMIT, one after another */
+  struct cleat__manifest
+      manifest; /* built by the tasks LOOK, RECORD and COMMIT, one after another */
   struct cleat__rank_ref ref;
   struct cleat__standing standing;
   bool in_doubt; /* set by COMMIT: the manifest may yet appear */
@@ -85,12 +87,12 @@ struct cleat_save {
     struct cleat__save_task *idle;
     struct cleat__save_part *ready_first, *ready_last;
     struct cleat__save_file *close_first;
-    size_t stage_next;   /* part to be staged next */
+    size_t stage_next; /* part to be staged next */
     size_t parts_staged;
     size_t open_next;    /* file to be opened next */
     size_t open_uploads; /* multipart uploads that are opening, open or closing */
     size_t files_done;
-    size_t clean_next;   /* file to be cleaned up next */
+    size_t clean_next; /* file to be cleaned up next */
     bool clean_failed;
     bool look_begun, look_done;
     bool record_begun, record_done;
@@ -102,6 +104,14 @@ struct cleat_save {
     uint64_t bytes_done;
   } synced;
 };
+
+/* Plans the request, and takes all memory that the save will need but for what lives in one task.
+ * After a failure, destroy it. */
+cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
+                                 struct cleat_error *err);
+
+/* Frees a save that never began, or has ended. */
+void cleat__save_destroy(struct cleat_save *save);
 
 /* Runs the task outside the lock; leaves status and error in it. */
 void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task);

@@ -21,8 +21,10 @@ static size_t index_of(const struct cleat_save *save, const struct cleat__save_f
 static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
                                            &save->operation.cancel, &save->standing, err);
-  if (status != CLEAT_OK || !save->standing.exists || save->standing.same_start) return status;
-  if (save->plan->if_exists != CLEAT_IF_EXISTS_FAIL) return CLEAT_OK;
+  if (status != CLEAT_OK || !save->standing.exists || save->standing.same_start)
+    return status;
+  if (save->plan->if_exists != CLEAT_IF_EXISTS_FAIL)
+    return CLEAT_OK;
   status = cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by another start",
                             (long long)save->plan->step);
   cleat__error_hint(err, "choose another step, or ask for skip or replace");
@@ -32,13 +34,13 @@ static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) 
 /* ---- Parts ------------------------------------------------------------------------------------ */
 
 /* The part's buffers as one stream of its bytes, in new memory. */
-static cleat_status buffer_spans(const struct cleat_save *save,
-                                 const struct cleat__save_part *part, struct cleat__span **spans,
-                                 struct cleat_error *err) {
+static cleat_status buffer_spans(const struct cleat_save *save, const struct cleat__save_part *part,
+                                 struct cleat__span **spans, struct cleat_error *err) {
   size_t buffer_bytes = cleat__staging_buffer_bytes(save->operation.client->staging);
   uint64_t left = cleat__plan_part_bytes(save->plan, part->file, part->index);
   struct cleat__span *fresh = cleat__calloc(part->buffers_needed, sizeof(*fresh));
-  if (fresh == NULL) return cleat__error_no_memory(err, "a part");
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "a part");
   for (size_t i = 0; i < part->buffers_needed; i++) {
     size_t length = left < buffer_bytes ? (size_t)left : buffer_bytes;
     fresh[i] = (struct cleat__span){part->buffers[i], length};
@@ -65,7 +67,8 @@ static cleat_status copy_from_memory(const struct cleat_save *save,
   size_t count = 0;
   cleat_status status =
       cleat__plan_part_spans(save->plan, part->file, part->index, &from, &count, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   size_t to = 0;
   size_t filled = 0;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
@@ -89,10 +92,12 @@ static cleat_status copy_from_memory(const struct cleat_save *save,
 /* Fills the part's buffers from its source. */
 static cleat_status part_fill(const struct cleat_save *save, const struct cleat__save_part *part,
                               struct cleat_error *err) {
-  if (part->buffers_needed == 0) return CLEAT_OK;
+  if (part->buffers_needed == 0)
+    return CLEAT_OK;
   struct cleat__span *into = NULL;
   cleat_status status = buffer_spans(save, part, &into, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = save->plan->files[part->file].from_disk ? read_from_disk(save, part, into, err)
                                                    : copy_from_memory(save, part, into, err);
   cleat__free(into);
@@ -126,8 +131,10 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
 static cleat_status task_put(struct cleat_save *save, const struct cleat__save_part *part,
                              struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  if (part->holds && !part->staged) status = part_fill(save, part, err);
-  if (status != CLEAT_OK) return status;
+  if (part->holds && !part->staged)
+    status = part_fill(save, part, err);
+  if (status != CLEAT_OK)
+    return status;
   struct cleat__span *body = NULL;
   size_t count = part->buffers_needed;
   if (part->holds) {
@@ -135,7 +142,8 @@ static cleat_status task_put(struct cleat_save *save, const struct cleat__save_p
   } else if (!save->plan->files[part->file].from_disk) {
     status = cleat__plan_part_spans(save->plan, part->file, part->index, &body, &count, err);
   }
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   status = part_send(save, part, body, count, err);
   cleat__free(body);
   if (status != CLEAT_OK && status != CLEAT_CHANGED) {
@@ -155,8 +163,8 @@ static cleat_status task_open(struct cleat_save *save, struct cleat__save_file *
 
 static cleat_status task_close(struct cleat_save *save, struct cleat__save_file *file,
                                struct cleat_error *err) {
-  return CLEAT__STORE(save->operation.client->store, multipart_complete, file->upload,
-                      file->stored, file->part_count, &save->operation.cancel, err);
+  return CLEAT__STORE(save->operation.client->store, multipart_complete, file->upload, file->stored,
+                      file->part_count, &save->operation.cancel, err);
 }
 
 /* Not cancelled: cleaning up is what a cancelled save still does. */
@@ -172,9 +180,11 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
     if (file->upload != NULL && file->state != CLEAT__SAVE_FILE_DONE) {
       status = CLEAT__STORE(client->store, multipart_abort, file->upload, &client->never, err);
     }
-    if (file->state == CLEAT__SAVE_FILE_OPEN) return status; /* never completed: no object */
   }
-  if (status == CLEAT_OK) status = CLEAT__STORE(client->store, remove, key, &client->never, err);
+  /* An upload that was never completed left no object. */
+  bool aborted = file != NULL && file->state == CLEAT__SAVE_FILE_OPEN;
+  if (status == CLEAT_OK && !aborted)
+    status = CLEAT__STORE(client->store, remove, key, &client->never, err);
   if (status != CLEAT_OK) {
     cleat__log(&client->log, CLEAT_LOG_WARNING, "a failed save left %s behind: %s", key,
                err->message);
@@ -187,17 +197,20 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
 static cleat_status sources_check(const struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   /* A staged save let go of its sources at the fence. */
-  if (save->mode == CLEAT__SAVE_STAGED) return CLEAT_OK;
+  if (save->mode == CLEAT__SAVE_STAGED)
+    return CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < save->plan->record.file_count; i++) {
     const struct cleat__plan_file *file = &save->plan->files[i];
-    if (file->from_disk) status = cleat__source_check(&file->source, err);
+    if (file->from_disk)
+      status = cleat__source_check(&file->source, err);
   }
   return status;
 }
 
 static cleat_status task_record(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = sources_check(save, err);
-  if (status != CLEAT_OK) return status;
+  if (status != CLEAT_OK)
+    return status;
   return cleat__commit_record(save->operation.client, save->plan->step, &save->plan->record,
                               &save->operation.cancel, &save->manifest, &save->ref, err);
 }
@@ -216,10 +229,9 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
   save->manifest.cleat_version = version;
   save->manifest.ranks = &save->ref;
   save->manifest.world_size = 1;
-  cleat_status status =
-      cleat__commit_manifest(client, &save->manifest,
-                             save->standing.exists ? save->standing.etag : NULL, &save->in_doubt,
-                             err);
+  cleat_status status = cleat__commit_manifest(client, &save->manifest,
+                                               save->standing.exists ? save->standing.etag : NULL,
+                                               &save->in_doubt, err);
   /* None of it is the manifest's own. */
   save->manifest.ranks = NULL;
   save->manifest.created = NULL;
@@ -229,29 +241,29 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
 void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task) {
   struct cleat_error *err = &task->error;
   switch (task->kind) {
-    case CLEAT__SAVE_LOOK:
-      task->status = task_look(save, err);
-      break;
-    case CLEAT__SAVE_STAGE:
-      task->status = part_fill(save, task->part, err);
-      break;
-    case CLEAT__SAVE_OPEN:
-      task->status = task_open(save, task->file, err);
-      break;
-    case CLEAT__SAVE_PUT:
-      task->status = task_put(save, task->part, err);
-      break;
-    case CLEAT__SAVE_CLOSE:
-      task->status = task_close(save, task->file, err);
-      break;
-    case CLEAT__SAVE_RECORD:
-      task->status = task_record(save, err);
-      break;
-    case CLEAT__SAVE_COMMIT:
-      task->status = task_commit(save, err);
-      break;
-    case CLEAT__SAVE_CLEAN:
-      task->status = task_clean(save, task->file, err);
-      break;
+  case CLEAT__SAVE_LOOK:
+    task->status = task_look(save, err);
+    break;
+  case CLEAT__SAVE_STAGE:
+    task->status = part_fill(save, task->part, err);
+    break;
+  case CLEAT__SAVE_OPEN:
+    task->status = task_open(save, task->file, err);
+    break;
+  case CLEAT__SAVE_PUT:
+    task->status = task_put(save, task->part, err);
+    break;
+  case CLEAT__SAVE_CLOSE:
+    task->status = task_close(save, task->file, err);
+    break;
+  case CLEAT__SAVE_RECORD:
+    task->status = task_record(save, err);
+    break;
+  case CLEAT__SAVE_COMMIT:
+    task->status = task_commit(save, err);
+    break;
+  case CLEAT__SAVE_CLEAN:
+    task->status = task_clean(save, task->file, err);
+    break;
   }
 }

@@ -27,7 +27,8 @@ static void source_fill(struct cleat__source *source, const char *path, const st
 cleat_status cleat__source_look(const char *path, struct cleat__source *source,
                                 struct cleat_error *err) {
   struct stat seen;
-  if (stat(path, &seen) != 0) return cleat__error_errno(err, errno, "cannot read %s", path);
+  if (stat(path, &seen) != 0)
+    return cleat__error_errno(err, errno, "cannot read %s", path);
   if (!S_ISREG(seen.st_mode)) {
     return cleat__error_set(err, CLEAT_INVALID, "%s is not a regular file", path);
   }
@@ -37,9 +38,8 @@ cleat_status cleat__source_look(const char *path, struct cleat__source *source,
 
 static cleat_status source_changed(const struct cleat__source *source, const char *how,
                                    struct cleat_error *err) {
-  cleat_status status =
-      cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was being saved (%s)",
-                       source->path, how);
+  cleat_status status = cleat__error_set(
+      err, CLEAT_CHANGED, "%s changed while it was being saved (%s)", source->path, how);
   cleat__error_hint(err, "save it when nobody writes to it; nothing was committed");
   return status;
 }
@@ -48,7 +48,8 @@ static cleat_status source_compare(const struct cleat__source *source, const str
                                    struct cleat_error *err) {
   struct cleat__source now;
   source_fill(&now, source->path, seen);
-  if (now.size != source->size) return source_changed(source, "its size is another", err);
+  if (now.size != source->size)
+    return source_changed(source, "its size is another", err);
   if (now.device != source->device || now.inode != source->inode) {
     return source_changed(source, "it was replaced", err);
   }
@@ -73,9 +74,12 @@ static cleat_status read_span(const struct cleat__source *source, int fd, uint64
   size_t left = span->length;
   while (left > 0) {
     ssize_t got = pread(fd, to, left, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return cleat__error_errno(err, errno, "cannot read %s", source->path);
-    if (got == 0) return source_changed(source, "it became shorter", err);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return cleat__error_errno(err, errno, "cannot read %s", source->path);
+    if (got == 0)
+      return source_changed(source, "it became shorter", err);
     to += got;
     left -= (size_t)got;
     offset += (uint64_t)got;
@@ -90,13 +94,15 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
     return cleat__error_errno(err, EIO, "cannot read %s", source->path);
   }
   int fd = open(source->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return cleat__error_errno(err, errno, "cannot read %s", source->path);
+  if (fd < 0)
+    return cleat__error_errno(err, errno, "cannot read %s", source->path);
   cleat_status status = descriptor_check(source, fd, err);
   for (size_t i = 0; status == CLEAT_OK && i < into_count; i++) {
     status = read_span(source, fd, offset, &into[i], err);
     offset += into[i].length;
   }
-  if (status == CLEAT_OK) status = descriptor_check(source, fd, err);
+  if (status == CLEAT_OK)
+    status = descriptor_check(source, fd, err);
   (void)close(fd);
   return status;
 }

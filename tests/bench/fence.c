@@ -78,8 +78,11 @@ int main(int argc, char **argv) {
   size_t size = (mib << 20) / TENSORS / 4 * 4 * TENSORS;
   unsigned char *source = malloc(size);
   unsigned char *target = malloc(size);
-  if (source == NULL || target == NULL)
+  if (source == NULL || target == NULL) {
+    free(source);
+    free(target);
     return 1;
+  }
   fill(source, size);
   memset(target, 1, size);
   double before_mib = peak_mib();

@@ -1,0 +1,138 @@
+/* Before a save begins: its plan, its names, its files and parts, and room for all that its tasks
+ * will need, since nothing is allocated under the lock.
+ *
+ * Runs on the caller's thread; nobody else knows the save yet. */
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "uploader/gather.h"
+#include "uploader/name.h"
+#include "uploader/save_job.h"
+
+static cleat_status save_names(struct cleat_save *save, struct cleat_error *err) {
+  if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) != CLEAT_OK ||
+      cleat__random_hex((sizeof(save->nonce) - 1) / 2, save->nonce) != CLEAT_OK ||
+      cleat__random_hex(CLEAT__TOKEN_LENGTH / 2, save->token) != CLEAT_OK) {
+    return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
+  }
+  save->plan->record.attempt = save->attempt;
+  save->plan->record.nonce = save->nonce;
+  return CLEAT_OK;
+}
+
+static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat__plan *plan = save->plan;
+  unsigned threads = cleat__pool_threads(save->operation.client->pool);
+  save->files = cleat__calloc(plan->record.file_count, sizeof(*save->files));
+  save->parts = cleat__calloc(plan->total_parts, sizeof(*save->parts));
+  save->tasks = cleat__calloc(threads, sizeof(*save->tasks));
+  if (save->files == NULL || save->parts == NULL || save->tasks == NULL) {
+    return cleat__error_no_memory(err, "the save");
+  }
+  for (unsigned i = 0; i < threads; i++) {
+    save->tasks[i].next = save->synced.idle;
+    save->synced.idle = &save->tasks[i];
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status file_prepare_upload(struct cleat_save *save, size_t index,
+                                        struct cleat_error *err) {
+  const struct cleat__file_entry *entry = &save->plan->record.files[index];
+  struct cleat__save_file *file = &save->files[index];
+  file->upload = cleat__calloc(1, sizeof(*file->upload));
+  file->stored = cleat__calloc(file->part_count, sizeof(*file->stored));
+  if (file->upload == NULL || file->stored == NULL) {
+    return cleat__error_no_memory(err, "the save");
+  }
+  cleat__key_file(save->plan->step, save->attempt, entry->name, file->upload->key);
+  file->upload->size = entry->size;
+  file->upload->part_bytes = entry->part_bytes;
+  return CLEAT_OK;
+}
+
+/* A file of one part is one put, unless the store takes no put of that size. */
+static bool file_needs_upload(const struct cleat_save *save, size_t index) {
+  const struct cleat__file_entry *entry = &save->plan->record.files[index];
+  return entry->part_count > 1 || entry->size > save->operation.client->store->max_put_bytes;
+}
+
+/* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
+static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  struct cleat__save_part *part = save->parts;
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; status == CLEAT_OK && i < save->plan->record.file_count; i++) {
+    const struct cleat__file_entry *entry = &save->plan->record.files[i];
+    struct cleat__save_file *file = &save->files[i];
+    bool buffered = save->mode == CLEAT__SAVE_STAGED || save->plan->files[i].from_disk;
+    file->parts = part;
+    file->part_count = cleat__plan_put_count(save->plan, i);
+    for (size_t k = 0; k < file->part_count; k++, part++) {
+      uint64_t bytes = cleat__plan_part_bytes(save->plan, i, k);
+      *part = (struct cleat__save_part){.file = i, .index = k};
+      if (buffered)
+        part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
+      *slots += part->buffers_needed;
+    }
+    uint64_t first = entry->size < entry->part_bytes ? entry->size : entry->part_bytes;
+    if (buffered)
+      status = cleat__client_check_part(client, first, entry->name, err);
+    if (status == CLEAT_OK && file_needs_upload(save, i)) {
+      status = file_prepare_upload(save, i, err);
+    }
+  }
+  return status;
+}
+
+static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = save_names(save, err);
+  if (status == CLEAT_OK)
+    status = save_allocate(save, err);
+  size_t slots = 0;
+  if (status == CLEAT_OK)
+    status = save_lay_out(save, &slots, err);
+  if (status != CLEAT_OK)
+    return status;
+  save->buffer_slots = cleat__calloc(slots, sizeof(void *));
+  if (save->buffer_slots == NULL)
+    return cleat__error_no_memory(err, "the save");
+  void **slot = save->buffer_slots;
+  for (size_t i = 0; i < save->plan->total_parts; i++) {
+    save->parts[i].buffers = slot;
+    slot += save->parts[i].buffers_needed;
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status save_plan(struct cleat_client *client, const struct cleat_save_request *request,
+                              struct cleat__plan **plan, struct cleat_error *err) {
+  struct cleat__plan_limits limits = {client->part_bytes, client->store->max_parts};
+  struct cleat__disk_file *disk = NULL;
+  size_t disk_count = 0;
+  cleat_status status = cleat__gather(request, &disk, &disk_count, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__plan_new(request, disk, disk_count, &limits, plan, err);
+  cleat__gather_free(disk, disk_count);
+  return status;
+}
+
+void cleat__save_destroy(struct cleat_save *save) {
+  for (size_t i = 0; save->files != NULL && i < save->plan->record.file_count; i++) {
+    cleat__free(save->files[i].upload);
+    cleat__free(save->files[i].stored);
+  }
+  cleat__manifest_clear(&save->manifest);
+  cleat__plan_free(save->plan);
+  cleat__free(save->files);
+  cleat__free(save->parts);
+  cleat__free(save->tasks);
+  cleat__free(save->buffer_slots);
+  cleat__free(save);
+}
+
+cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
+                                 struct cleat_error *err) {
+  cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
+  return status == CLEAT_OK ? save_arrange(save, err) : status;
+}
