@@ -174,9 +174,10 @@ struct cleat_client_options {
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
 /* Opens the store at `url` (file:///dir, or s3://bucket/prefix), takes the staging memory and starts
- * the threads. Contacts no server. `options` may be NULL. On success *client is the caller's, to
- * be closed with cleat_client_close.
- * Errors: INVALID (URL, options), DENIED (no credentials), NO_MEMORY, LIMIT (staging below a part). */
+ * the threads. Contacts no server: credentials are looked for with the first request. `options` may
+ * be NULL. On success *client is the caller's, to be closed with cleat_client_close.
+ * Errors: INVALID (URL, options, files of settings), NO_MEMORY, LIMIT (staging below a part), IO (a
+ * thread did not start). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
                                                         const struct cleat_client_options *options,
                                                         struct cleat_client **client,

@@ -86,9 +86,10 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
     return status;
   /* O_NONBLOCK: a FIFO that somebody left here must not hang us. */
   int found = openat(place.folder, place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  int failure = found < 0 || fstat(found, info) != 0 ? errno : 0;
+  bool seen = found >= 0 && fstat(found, info) == 0;
+  int failure = seen ? 0 : errno;
   cleat__file_place_close(&place);
-  if (failure == 0 && S_ISREG(info->st_mode)) {
+  if (seen && S_ISREG(info->st_mode)) {
     *fd = found;
     return CLEAT_OK;
   }

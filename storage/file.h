@@ -50,6 +50,7 @@ struct cleat__file_place {
  * ECANCELED is CANCELLED, ETIMEDOUT is TIMEOUT. `key` NULL: the root folder. */
 cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errno, const char *verb,
                               const char *key, struct cleat_error *err);
+#define cleat__file_fail(...) cleat__error_failed((cleat__file_fail)(__VA_ARGS__))
 
 /* The bytes that were written are not those whose checksum was announced: INTEGRITY. */
 cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,

@@ -53,8 +53,8 @@ static void add_hint(struct cleat_error *err) {
   }
 }
 
-cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errno, const char *verb,
-                              const char *key, struct cleat_error *err) {
+cleat_status(cleat__file_fail)(const struct cleat__file_store *store, int os_errno,
+                               const char *verb, const char *key, struct cleat_error *err) {
   const char *slash = key == NULL ? (store->root[0] == '\0' ? "/" : "") : "/";
   const char *rest = key == NULL ? "" : key;
   if (os_errno == ECANCELED)
@@ -64,7 +64,7 @@ cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errn
   if (os_errno == ETIMEDOUT)
     err->status = CLEAT_TIMEOUT;
   add_hint(err);
-  return err->status;
+  return cleat__error_failed(err->status);
 }
 
 cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
@@ -175,7 +175,7 @@ cleat_status cleat__file_place_open(const struct cleat__file_store *store, const
       cleat__file_fail(store, errno, "open the store's folder", NULL, err);
       if (err->os_errno == ENOTDIR)
         err->status = CLEAT_INVALID;
-      return err->status;
+      return cleat__error_failed(err->status);
     }
     fd = root < 0 ? -1 : walk_down(root, key, create, &name);
     if (fd >= 0 || errno != ENOENT || !create)
@@ -186,7 +186,7 @@ cleat_status cleat__file_place_open(const struct cleat__file_store *store, const
     /* Below a file there is no key; to a reader that is all there is to say. */
     if (!create && err->os_errno == ENOTDIR)
       err->status = CLEAT_NOT_FOUND;
-    return err->status;
+    return cleat__error_failed(err->status);
   }
   *place = (struct cleat__file_place){.folder = fd, .name = name};
   return CLEAT_OK;
@@ -220,7 +220,7 @@ cleat_status cleat__file_place_create(const struct cleat__file_store *store, con
     cleat__file_fail(store, failure, "write", key, err);
   }
   cleat__file_remove_empty(store, key);
-  return err->status;
+  return cleat__error_failed(err->status);
 }
 
 void cleat__file_remove_empty(const struct cleat__file_store *store, const char *key) {
