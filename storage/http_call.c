@@ -16,8 +16,12 @@ static int64_t now_ms(void) {
   return clock->monotonic_ms(clock->ctx);
 }
 
-static bool is_cancelled(const struct cleat__http_call *call) {
-  return call->request->cancel != NULL && atomic_load(call->request->cancel);
+static bool is_cancelled(struct cleat__http_call *call) {
+  if (call->request->cancel == NULL || !atomic_load(call->request->cancel))
+    return false;
+  if (call->cancelled_ms == 0)
+    call->cancelled_ms = now_ms();
+  return now_ms() - call->cancelled_ms >= call->request->grace_ms;
 }
 
 static bool is_success(const struct cleat__http_call *call) {

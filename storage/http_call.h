@@ -25,8 +25,9 @@ struct cleat__http_call {
   struct cleat__span_cursor body;
   struct cleat__span_cursor into;
   int64_t idle_ms;
-  int64_t moved_ms;    /* when the bytes below were counted */
-  int64_t moved_bytes; /* that have crossed the network in both directions */
+  int64_t moved_ms;     /* when the bytes below were counted */
+  int64_t moved_bytes;  /* that have crossed the network in both directions */
+  int64_t cancelled_ms; /* when the cancel was seen; 0: not yet */
   size_t header_count;
   size_t header_bytes;
   enum cleat__http_verdict verdict;

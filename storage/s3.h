@@ -73,6 +73,7 @@ struct cleat__s3_request {
   size_t into_count;
   size_t text_cap;                  /* of a 2xx text; longer: LIMIT */
   int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
+  int64_t grace_ms;                 /* as in struct cleat__http_request */
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;

@@ -171,7 +171,8 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .idle_ms = request->idle_ms,
                                      .limit_ms = left_ms > 0 ? left_ms : 1,
                                      .fresh = sender->fresh,
-                                     .cancel = sender->cancel};
+                                     .cancel = sender->cancel,
+                                     .grace_ms = request->grace_ms};
   return cleat__http_send(sender->s3->http, &http, sender->reply);
 }
 

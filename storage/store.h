@@ -125,7 +125,8 @@ struct cleat__store_ops {
                          struct cleat_error *err);
 
   /* Required. Begins an upload of upload->size bytes in parts of upload->part_bytes under
-   * upload->key (filled by the caller); fills upload->id. */
+   * upload->key (filled by the caller); fills upload->id. A request under way when it is cancelled is
+   * waited for, for some seconds: the upload may exist, and only its id can end it. */
   cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload,
                                    const char *content_type, const atomic_bool *cancel,
                                    struct cleat_error *err);
