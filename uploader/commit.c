@@ -67,6 +67,12 @@ static cleat_status put_text(struct cleat_client *client, const char *key,
   return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
 }
 
+/* A folder's disk refused to keep the bytes: that they can be read back says nothing of whether they
+ * are there after a power cut. */
+static bool is_not_durable(const struct cleat_error *err) {
+  return err->status == CLEAT_IO || err->status == CLEAT_NO_SPACE;
+}
+
 /* Whether the object under `key` is `text`, byte for byte. */
 static cleat_status is_stored(struct cleat_client *client, const char *key,
                               const struct cleat__buffer *text, const atomic_bool *cancel,
@@ -86,7 +92,7 @@ static cleat_status record_put(struct cleat_client *client, const char *key, uns
                                const struct cleat__buffer *text, const atomic_bool *cancel,
                                struct cleat_error *err) {
   cleat_status status = put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, err);
-  if (status == CLEAT_OK || status == CLEAT_CANCELLED)
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
     return status;
   /* There already, or no clear answer: ours if it is the same, nonce and all. */
   struct cleat_error second;
@@ -182,8 +188,8 @@ static cleat_status manifest_settle(struct cleat_client *client,
     /* Ours cannot come after it: both kinds of put are conditional. */
     *in_doubt = false;
     status = lost_to(manifest->step, stored.attempt, err);
-  } else if (!ours) {
-    *in_doubt = read != CLEAT_OK || put_in_doubt(err);
+  } else if (!ours || is_not_durable(err)) {
+    *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
     status = *in_doubt ? in_doubt_error(manifest->step, err) : err->status;
   }
   cleat__manifest_clear(&stored);
