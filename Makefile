@@ -7,9 +7,14 @@
 #   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan
 #   CUDA=1                       build gpu/device_cuda.c against the CUDA Runtime in CUDA_HOME
 #   PREFIX=/usr/local DESTDIR=   where `make install` puts things
+#   V=1                          show whole command lines
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
+
+# What is done, a line each; V=1 shows how.
+Q := $(if $(V),,@)
+say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
 .SUFFIXES:
 
 ifeq ($(origin CC),default)
@@ -123,17 +128,20 @@ $(BUILD)/.flags: force
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # Examples say <cleat.h>, as a user's program does.
 $(BUILD)/obj/api/examples/%.o: BASE_CFLAGS += -Iapi
 
 $(BUILD)/libcleat.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/$(SO_FILE): $(LIB_OBJ)
-	$(CC) -shared -Wl,-soname,$(SO_NAME) $(SO_LDFLAGS) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(SO_NAME) $(SO_LDFLAGS) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
 $(BUILD)/libcleat.so: $(BUILD)/$(SO_FILE)
 	@ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME)
@@ -146,30 +154,36 @@ $(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags force
 
 # The program carries the library inside, so that it runs in place and can be copied alone.
 $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
-	$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
 # The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
 $(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so
-	$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
 
 # Test programs link the static library, whose internal names they can reach, and the helpers in tests/mock.
 $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
 	@mkdir -p $(@D) && rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $^
 
 $(UNIT_BIN) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
 
 # Programs that pytest runs: users of the public header and the shared library, like the example.
 $(BUILD)/obj/tests/integration/tools/%.o: BASE_CFLAGS += -Iapi
 $(HELPER_BIN): $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/tools/%.o $(BUILD)/libcleat.so
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN/../..' -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN/../..' -o $@
 
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
 -include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC))
 
