@@ -14,7 +14,7 @@
 
 # What is done, a line each; V=1 shows how.
 Q := $(if $(V),,@)
-say = @$(if $(V),:,printf '  %-5s %s\n' $(1) $(2))
+say = @$(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),:,printf '  %-5s %s\n' $(1) $(2))
 .SUFFIXES:
 
 ifeq ($(origin CC),default)
@@ -41,10 +41,13 @@ endif
 
 export BUILD
 
-PKGS := libcurl libcrypto expat libcjson libisal
+PKGS := libcurl libcrypto expat libisal
+# What the program alone needs: it prints JSON.
+PROGRAM_PKGS := libcjson
 # Asked once, when the first compiler line needs it, so that `make deps` works before pkg-config exists.
-PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null))$(PKG_CFLAGS)
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(PROGRAM_PKGS) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null))$(PKG_LIBS)
+PROGRAM_LIBS = $(eval PROGRAM_LIBS := $$(shell $(PKG_CONFIG) --libs $(PROGRAM_PKGS) 2>/dev/null))$(PROGRAM_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check 2>/dev/null))$(CHECK_LIBS)
 
 WARNINGS := -Wall -Wextra -Wconversion -Wvla -Wcast-qual -Wmissing-prototypes -Wshadow
@@ -120,8 +123,8 @@ tests: all unit-programs torture-programs integration-programs
 # One helpful line instead of a page of compiler errors when a library or the compiler is not there.
 .PHONY: force
 $(BUILD)/.flags: force
-	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) 2>/dev/null || \
-	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
+	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) $(PROGRAM_PKGS) 2>/dev/null || \
+	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS) $(PROGRAM_PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' | cmp -s - $@ || \
 	  echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' > $@
@@ -155,7 +158,7 @@ $(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags force
 # The program carries the library inside, so that it runs in place and can be copied alone.
 $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) $(PROGRAM_LIBS) -o $@
 
 # The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
 $(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so

@@ -26,7 +26,7 @@ links_shared() {
 links_static() {
   # shellcheck disable=SC2046
   gcc -std=c11 "$work/v.c" $(installed_flags --cflags) "$work/root/usr/local/lib/libcleat.a" \
-    $(pkg-config --libs libcurl libcrypto expat libcjson libisal) -pthread -lm -o "$work/vs" && "$work/vs"
+    $(pkg-config --libs libcurl libcrypto expat libisal) -pthread -lm -o "$work/vs" && "$work/vs"
 }
 
 check "make install" install_tree
