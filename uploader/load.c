@@ -231,26 +231,35 @@ static void expect_all(struct cleat_load *load) {
   }
 }
 
-/* The most buffers that one part takes; LIMIT when the budget has fewer. */
+/* Counts the buffers of one part of file `file` in; LIMIT when the whole budget has fewer. */
+static cleat_status count_buffers(const struct cleat_load *load, size_t file, size_t *most,
+                                  struct cleat_error *err) {
+  struct cleat_client *client = load->operation.client;
+  const struct cleat_file_info *info = &load->checkpoint->files[file].info;
+  uint64_t bytes = info->size < info->part_bytes ? info->size : info->part_bytes;
+  size_t needed = cleat__staging_buffers_for(client->staging, bytes);
+  if (needed <= *most)
+    return CLEAT_OK;
+  cleat_status status = cleat__client_check_part(client, bytes, info->name, err);
+  if (status == CLEAT_OK)
+    *most = needed;
+  return status;
+}
+
+/* The most buffers that one part takes, among those that take any. */
 static cleat_status buffers_of_a_part(const struct cleat_load *load, size_t *most,
                                       struct cleat_error *err) {
-  struct cleat_client *client = load->operation.client;
-  const struct cleat_checkpoint *checkpoint = load->checkpoint;
+  cleat_status status = CLEAT_OK;
   *most = 0;
-  if (load->kind == CLEAT__LOAD_VERIFY)
-    return CLEAT_OK;
-  for (size_t i = 0; i < checkpoint->file_count; i++) {
-    const struct cleat_file_info *info = &checkpoint->files[i].info;
-    uint64_t bytes = info->size < info->part_bytes ? info->size : info->part_bytes;
-    size_t needed = cleat__staging_buffers_for(client->staging, bytes);
-    if (needed <= *most)
-      continue;
-    cleat_status status = cleat__client_check_part(client, bytes, info->name, err);
-    if (status != CLEAT_OK)
-      return status;
-    *most = needed;
+  if (load->kind == CLEAT__LOAD_FILES) {
+    for (size_t i = 0; status == CLEAT_OK && i < load->checkpoint->file_count; i++)
+      status = count_buffers(load, i, most, err);
   }
-  return CLEAT_OK;
+  for (size_t i = 0; status == CLEAT_OK && i < load->fetch_count; i++) {
+    if (load->fetches[i].buffered)
+      status = count_buffers(load, load->fetches[i].file, most, err);
+  }
+  return status;
 }
 
 static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_error *err) {

@@ -77,11 +77,14 @@ static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t o
   return missing_is_damage(status, err);
 }
 
-cleat_status cleat__load_fetch_range(struct cleat_load *load, size_t file, uint64_t offset,
-                                     const struct cleat__span *into, size_t count,
+cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
+                                     uint64_t offset, const struct cleat__span *into, size_t count,
                                      struct cleat_error *err) {
   uint32_t ignored = 0;
-  return fetch_bytes(load, file, offset, into, count, &ignored, err);
+  cleat_status status = fetch_bytes(load, fetch->file, offset, into, count, &ignored, err);
+  if (status != CLEAT_OK)
+    name_part(load, fetch, err);
+  return status;
 }
 
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,

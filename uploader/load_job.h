@@ -97,9 +97,9 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
                                     const struct cleat__span *into, size_t count,
                                     struct cleat_error *err);
 
-/* Fetches a range of the file, unchecked. */
-cleat_status cleat__load_fetch_range(struct cleat_load *load, size_t file, uint64_t offset,
-                                     const struct cleat__span *into, size_t count,
+/* Fetches a range of the part, unchecked; `offset` is that in the file. */
+cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
+                                     uint64_t offset, const struct cleat__span *into, size_t count,
                                      struct cleat_error *err);
 
 /* Counts a file with `parts` parts to be fetched; before the load is launched. */

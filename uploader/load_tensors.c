@@ -323,7 +323,7 @@ static cleat_status fetch_between_holes(struct cleat_load *load, const struct cl
       continue;
     uint64_t bytes = cleat__spans_length(spans + first, i - first);
     if (bytes > 0) {
-      status = cleat__load_fetch_range(load, fetch->file, offset, spans + first, i - first, err);
+      status = cleat__load_fetch_range(load, fetch, offset, spans + first, i - first, err);
     }
     offset += bytes + (i < count ? spans[i].length : 0);
     first = i + 1;
