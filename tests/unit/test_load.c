@@ -1,0 +1,715 @@
+/* test_load.c: uploader/load.c, load_fetch.c, load_match.c and load_tensors.c: slices against a
+ * reference that is computed here, damage of every kind, and what is refused. */
+#include "api/cleat.h"
+
+#include "base/mem.h"
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+#include "tests/mock/store_check.h"
+#include "uploader/checkpoint.h"
+#include "uploader/client.h"
+#include "uploader/load_job.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static struct kit_model model;
+
+static void setup(void) {
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, NULL);
+}
+
+static void teardown(void) {
+  cleat__pool_lock(client->pool);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
+                    cleat__staging_buffer_count(client->staging));
+  ck_assert_ptr_null(client->synced.claimant);
+  cleat__pool_unlock(client->pool);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+  kit_clear(&model);
+}
+
+/* ---- Slices ------------------------------------------------------------------------------------ */
+
+#define SLICE_MAX (64 * 1024)
+
+/* A slice of tensor `at` of the model, with what must come out. */
+struct wanted {
+  struct cleat_load_request request;
+  int64_t start[CLEAT_MAX_DIMS];
+  int64_t shape[CLEAT_MAX_DIMS];
+  unsigned char *expected;
+  unsigned char *data;
+};
+
+static size_t element_bytes(const struct cleat_tensor *tensor) {
+  return cleat_dtype_bits(tensor->dtype) / 8;
+}
+
+/* Element by element, by the definition of row-major order. */
+static void compute_expected(struct wanted *wanted, const struct cleat_tensor *tensor) {
+  size_t size = element_bytes(tensor);
+  const unsigned char *from = tensor->data;
+  int64_t index[CLEAT_MAX_DIMS] = {0};
+  for (uint64_t at = 0; at < wanted->request.data_bytes; at += size) {
+    uint64_t offset = 0;
+    for (int d = 0; d < tensor->ndim; d++)
+      offset = offset * (uint64_t)tensor->shape[d] + (uint64_t)(wanted->start[d] + index[d]);
+    memcpy(wanted->expected + at, from + offset * size, size);
+    for (int d = tensor->ndim - 1; d >= 0 && ++index[d] == wanted->shape[d]; d--)
+      index[d] = 0;
+  }
+}
+
+static void want(struct wanted *wanted, const struct cleat_tensor *tensor) {
+  uint64_t bytes = element_bytes(tensor);
+  for (int d = 0; d < tensor->ndim; d++)
+    bytes *= (uint64_t)wanted->shape[d];
+  wanted->expected = malloc((size_t)bytes + 1);
+  wanted->data = malloc((size_t)bytes + 1);
+  memset(wanted->data, 0xa5, (size_t)bytes + 1);
+  wanted->request = (struct cleat_load_request){tensor->name,  tensor->dtype, tensor->ndim,
+                                                wanted->shape, wanted->start, wanted->data,
+                                                bytes};
+  compute_expected(wanted, tensor);
+}
+
+static void check_wanted(struct wanted *wanted) {
+  size_t bytes = (size_t)wanted->request.data_bytes;
+  ck_assert(memcmp(wanted->data, wanted->expected, bytes) == 0);
+  ck_assert_uint_eq(wanted->data[bytes], 0xa5);
+  free(wanted->data);
+  free(wanted->expected);
+}
+
+static unsigned seed;
+
+static int64_t below(int64_t limit) {
+  seed = seed * 1664525u + 1013904223u;
+  return limit <= 0 ? 0 : (int64_t)(seed >> 8) % limit;
+}
+
+static void random_tensor(int number) {
+  static const enum cleat_dtype dtypes[] = {CLEAT_DTYPE_U8, CLEAT_DTYPE_BF16, CLEAT_DTYPE_F32,
+                                            CLEAT_DTYPE_F64};
+  int64_t shape[6];
+  char name[16];
+  int ndim = (int)below(6);
+  int64_t elements = 1;
+  for (int d = 0; d < ndim; d++) {
+    int64_t most = SLICE_MAX / elements;
+    shape[d] = below(20) == 0 ? 0 : 1 + below(most < 40 ? most : 40);
+    elements *= shape[d] > 0 ? shape[d] : 1;
+  }
+  snprintf(name, sizeof name, "t%d", number);
+  kit_add(&model, name, dtypes[below(4)], ndim, shape, (unsigned)number);
+}
+
+static void random_slice(struct wanted *wanted, const struct cleat_tensor *tensor) {
+  for (int d = 0; d < tensor->ndim; d++) {
+    wanted->start[d] = below(3) == 0 ? 0 : below(tensor->shape[d]);
+    int64_t most = tensor->shape[d] - wanted->start[d];
+    wanted->shape[d] = below(3) == 0 ? most : below(15) == 0 ? 0 : 1 + below(most);
+    if (wanted->shape[d] > most)
+      wanted->shape[d] = most;
+  }
+  want(wanted, tensor);
+}
+
+static void random_round(const struct cleat_load_options *options) {
+  enum { SLICES = 12 };
+  struct wanted wanted[SLICES];
+  struct cleat_load_request requests[SLICES];
+  int tensors = 1 + (int)below(5);
+  for (int i = 0; i < tensors; i++)
+    random_tensor(i);
+  struct cleat_save_request save = kit_request(&model, 1);
+  save.shard_bytes = (uint64_t)(1 + below(40000));
+  ck_ok(cleat_save(client, &save, &err));
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  size_t count = 1 + (size_t)below(SLICES);
+  for (size_t i = 0; i < count; i++) {
+    random_slice(&wanted[i], &model.tensors[below(tensors)]);
+    requests[i] = wanted[i].request;
+    requests[i].shape = wanted[i].shape;
+    requests[i].start = wanted[i].start;
+  }
+  ck_ok(cleat_load_tensors(checkpoint, requests, count, options, &err));
+  for (size_t i = 0; i < count; i++)
+    check_wanted(&wanted[i]);
+  cleat_checkpoint_free(checkpoint);
+}
+
+/* CLEAT_TEST_SEED=n repeats a run. */
+START_TEST(random_slices) {
+  const char *given = getenv("CLEAT_TEST_SEED");
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  unsigned first = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+  options.allow_unexpected = 1;
+  printf("random_slices %d: CLEAT_TEST_SEED=%u\n", _i, first);
+  fflush(stdout);
+  for (unsigned round = 0; round < 60; round++) {
+    seed = first + round * 7919u + (unsigned)_i;
+    options.no_verify = round % 3 == 2;
+    random_round(&options);
+    teardown();
+    setup();
+  }
+}
+END_TEST
+
+/* More runs in one part than may be spans: the part goes through buffers. */
+START_TEST(many_runs_are_scattered) {
+  static const int64_t shape[] = {3 * 30000, 2};
+  struct kit_setup wide = {.part_bytes = 16 * KIT_PART, .buffers = 2};
+  struct cleat_client *other = kit_open(bucket, &wide);
+  struct wanted column = {.start = {0, 1}, .shape = {3 * 30000, 1}};
+  struct wanted middle = {.start = {29999, 0}, .shape = {40001, 1}};
+  kit_add(&model, "narrow", CLEAT_DTYPE_U8, 2, shape, 3);
+  kit_save(other, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 1);
+  ck_assert_uint_ge(cleat_checkpoint_file(checkpoint, 0)->part_bytes / 2, CLEAT__LOAD_SPANS_MAX);
+  ck_assert_uint_ge(cleat_checkpoint_file(checkpoint, 0)->part_count, 3);
+  want(&column, &model.tensors[0]);
+  want(&middle, &model.tensors[0]);
+  struct cleat_load_request requests[] = {column.request, middle.request};
+  ck_ok(cleat_load_tensors(checkpoint, requests, 1, NULL, &err));
+  ck_ok(cleat_load_tensors(checkpoint, requests, 2, NULL, &err));
+  check_wanted(&column);
+  check_wanted(&middle);
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(other);
+}
+END_TEST
+
+START_TEST(one_tensor_for_two) {
+  static const int64_t shape[] = {100, 100};
+  kit_add(&model, "t", CLEAT_DTYPE_F32, 2, shape, 3);
+  kit_save(client, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  struct wanted all[] = {{.shape = {100, 100}},
+                         {.shape = {100, 100}},
+                         {.start = {10, 10}, .shape = {50, 50}},
+                         {.start = {40, 0}, .shape = {30, 100}},
+                         {.start = {99, 99}, .shape = {1, 1}},
+                         {.start = {5, 5}, .shape = {0, 7}}};
+  struct cleat_load_request requests[6];
+  for (int i = 0; i < 6; i++) {
+    want(&all[i], &model.tensors[0]);
+    requests[i] = all[i].request;
+  }
+  unsigned before = memory_calls(bucket, "get");
+  ck_ok(cleat_load_tensors(checkpoint, requests, 6, NULL, &err));
+  /* Each part is fetched once. */
+  ck_assert_uint_eq(memory_calls(bucket, "get") - before,
+                    cleat_checkpoint_file(checkpoint, 0)->part_count);
+  for (int i = 0; i < 6; i++)
+    check_wanted(&all[i]);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* A slice touches the parts that it lies in, and no others. */
+START_TEST(only_the_parts_that_are_needed) {
+  kit_add_bytes(&model, "t", 20 * KIT_PART, 3);
+  kit_save(client, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  struct wanted few = {.start = {9 * KIT_PART}, .shape = {100}};
+  struct cleat_load *load = NULL;
+  struct cleat_progress progress;
+  want(&few, &model.tensors[0]);
+  unsigned before = memory_calls(bucket, "get");
+  ck_ok(cleat_load_tensors_async(checkpoint, &few.request, 1, NULL, &load, &err));
+  ck_ok(cleat_load_wait(load, &err));
+  cleat_load_progress(load, &progress);
+  ck_assert_uint_eq(memory_calls(bucket, "get") - before, 1);
+  ck_assert_uint_eq(progress.bytes_total, KIT_PART);
+  ck_assert_uint_eq(progress.bytes_done, KIT_PART);
+  ck_assert_uint_eq(progress.files_total, 1);
+  ck_assert_uint_eq(progress.files_done, 1);
+  ck_assert_int_eq(progress.phase, CLEAT_PHASE_DONE);
+  cleat_load_free(load);
+  check_wanted(&few);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* Direct loads need no buffer, so a budget below the part size does not matter to them. */
+START_TEST(parts_above_the_budget) {
+  struct kit_setup large = {.part_bytes = 16 * KIT_PART};
+  struct kit_setup small = {.buffers = 1};
+  struct cleat_client *writer = kit_open(bucket, &large);
+  struct cleat_client *reader = kit_open(bucket, &small);
+  kit_add_bytes(&model, "t", 40 * KIT_PART, 3);
+  kit_save(writer, &model, 1);
+  kit_expect(reader, 1, &model, false);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(reader, 1);
+  struct wanted twice[] = {{.shape = {100}}, {.shape = {200}}};
+  want(&twice[0], &model.tensors[0]);
+  want(&twice[1], &model.tensors[0]);
+  struct cleat_load_request requests[] = {twice[0].request, twice[1].request};
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_LIMIT);
+  ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
+  for (int i = 0; i < 2; i++) {
+    free(twice[i].data);
+    free(twice[i].expected);
+  }
+  ck_ok(cleat_verify(checkpoint, &err));
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(reader);
+  cleat_client_close(writer);
+}
+END_TEST
+
+START_TEST(nothing_to_load) {
+  static const int64_t none[] = {0, 3};
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  kit_add(&model, "empty", CLEAT_DTYPE_F32, 2, none, 1);
+  kit_save(client, &model, 1);
+  kit_expect(client, 1, &model, false);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  struct cleat_load_request request = {"empty", CLEAT_DTYPE_F32, 2, none, NULL, NULL, 0};
+  ck_ok(cleat_load_tensors(checkpoint, &request, 1, NULL, &err));
+  ck_fails(cleat_load_tensors(checkpoint, NULL, 0, NULL, &err), CLEAT_MISMATCH);
+  options.allow_unexpected = 1;
+  ck_ok(cleat_load_tensors(checkpoint, NULL, 0, &options, &err));
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* Without checksums, a large hole between two slices is not fetched. */
+static unsigned long long fetched;
+static cleat_status count_bytes(void *user, const char *op, const char *key, bool done,
+                                const atomic_bool *cancel, struct cleat_error *error) {
+  (void)user;
+  (void)key;
+  (void)cancel;
+  (void)error;
+  if (!done && strcmp(op, "get") == 0)
+    fetched++;
+  return CLEAT_OK;
+}
+
+START_TEST(no_verify_reads_ranges) {
+  struct kit_setup large = {.part_bytes = 4 << 20, .buffers = 1, .concurrency = 1};
+  struct cleat_client *other = kit_open(bucket, &large);
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  kit_add_bytes(&model, "t", (4 << 20) - 4096, 3);
+  kit_save(other, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 1);
+  struct wanted ends[] = {{.start = {10}, .shape = {100}}, {.start = {3 << 20}, .shape = {100}}};
+  want(&ends[0], &model.tensors[0]);
+  want(&ends[1], &model.tensors[0]);
+  struct cleat_load_request requests[] = {ends[0].request, ends[1].request};
+  /* Damage in the hole, and elsewhere, is not seen. */
+  memory_flip(bucket, "/model.safetensors", 2 << 20);
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
+  options.no_verify = 1;
+  memory_bucket_hook(bucket, count_bytes, NULL);
+  ck_ok(cleat_load_tensors(checkpoint, requests, 2, &options, &err));
+  ck_assert_uint_eq(fetched, 2);
+  memory_bucket_hook(bucket, NULL, NULL);
+  check_wanted(&ends[0]);
+  check_wanted(&ends[1]);
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(other);
+}
+END_TEST
+
+/* ---- What is refused ---------------------------------------------------------------------------- */
+
+static void count_log(void *user, enum cleat_log_level level, const char *line) {
+  (void)line;
+  if (level == CLEAT_LOG_WARNING)
+    atomic_fetch_add((atomic_uint *)user, 1);
+}
+
+START_TEST(a_mismatch_lists_all) {
+  static const int64_t four[] = {4};
+  static const int64_t five[] = {5};
+  static const int64_t two_two[] = {2, 2};
+  static const int64_t start[] = {2};
+  atomic_uint warnings = 0;
+  struct kit_setup loud = {.log = count_log, .log_user = &warnings};
+  struct cleat_client *other = kit_open(bucket, &loud);
+  char data[64];
+  memset(data, 0x77, sizeof data);
+  kit_add(&model, "right", CLEAT_DTYPE_F32, 1, four, 1);
+  kit_add(&model, "dtype", CLEAT_DTYPE_F32, 1, four, 2);
+  kit_add(&model, "shape", CLEAT_DTYPE_F32, 1, four, 3);
+  kit_add(&model, "rank", CLEAT_DTYPE_F32, 1, four, 4);
+  kit_add(&model, "slice", CLEAT_DTYPE_F32, 1, four, 5);
+  kit_add(&model, "forgotten", CLEAT_DTYPE_F32, 1, four, 6);
+  kit_save(other, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 1);
+  const struct cleat_load_request requests[] = {
+      {"right", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},
+      {"dtype", CLEAT_DTYPE_I32, 1, four, NULL, data, 16},
+      {"shape", CLEAT_DTYPE_F32, 1, five, NULL, data, 20},
+      {"rank", CLEAT_DTYPE_F32, 2, two_two, NULL, data, 16},
+      {"slice", CLEAT_DTYPE_F32, 1, four, start, data, 16},
+      {"absent", CLEAT_DTYPE_F32, 1, four, NULL, data, 16},
+  };
+  unsigned gets = memory_calls(bucket, "get");
+  ck_fails(cleat_load_tensors(checkpoint, requests, 6, NULL, &err), CLEAT_MISMATCH);
+  static const char *const named[] = {"\"dtype\" is F32, not I32", "\"shape\"", "\"rank\"",
+                                      "\"slice\"", "missing: \"absent\"",
+                                      "unexpected: \"forgotten\"", "step 1"};
+  for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+    ck_assert_msg(strstr(err.message, named[i]) != NULL, "%s not in: %s", named[i], err.message);
+  ck_assert_ptr_null(strstr(err.message, "\"right\""));
+  ck_assert_uint_eq(memory_calls(bucket, "get"), gets);
+  ck_assert_int_eq(data[0], 0x77);
+
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  const struct cleat_load_request fine[] = {requests[0], requests[5]};
+  options.allow_missing = 1;
+  ck_fails(cleat_load_tensors(checkpoint, fine, 2, &options, &err), CLEAT_MISMATCH);
+  ck_assert_ptr_null(strstr(err.message, "absent"));
+  options.allow_unexpected = 1;
+  unsigned before = atomic_load(&warnings);
+  ck_ok(cleat_load_tensors(checkpoint, fine, 2, &options, &err));
+  ck_assert_uint_gt(atomic_load(&warnings), before);
+  ck_assert(memcmp(data, model.tensors[0].data, 16) == 0);
+  options.allow_missing = 0;
+  ck_fails(cleat_load_tensors(checkpoint, fine, 2, &options, &err), CLEAT_MISMATCH);
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(other);
+}
+END_TEST
+
+/* More complaints than a message holds: as many as fit, and how many more. */
+START_TEST(a_mismatch_of_many) {
+  static char names[60][120];
+  struct cleat_load_request requests[60];
+  static const int64_t one[] = {1};
+  char data[4];
+  kit_add_bytes(&model, "t", 10, 1);
+  kit_save(client, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  for (int i = 0; i < 60; i++) {
+    snprintf(names[i], sizeof names[i], "a.rather.long.name.of.a.layer.that.is.absent.%060d", i);
+    requests[i] =
+        (struct cleat_load_request){names[i], CLEAT_DTYPE_F32, 1, one, NULL, data, sizeof data};
+  }
+  ck_fails(cleat_load_tensors(checkpoint, requests, 60, NULL, &err), CLEAT_MISMATCH);
+  ck_assert_ptr_nonnull(strstr(err.message, " more"));
+  ck_assert_uint_lt(strlen(err.message), sizeof err.message - 1);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+START_TEST(bad_load_requests) {
+  static const int64_t ten[] = {10};
+  static const int64_t negative[] = {-10};
+  static const int64_t huge[] = {INT64_MAX, 3};
+  char data[16];
+  kit_add_bytes(&model, "t", 10, 1);
+  kit_save(client, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  const struct cleat_load_request bad[] = {
+      {NULL, CLEAT_DTYPE_U8, 1, ten, NULL, data, 10},
+      {"t", CLEAT_DTYPE_U8, 1, ten, NULL, data, 9},
+      {"t", CLEAT_DTYPE_U8, 1, ten, NULL, data, 11},
+      {"t", CLEAT_DTYPE_U8, 1, ten, NULL, NULL, 10},
+      {"t", (enum cleat_dtype)77, 1, ten, NULL, data, 10},
+      {"t", CLEAT_DTYPE_U8, 1, negative, NULL, data, 10},
+      {"t", CLEAT_DTYPE_U8, 2, huge, NULL, data, 10},
+      {"t", CLEAT_DTYPE_U8, -1, ten, NULL, data, 10},
+      {"t", CLEAT_DTYPE_U8, CLEAT_MAX_DIMS + 1, ten, NULL, data, 10},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    ck_fails(cleat_load_tensors(checkpoint, &bad[i], 1, NULL, &err), CLEAT_INVALID);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* ---- Damage ------------------------------------------------------------------------------------- */
+
+static void save_two_files(void) {
+  struct cleat_file file = {.name = "notes.txt", .data = "hello", .data_bytes = 5};
+  kit_add_bytes(&model, "first", 3 * KIT_PART, 1);
+  kit_add_bytes(&model, "second", 3 * KIT_PART, 2);
+  struct cleat_save_request request = kit_request(&model, 12);
+  request.files = &file;
+  request.file_count = 1;
+  ck_ok(cleat_save(client, &request, &err));
+}
+
+static void expect_named(const char *part, const char *file, const char *tensor) {
+  const char *const words[] = {"step 12", part, file, tensor};
+  for (int i = 0; i < 4; i++)
+    ck_assert_msg(strstr(err.message, words[i]) != NULL, "\"%s\" not in: %s", words[i],
+                  err.message);
+  ck_assert_str_ne(err.hint, "");
+}
+
+START_TEST(a_flipped_bit) {
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  struct cleat_load_request requests[2];
+  char *data = malloc(6 * KIT_PART);
+  for (int i = 0; i < 2; i++)
+    requests[i] = (struct cleat_load_request){
+        model.tensors[i].name,      CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
+        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+  memory_flip(bucket, "/model.safetensors", 5 * KIT_PART + 7);
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
+  expect_named("part 6", "model.safetensors", "tensor second");
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  expect_named("part 6", "model.safetensors", "tensor second");
+  memory_flip(bucket, "/model.safetensors", 5 * KIT_PART + 7); /* mended */
+  ck_ok(cleat_verify(checkpoint, &err));
+  memory_flip(bucket, "/model.safetensors", 3); /* in the header */
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  expect_named("part 1", "model.safetensors", "");
+  memory_flip(bucket, "/model.safetensors", 3);
+  memory_flip(bucket, "/notes.txt", 0);
+  ck_ok(cleat_load_tensors(checkpoint, requests, 2, NULL, &err)); /* another file */
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  expect_named("part 1", "notes.txt", "");
+  free(data);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* Every bit of every byte of the smallest files, one flip at a time. */
+START_TEST(no_flip_goes_unseen) {
+  size_t size = 0;
+  kit_add_bytes(&model, "t", 40, 1);
+  kit_save(client, &model, 1);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  (void)memory_find(bucket, "/model.safetensors", &size);
+  for (size_t i = 0; i < size; i++) {
+    memory_flip(bucket, "/model.safetensors", i);
+    ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+    memory_flip(bucket, "/model.safetensors", i);
+  }
+  ck_ok(cleat_verify(checkpoint, &err));
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* A wrong part is asked for again: what flipped the bit may have been the network. */
+struct flipper {
+  atomic_uint left;
+};
+static cleat_status flip_on_the_way(void *user, const char *op, const char *key, bool done,
+                                    const atomic_bool *cancel, struct cleat_error *error) {
+  struct flipper *flipper = user;
+  (void)cancel;
+  (void)error;
+  if (strcmp(op, "get") != 0 || strstr(key, "notes") == NULL || atomic_load(&flipper->left) == 0)
+    return CLEAT_OK;
+  memory_flip(bucket, "/notes.txt", 0); /* and back, after */
+  if (done)
+    atomic_fetch_sub(&flipper->left, 1);
+  return CLEAT_OK;
+}
+
+START_TEST(a_flip_on_the_way_is_mended) {
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  struct flipper flipper = {CLEAT__LOAD_TRIES - 1};
+  memory_bucket_hook(bucket, flip_on_the_way, &flipper);
+  ck_ok(cleat_verify(checkpoint, &err));
+  ck_assert_uint_eq(atomic_load(&flipper.left), 0);
+  atomic_store(&flipper.left, CLEAT__LOAD_TRIES);
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  memory_bucket_hook(bucket, NULL, NULL);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+START_TEST(a_cut_or_missing_object) {
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  struct cleat_load_request requests[2];
+  char *data = malloc(6 * KIT_PART);
+  size_t size = 0;
+  (void)memory_find(bucket, "/model.safetensors", &size);
+  for (int i = 0; i < 2; i++)
+    requests[i] = (struct cleat_load_request){
+        model.tensors[i].name,      CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
+        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+  struct cleat_load_options unchecked = CLEAT_LOAD_OPTIONS_INIT;
+  unchecked.no_verify = 1;
+  memory_resize(bucket, "/model.safetensors", size - 1);
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
+  expect_named("part 7", "model.safetensors", "tensor second");
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, &unchecked, &err), CLEAT_INTEGRITY);
+  ck_assert_ptr_nonnull(strstr(err.message, "model.safetensors"));
+  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  memory_resize(bucket, "/model.safetensors", size + 1);
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  memory_remove(bucket, "/model.safetensors");
+  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
+  ck_assert_ptr_nonnull(strstr(err.message, "model.safetensors"));
+  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  free(data);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* ---- Progress, cancel ----------------------------------------------------------------------------- */
+
+struct watcher {
+  struct cleat_load *load;
+  struct cleat_progress last;
+  unsigned looks;
+  bool backward;
+};
+
+static cleat_status watch(void *user, const char *op, const char *key, bool done,
+                          const atomic_bool *cancel, struct cleat_error *error) {
+  struct watcher *watcher = user;
+  struct cleat_progress now;
+  (void)op;
+  (void)key;
+  (void)done;
+  (void)cancel;
+  (void)error;
+  cleat_load_progress(watcher->load, &now);
+  watcher->backward |= now.bytes_done < watcher->last.bytes_done ||
+                       now.files_done < watcher->last.files_done ||
+                       now.elapsed_s < watcher->last.elapsed_s ||
+                       now.bytes_total != watcher->last.bytes_total ||
+                       now.bytes_done > now.bytes_total;
+  watcher->last = now;
+  watcher->looks++;
+  return CLEAT_OK;
+}
+
+START_TEST(progress_goes_forward) {
+  struct kit_setup single = {.concurrency = 1};
+  struct cleat_client *other = kit_open(bucket, &single);
+  struct watcher watcher = {0};
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 12);
+  memory_hold(bucket, "get", "");
+  ck_ok(cleat_verify_async(checkpoint, &watcher.load, &err));
+  memory_wait_held(bucket, 1);
+  cleat_load_progress(watcher.load, &watcher.last);
+  memory_bucket_hook(bucket, watch, &watcher);
+  memory_release(bucket);
+  ck_ok(cleat_load_wait(watcher.load, &err));
+  memory_bucket_hook(bucket, NULL, NULL);
+  ck_assert_uint_ge(watcher.looks, 8);
+  ck_assert(!watcher.backward);
+  struct cleat_progress end;
+  cleat_load_progress(watcher.load, &end);
+  ck_assert_int_eq(end.phase, CLEAT_PHASE_DONE);
+  ck_assert_uint_eq(end.bytes_done, end.bytes_total);
+  ck_assert_uint_eq(end.bytes_total, cleat_checkpoint_info(checkpoint)->bytes);
+  ck_assert_uint_eq(end.files_done, 2);
+  ck_assert_uint_eq(end.files_total, 2);
+  struct cleat_progress later;
+  cleat_load_progress(watcher.load, &later);
+  ck_assert(later.elapsed_s == end.elapsed_s);
+  cleat_load_free(watcher.load);
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(other);
+}
+END_TEST
+
+START_TEST(a_load_is_cancelled) {
+  struct cleat_load *load = NULL;
+  struct cleat_progress progress;
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  memory_hold(bucket, "get", "");
+  ck_ok(cleat_verify_async(checkpoint, &load, &err));
+  memory_wait_held(bucket, 4);
+  cleat_load_cancel(load);
+  ck_fails(cleat_load_wait(load, &err), CLEAT_CANCELLED);
+  ck_fails(cleat_load_wait(load, &err), CLEAT_CANCELLED);
+  cleat_load_progress(load, &progress);
+  ck_assert_int_eq(progress.phase, CLEAT_PHASE_FAILED);
+  memory_release(bucket);
+  cleat_load_free(load);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* Loads and a save at once, on one client with few buffers. */
+START_TEST(loads_beside_a_save) {
+  struct kit_setup few = {.buffers = 2};
+  struct cleat_client *other = kit_open(bucket, &few);
+  struct cleat_load *loads[3];
+  struct cleat_save *save = NULL;
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(other, 12);
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  char *data = malloc(9 * KIT_PART);
+  /* Two requests for the same bytes: buffered. */
+  struct cleat_load_request requests[2];
+  options.allow_unexpected = 1;
+  struct cleat_save_request request = kit_request(&model, 13);
+  ck_ok(cleat_save_async(other, &request, &save, &err));
+  char *spare = malloc(9 * KIT_PART);
+  for (int i = 0; i < 3; i++) {
+    for (int k = 0; k < 2; k++)
+      requests[k] = (struct cleat_load_request){
+          "first", CLEAT_DTYPE_U8, 1, model.tensors[0].shape, NULL,
+          (k == 0 ? data : spare) + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+    ck_ok(cleat_load_tensors_async(checkpoint, requests, 2, &options, &loads[i], &err));
+  }
+  for (int i = 0; i < 3; i++) {
+    ck_ok(cleat_load_wait(loads[i], &err));
+    cleat_load_free(loads[i]);
+    ck_assert(memcmp(data + i * 3 * (int)KIT_PART, model.tensors[0].data, 3 * KIT_PART) == 0);
+    ck_assert(memcmp(spare + i * 3 * (int)KIT_PART, model.tensors[0].data, 3 * KIT_PART) == 0);
+  }
+  ck_ok(cleat_save_wait(save, &err));
+  cleat_save_free(save);
+  kit_expect(other, 13, &model, false);
+  free(data);
+  free(spare);
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(other);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("load");
+  TCase *c = tcase_create("load");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_loop_test(c, random_slices, 0, 4);
+  tcase_add_test(c, many_runs_are_scattered);
+  tcase_add_test(c, one_tensor_for_two);
+  tcase_add_test(c, only_the_parts_that_are_needed);
+  tcase_add_test(c, parts_above_the_budget);
+  tcase_add_test(c, nothing_to_load);
+  tcase_add_test(c, no_verify_reads_ranges);
+  tcase_add_test(c, a_mismatch_lists_all);
+  tcase_add_test(c, a_mismatch_of_many);
+  tcase_add_test(c, bad_load_requests);
+  tcase_add_test(c, a_flipped_bit);
+  tcase_add_test(c, no_flip_goes_unseen);
+  tcase_add_test(c, a_flip_on_the_way_is_mended);
+  tcase_add_test(c, a_cut_or_missing_object);
+  tcase_add_test(c, progress_goes_forward);
+  tcase_add_test(c, a_load_is_cancelled);
+  tcase_add_test(c, loads_beside_a_save);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
