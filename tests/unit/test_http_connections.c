@@ -1,0 +1,315 @@
+/* test_http_connections.c: connections, time-outs, cancellation and failures of storage/http.c, with a
+ * server on loopback that does what each test wants. */
+#include "storage/http.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "tests/mock/http_fixture.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void pause_ms(int64_t ms) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  clock->wait_ms(clock->ctx, ms, NULL);
+}
+
+/* ---- connections ---- */
+
+START_TEST(connection_is_kept) {
+  web_start(web_say, web_ok_reply, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  for (int i = 0; i < 5; i++)
+    ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  ck_assert_uint_eq(mock_server_connections(web.server), 1);
+  request.fresh = true;
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  ck_assert_uint_eq(mock_server_connections(web.server), 2);
+  web_stop();
+}
+END_TEST
+
+/* A server that closes kept connections: the body is rewound and sent on a new one. */
+static bool answer_odd_requests(void *ctx, const struct mock_request *request) {
+  if (request->number == 2)
+    return false;
+  return web_take_body(ctx, request);
+}
+
+START_TEST(dead_connection_is_replaced) {
+  static struct web_body large;
+  static char bytes[700000];
+  memset(bytes, 'b', sizeof bytes);
+  struct cleat__span spans[] = {{bytes, 300000}, {bytes + 300000, 400000}};
+  web_start(answer_odd_requests, &large, MOCK_WHOLE);
+  struct cleat__http_request request = web_put(spans, 2);
+  for (int i = 0; i < 2; i++) {
+    large.size = 0;
+    ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+    ck_assert_uint_eq(large.size, sizeof bytes);
+    ck_assert_uint_eq(large.crc32c, cleat__crc32c(0, bytes, sizeof bytes));
+  }
+  ck_assert_uint_eq(mock_server_requests(web.server), 3);
+  ck_assert_uint_eq(mock_server_connections(web.server), 2);
+  web_stop();
+}
+END_TEST
+
+static void *send_many(void *ctx) {
+  enum cleat__transport *worst = ctx;
+  struct cleat__http_reply mine;
+  cleat__http_reply_init(&mine);
+  struct cleat__http_request request = web_request("GET");
+  for (int i = 0; i < 50; i++) {
+    enum cleat__transport transport = cleat__http_send(web.http, &request, &mine);
+    *worst = transport > *worst ? transport : *worst;
+  }
+  cleat__http_reply_clear(&mine);
+  return NULL;
+}
+
+START_TEST(each_thread_has_a_connection) {
+  enum cleat__transport worst[4] = {CLEAT__TRANSPORT_OK};
+  pthread_t threads[4];
+  web_start(web_say, web_ok_reply, MOCK_WHOLE);
+  for (int i = 0; i < 4; i++)
+    ck_assert_int_eq(pthread_create(&threads[i], NULL, send_many, &worst[i]), 0);
+  for (int i = 0; i < 4; i++) {
+    pthread_join(threads[i], NULL);
+    ck_assert_int_eq(worst[i], CLEAT__TRANSPORT_OK);
+  }
+  ck_assert_uint_eq(mock_server_requests(web.server), 200);
+  ck_assert_uint_le(mock_server_connections(web.server), 4);
+  web_stop();
+}
+END_TEST
+
+START_TEST(refused_connection) {
+  web_start(web_say, web_ok_reply, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  char url[64];
+  snprintf(url, sizeof url, "%s", mock_server_url(web.server));
+  mock_server_stop(web.server);
+  request.url = url;
+  double before = cleat__seconds();
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_CONNECT);
+  ck_assert(cleat__seconds() - before < 5);
+  ck_assert_int_eq(web.reply.status, 0);
+  ck_assert(web.reply.message[0] != '\0');
+  web.server = mock_server_start(web_say, web_ok_reply, MOCK_WHOLE);
+  web_stop();
+}
+END_TEST
+
+/* A label of over 63 bytes: no resolver is asked. A name may be there a moment later, so a retry must
+ * be able to find it. */
+START_TEST(name_that_does_not_resolve) {
+  char url[128];
+  web_start(web_say, web_ok_reply, MOCK_WHOLE);
+  snprintf(url, sizeof url, "http://%064d.example/", 0);
+  for (int i = 0; i < 3; i++) {
+    struct cleat__http_request request = web_request("GET");
+    request.url = url;
+    ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_RESOLVE);
+    ck_assert_ptr_nonnull(strstr(web.reply.message, "resolve"));
+  }
+  struct cleat__http_request request = web_request("GET");
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  web_stop();
+}
+END_TEST
+
+START_TEST(reply_before_the_body_was_read) {
+  static char bytes[8000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  web_start(web_say, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+            MOCK_HEAD);
+  struct cleat__http_request request = web_put(spans, 1);
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  ck_assert_int_eq(web.reply.status, 403);
+  web_stop();
+}
+END_TEST
+
+/* ---- time and cancellation ---- */
+
+static bool stay_silent(void *ctx, const struct mock_request *request) {
+  (void)ctx;
+  (void)request;
+  while (!mock_server_stopping(web.server))
+    pause_ms(10);
+  return false;
+}
+
+static void expect_end(struct cleat__http_request *request, enum cleat__transport transport,
+                       double most_s) {
+  double before = cleat__seconds();
+  ck_assert_int_eq(web_send(request), transport);
+  ck_assert_msg(cleat__seconds() - before < most_s, "took %g s", cleat__seconds() - before);
+}
+
+START_TEST(silence_ends_after_the_idle_limit) {
+  web_start(stay_silent, NULL, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.idle_ms = 300;
+  expect_end(&request, CLEAT__TRANSPORT_TIMEOUT, 10);
+  ck_assert_str_eq(web.reply.message, "no byte moved for 0.3 s");
+  web_stop();
+}
+END_TEST
+
+/* A body that nobody reads fills the socket buffers, then nothing moves. */
+START_TEST(stalled_upload_ends_after_the_idle_limit) {
+  static char bytes[16000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  web_start(stay_silent, NULL, MOCK_HEAD);
+  struct cleat__http_request request = web_put(spans, 1);
+  request.idle_ms = 300;
+  expect_end(&request, CLEAT__TRANSPORT_TIMEOUT, 10);
+  web_stop();
+}
+END_TEST
+
+static bool trickle(void *ctx, const struct mock_request *request) {
+  (void)ctx;
+  mock_print(request->fd, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n");
+  for (int i = 0; i < 20 && !mock_server_stopping(web.server); i++) {
+    mock_print(request->fd, "%c", 'a' + i);
+    pause_ms(100);
+  }
+  return true;
+}
+
+/* Bytes that keep coming are no silence, however slow; the limit for the whole ends them. */
+START_TEST(slow_reply_is_not_idle) {
+  web_start(trickle, NULL, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.idle_ms = 1500;
+  expect_end(&request, CLEAT__TRANSPORT_OK, 30);
+  ck_assert_str_eq(cleat__buffer_text(&web.reply.text), "abcdefghijklmnopqrst");
+  request.limit_ms = 500;
+  expect_end(&request, CLEAT__TRANSPORT_TIMEOUT, 10);
+  web_stop();
+}
+END_TEST
+
+static void *cancel_soon(void *ctx) {
+  atomic_bool *cancel = ctx;
+  pause_ms(200);
+  atomic_store(cancel, true);
+  return NULL;
+}
+
+START_TEST(cancel_ends_a_silent_request) {
+  atomic_bool cancel = false;
+  pthread_t thread;
+  web_start(stay_silent, NULL, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.cancel = &cancel;
+  pthread_create(&thread, NULL, cancel_soon, &cancel);
+  expect_end(&request, CLEAT__TRANSPORT_CANCELLED, 5);
+  pthread_join(thread, NULL);
+  web_stop();
+}
+END_TEST
+
+static bool answer_late_once(void *ctx, const struct mock_request *request) {
+  if (request->number > 1)
+    return stay_silent(ctx, request);
+  pause_ms(300);
+  return web_say(ctx, request);
+}
+
+/* A reply that must not be missed is waited for, but not for ever. */
+START_TEST(grace_of_a_cancelled_request) {
+  atomic_bool cancel = true;
+  web_start(answer_late_once, web_ok_reply, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.cancel = &cancel;
+  request.grace_ms = 10000;
+  expect_end(&request, CLEAT__TRANSPORT_OK, 10);
+  ck_assert_str_eq(cleat__buffer_text(&web.reply.text), "ok");
+  request.grace_ms = 100;
+  expect_end(&request, CLEAT__TRANSPORT_CANCELLED, 5);
+  web_stop();
+}
+END_TEST
+
+/* ---- TLS, memory ---- */
+
+START_TEST(tls_failures) {
+  struct cleat_error err;
+  web_start(web_say_and_close, "HTTP/1.1 400 Bad Request\r\n\r\n", MOCK_CONNECT);
+  char url[64];
+  snprintf(url, sizeof url, "https%s", mock_server_url(web.server) + 4);
+  struct cleat__http_request request = web_request("GET");
+  request.url = url;
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_TLS);
+  cleat__http_free(web.http);
+  struct cleat__http_options options = {.ca_file = "/nonexistent/ca.pem"};
+  ck_assert_int_eq(cleat__http_new(&options, &web.http, &err), CLEAT_OK);
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_CA);
+  ck_assert(web.reply.message[0] != '\0');
+  web_stop();
+}
+END_TEST
+
+/* The Nth allocation fails: a clean outcome, and the next request works. */
+START_TEST(memory_runs_out) {
+  struct cleat_error err;
+  struct cleat__http_options options = {.ca_file = NULL, .connect_ms = 0};
+  bool done = false;
+  web_start(web_say, web_ok_reply, MOCK_WHOLE);
+  for (unsigned long n = 1; !done; n++) {
+    struct cleat__http *fragile = NULL;
+    struct cleat__http_reply text;
+    cleat__http_reply_init(&text);
+    struct cleat__http_request request = web_request("GET");
+    cleat__fault_arm(n, false);
+    cleat_status status = cleat__http_new(&options, &fragile, &err);
+    enum cleat__transport transport = CLEAT__TRANSPORT_NO_MEMORY;
+    if (status == CLEAT_OK)
+      transport = cleat__http_send(fragile, &request, &text);
+    done = cleat__fault_disarm() < n;
+    ck_assert_int_eq(transport, done ? CLEAT__TRANSPORT_OK : CLEAT__TRANSPORT_NO_MEMORY);
+    if (status == CLEAT_OK)
+      ck_assert_int_eq(cleat__http_send(fragile, &request, &text), CLEAT__TRANSPORT_OK);
+    cleat__http_reply_clear(&text);
+    cleat__http_free(fragile);
+    ck_assert_uint_lt(n, 20);
+  }
+  web_stop();
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("http_connections");
+  TCase *c = tcase_create("http_connections");
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, connection_is_kept);
+  tcase_add_test(c, dead_connection_is_replaced);
+  tcase_add_test(c, each_thread_has_a_connection);
+  tcase_add_test(c, refused_connection);
+  tcase_add_test(c, name_that_does_not_resolve);
+  tcase_add_test(c, reply_before_the_body_was_read);
+  tcase_add_test(c, silence_ends_after_the_idle_limit);
+  tcase_add_test(c, stalled_upload_ends_after_the_idle_limit);
+  tcase_add_test(c, slow_reply_is_not_idle);
+  tcase_add_test(c, cancel_ends_a_silent_request);
+  tcase_add_test(c, grace_of_a_cancelled_request);
+  tcase_add_test(c, tls_failures);
+  tcase_add_test(c, memory_runs_out);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
