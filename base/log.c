@@ -32,8 +32,8 @@ static const struct marker *marker_at(const char *text) {
   return NULL;
 }
 
-/* The length of what to hide after a marker. Between word and value may stand the rest of a name, as
- * in token_value, and separators; only an '=' or ':' tells that a value follows such a name. */
+/* The length of what to hide after a marker. Between word and value may stand the rest of a name,
+ * as in token_value, and separators; only an '=' or ':' tells that a value follows such a name. */
 static size_t secret_length(const char *text, bool to_line_end) {
   static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
   static const char separators[] = ":=\"' ";

@@ -74,13 +74,11 @@ static int kind_of(int folder, const struct dirent *entry) {
 
 static cleat_status add_name(struct walk *walk, struct names *names, int folder, size_t length,
                              const struct dirent *entry) {
-  if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-      starts_with(entry->d_name, CLEAT__RESERVED_PREFIX))
-    return CLEAT_OK;
   int kind = kind_of(folder, entry);
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", entry->d_name);
-  if (kind < 0 || used < 0 || (size_t)used + length > CLEAT__KEY_MAX ||
-      cleat__key_problem(walk->key) != NULL)
+  /* "." and "..", unfinished writes, and names that were cut here because they are too long, are no
+   * keys either. */
+  if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL)
     return CLEAT_OK;
   if (kind == 1)
     snprintf(walk->key + length + (size_t)used, 2, "/");

@@ -414,7 +414,8 @@ static cleat_status finish(const struct cleat__file_store *files,
 }
 
 /* The upload is gone: perhaps an earlier complete has won, by another process, or one whose caller
- * did not hear of it; or all but its last step, the sync of the folder, which is made up for here. */
+ * did not hear of it. It may have failed at its last step, the sync of the folder: that is made up
+ * for here. */
 static cleat_status settle_lost_reply(struct cleat__file_store *files,
                                       const struct cleat__upload *upload, const atomic_bool *cancel,
                                       struct cleat_error *err) {

@@ -40,6 +40,17 @@ START_TEST(appends_and_prints) {
 }
 END_TEST
 
+START_TEST(one_large_piece) {
+  char large[5000];
+  memset(large, 'x', sizeof large);
+  cleat__buffer_init(&buffer, SIZE_MAX);
+  ck_assert_int_eq(cleat__buffer_append(&buffer, large, sizeof large), CLEAT_OK);
+  ck_assert_uint_gt(buffer.capacity, sizeof large);
+  ck_assert_mem_eq(buffer.data, large, sizeof large);
+  cleat__buffer_clear(&buffer);
+}
+END_TEST
+
 START_TEST(cap_is_exact) {
   cleat__buffer_init(&buffer, 5);
   ck_assert_int_eq(cleat__buffer_append(&buffer, "abc", 3), CLEAT_OK);
@@ -89,6 +100,7 @@ static Suite *suite(void) {
   TCase *c = tcase_create("buffer");
   tcase_add_test(c, empty);
   tcase_add_test(c, appends_and_prints);
+  tcase_add_test(c, one_large_piece);
   tcase_add_test(c, cap_is_exact);
   tcase_add_test(c, no_memory_keeps_the_contents);
   tcase_add_test(c, reset_keeps_the_memory);

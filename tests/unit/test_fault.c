@@ -60,6 +60,13 @@ START_TEST(passes_everything_on) {
   must(CLEAT__STORE(store, get, "a/k", 0, &(struct cleat__span){into, 4}, 1, &crc, &scratch_go_on,
                     &err));
   ck_assert_uint_eq(crc, cleat__crc32c(0, "text", 4));
+  char *bytes = NULL;
+  size_t size = 0;
+  object.size = 0;
+  must(CLEAT__STORE(store, get_small, "a/k", 4, &bytes, &size, &object, &scratch_go_on, &err));
+  ck_assert_uint_eq(size, 4);
+  ck_assert_uint_eq(object.size, 4);
+  cleat__free(bytes);
   must(CLEAT__STORE(store, list, "", true, NULL, &page, &scratch_go_on, &err));
   ck_assert_uint_eq(page.count, 1);
   cleat__list_page_clear(&page);

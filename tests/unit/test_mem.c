@@ -14,8 +14,12 @@ START_TEST(sizes_at_the_borders) {
   ck_assert_ptr_nonnull(nothing);
   cleat__free(nothing);
   cleat__free(NULL);
-  ck_assert_ptr_null(cleat__calloc(SIZE_MAX / 4, 8));
-  ck_assert_ptr_null(cleat__realloc_array(NULL, SIZE_MAX / 4, 8));
+  char *block = cleat__realloc_array(cleat__strdup("x"), 0, 1);
+  ck_assert_ptr_nonnull(block);
+  cleat__free(block);
+  /* Products that wrap around to 8. */
+  ck_assert_ptr_null(cleat__calloc(SIZE_MAX / 8 + 2, 8));
+  ck_assert_ptr_null(cleat__realloc_array(NULL, SIZE_MAX / 8 + 2, 8));
 }
 END_TEST
 

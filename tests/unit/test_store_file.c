@@ -83,6 +83,7 @@ static const char *const bad_urls[][2] = {
     {"ftp://host/x", "file:///"},
     {"://x", "file:///"},
     {"filex:///x", "file:///"},
+    {"fil:///x", "file:///"},
     {"file://ckpt/run", "three slashes"},
     {"file://", "three slashes"},
     {"file://./x", "three slashes"},
@@ -178,6 +179,15 @@ START_TEST(reads_never_make_the_root) {
 }
 END_TEST
 
+START_TEST(reads_never_make_folders) {
+  struct cleat__object object;
+  must(put("k", "x"));
+  must_fail(CLEAT_NOT_FOUND, head("a/b/c", &object));
+  must(remove_key("a/b/c"));
+  ck_assert_str_eq(scratch_tree("root"), "k\n");
+}
+END_TEST
+
 START_TEST(put_and_read_back) {
   struct cleat__object first, second;
   must(put("step-1/x/model", "one"));
@@ -203,27 +213,39 @@ START_TEST(a_deep_root_is_made) {
 }
 END_TEST
 
-/* A body of many ranges, some empty, some larger than a chunk. */
-START_TEST(bodies_of_many_spans) {
-  enum { COUNT = 500, SIZE = 5000000 };
-  static char bytes[SIZE];
-  static char back[SIZE];
+/* Puts `size` bytes in spans that grow by `step` bytes, with empty ones between, and reads them
+ * back. */
+static void check_spans(char *bytes, char *back, size_t size, size_t step) {
+  enum { COUNT = 400 };
   struct cleat__span spans[COUNT];
   uint32_t crc = 0;
   size_t used = 0;
-  for (size_t i = 0; i < SIZE; i++)
-    bytes[i] = (char)(i * 7 + i / 251);
-  for (size_t i = 0; i < COUNT - 1; i++) {
-    size_t length = i % 3 == 0 ? 0 : i * 11;
+  for (size_t i = 0; i < COUNT; i++) {
+    size_t length = i % 3 == 0 ? 0 : i * step;
+    if (i == COUNT - 1 || length > size - used)
+      length = size - used;
     spans[i] = (struct cleat__span){bytes + used, length};
     used += length;
   }
-  spans[COUNT - 1] = (struct cleat__span){bytes + used, SIZE - used};
-  struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, SIZE)};
+  struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
   must(CLEAT__STORE(store, put, "k", spans, COUNT, &options, &scratch_go_on, &err));
-  must(get("k", 0, &(struct cleat__span){back, SIZE}, 1, &crc));
+  memset(back, 0, size);
+  must(get("k", 0, &(struct cleat__span){back, size}, 1, &crc));
   ck_assert_uint_eq(crc, options.crc32c);
-  ck_assert(memcmp(bytes, back, SIZE) == 0);
+  ck_assert(memcmp(bytes, back, size) == 0);
+}
+
+/* From many small ranges to ranges larger than what is written at once. */
+START_TEST(bodies_of_many_spans) {
+  enum { SIZE = 5000000 };
+  static char bytes[SIZE];
+  static char back[SIZE];
+  for (size_t i = 0; i < SIZE; i++)
+    bytes[i] = (char)(i * 7 + i / 251);
+  check_spans(bytes, back, SIZE, 11);
+  check_spans(bytes, back, SIZE, 1000);
+  check_spans(bytes, back, SIZE, 123457);
+  check_spans(bytes, back, SIZE, 3000000);
 }
 END_TEST
 
@@ -274,6 +296,7 @@ START_TEST(a_short_object_is_an_integrity_failure) {
   ck_assert_uint_eq(crc, 77);
   must(get("k", 5, NULL, 0, &crc));
   ck_assert_uint_eq(crc, 0);
+  must(get("k", 100, NULL, 0, &crc));
 }
 END_TEST
 
@@ -302,6 +325,7 @@ START_TEST(what_is_no_object_is_not_found) {
   struct cleat__object object;
   char byte;
   uint32_t crc;
+  unsigned fds = scratch_fds();
   must(put("folder/file", "x"));
   must_fail(CLEAT_NOT_FOUND, head("folder", &object));
   must_fail(CLEAT_NOT_FOUND, head("folder/file/below", &object));
@@ -310,6 +334,7 @@ START_TEST(what_is_no_object_is_not_found) {
   /* A FIFO without a writer would block a careless reader for ever. */
   ck_assert_int_eq(mkfifo(scratch_path("root/fifo"), 0600), 0);
   must_fail(CLEAT_NOT_FOUND, get("fifo", 0, &(struct cleat__span){&byte, 1}, 1, &crc));
+  ck_assert_uint_eq(scratch_fds(), fds);
 }
 END_TEST
 
@@ -517,6 +542,7 @@ static Suite *suite(void) {
   tcase_add_test(c, opening_fails_cleanly);
   tcase_add_test(c, keys_that_are_checked);
   tcase_add_test(c, reads_never_make_the_root);
+  tcase_add_test(c, reads_never_make_folders);
   tcase_add_test(c, put_and_read_back);
   tcase_add_test(c, a_deep_root_is_made);
   tcase_add_test(c, bodies_of_many_spans);

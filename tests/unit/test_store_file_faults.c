@@ -272,6 +272,22 @@ static void fail_each_call(enum cleat__put_condition condition, const char *befo
   ck_assert_uint_ge(calls, 4);
 }
 
+/* The calls that can fail, counted: random bytes, the write, the sync of the file, the new name,
+ * the sync of its folder; and a sync for each folder that is made. */
+START_TEST(what_is_put_is_synced) {
+  must(put("k", "x"));
+  cleat__fault_arm(0, false);
+  must(put("l", "x"));
+  ck_assert_uint_eq(cleat__fault_disarm(), 5);
+  cleat__fault_arm(0, false);
+  must(put("a/b/k", "x"));
+  ck_assert_uint_eq(cleat__fault_disarm(), 7);
+  cleat__fault_arm(0, false);
+  must(CLEAT__STORE(store, remove, "k", &scratch_go_on, &err));
+  ck_assert_uint_eq(cleat__fault_disarm(), 1);
+}
+END_TEST
+
 START_TEST(every_failing_call_of_a_put) {
   unsigned fds = scratch_fds();
   /* The root is made once, which takes calls of its own. */
@@ -322,6 +338,7 @@ static Suite *suite(void) {
   tcase_add_test(c, names_that_the_file_system_refuses);
   tcase_add_test(c, links_do_not_lead_out);
   tcase_add_test(c, the_root_may_be_a_link);
+  tcase_add_test(c, what_is_put_is_synced);
   tcase_add_test(c, every_failing_call_of_a_put);
   tcase_add_test(c, every_failing_call_of_a_read);
   suite_add_tcase(s, c);

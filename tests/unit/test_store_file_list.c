@@ -64,7 +64,7 @@ static void expect(const char *prefix, bool delimited, const char *wanted) {
 
 static void write_key(const char *key, size_t size) {
   static const char bytes[16];
-  char name[1024];
+  char name[2048];
   snprintf(name, sizeof name, "root/%s", key);
   scratch_write(name, bytes, size);
 }
@@ -136,7 +136,7 @@ START_TEST(what_is_hidden) {
 END_TEST
 
 START_TEST(names_too_long_for_a_key) {
-  char key[CLEAT__KEY_MAX + 100];
+  char key[CLEAT__KEY_MAX + 400];
   memset(key, 'k', sizeof key);
   for (size_t i = 200; i < sizeof key; i += 200)
     key[i] = '/';
@@ -150,6 +150,14 @@ START_TEST(names_too_long_for_a_key) {
   write_key(key, 1);
   list_all("", false);
   ck_assert_uint_eq(strlen(text), CLEAT__KEY_MAX + 3);
+  expect(key, false, "");
+  expect(key, true, "");
+  /* A folder that is itself beyond what a key may have. */
+  memset(key + CLEAT__KEY_MAX, 'k', 350);
+  key[CLEAT__KEY_MAX + 100] = '/';
+  key[CLEAT__KEY_MAX + 300] = '/';
+  key[CLEAT__KEY_MAX + 350] = '\0';
+  write_key(key, 1);
   expect(key, false, "");
   expect(key, true, "");
 }

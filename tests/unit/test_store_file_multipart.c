@@ -178,8 +178,9 @@ START_TEST(parts_of_the_wrong_size_or_sum) {
     uint32_t number;
     uint64_t size;
     size_t length;
-  } wrong[] = {{0, PART, PART}, {1, PART - 1, PART - 1},  {1, PART, PART - 1},     {2, PART, PART},
-               {3, 1, 1},       {UINT32_MAX, PART, PART}, {1, PART + 1, PART + 1}, {2, 0, 0}};
+  } wrong[] = {{0, PART, PART},          {1, PART - 1, PART - 1}, {1, PART, PART - 1},
+               {1, PART - 1, PART},      {2, PART, PART},         {3, 1, 1},
+               {UINT32_MAX, PART, PART}, {1, PART + 1, PART + 1}, {2, 0, 0}};
   must(begin("k", PART + 10));
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     struct cleat__stored_part part = {.number = wrong[i].number, .size = wrong[i].size};
@@ -324,8 +325,9 @@ START_TEST(a_damaged_journal_is_not_believed) {
     must(store_part(store, number, &err));
   FILE *file = fopen(scratch_path(hidden(".parts")), "r+b");
   ck_assert_ptr_nonnull(file);
-  ck_assert_int_eq(fseek(file, 24 + 9, SEEK_SET), 0);
-  fputc(0x77, file);
+  /* In the checksum of part 2. */
+  ck_assert_int_eq(fseek(file, 24 + 16, SEEK_SET), 0);
+  fputc((int)(parts[1].crc32c & 0xff) ^ 1, file);
   fclose(file);
   must(CLEAT__STORE(store, multipart_list_parts, &upload, &found, &count, &scratch_go_on, &err));
   ck_assert_uint_eq(count, 2);
@@ -379,8 +381,14 @@ END_TEST
 
 START_TEST(closing_lets_go_of_unfinished_uploads) {
   unsigned fds = scratch_fds();
+  /* Ended uploads leave room for others. */
+  for (int i = 0; i < 200; i++) {
+    must(begin("k", PART));
+    must(abort_upload());
+  }
   for (int i = 0; i < 3; i++)
     must(begin("k", PART));
+  ck_assert_uint_eq(scratch_fds(), fds + 3);
   cleat__store_close(store);
   store = scratch_store("root");
   ck_assert_uint_eq(scratch_fds(), fds);
@@ -414,6 +422,17 @@ static cleat_status whole_upload(void) {
   err = first;
   return status;
 }
+
+/* Random bytes, the memory for a pin, the reservation, a write for each part; then the sync of the
+ * file, the new name, and the sync of its folder. */
+START_TEST(what_is_complete_is_synced) {
+  must(begin("a/old", 0));
+  must(complete());
+  cleat__fault_arm(0, false);
+  must(whole_upload());
+  ck_assert_uint_eq(cleat__fault_disarm(), 3 + 2 + 3);
+}
+END_TEST
 
 /* An upload whose nth call fails: whole or absent, and nothing hidden left after the abort. */
 START_TEST(every_failing_call) {
@@ -467,6 +486,7 @@ static Suite *suite(void) {
   tcase_add_test(c, many_uploads_at_once);
   tcase_add_test(c, closing_lets_go_of_unfinished_uploads);
   tcase_add_test(c, cancelled_parts);
+  tcase_add_test(c, what_is_complete_is_synced);
   tcase_add_test(c, every_failing_call);
   suite_add_tcase(s, c);
   return s;

@@ -99,10 +99,13 @@ END_TEST
 
 START_TEST(all_threads_work) {
   static struct counting_job job = {.total = 24, .ready = 24, .work_ms = 50};
+  const struct cleat__clock *clock = cleat__clock_system();
   struct cleat__pool *pool = new_pool(6);
+  /* Until all sleep. */
+  clock->wait_ms(clock->ctx, 200, NULL);
   cleat__pool_add(pool, &job.job, &counting_ops);
   wait_finished(pool, &job, 24);
-  /* One wake was enough to raise them all. */
+  /* To add it was enough to raise them all. */
   ck_assert_uint_eq(job.running_max, 6);
   cleat__pool_remove(&job.job);
   cleat__pool_free(pool);
