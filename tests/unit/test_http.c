@@ -224,13 +224,14 @@ END_TEST
 START_TEST(header_that_does_not_fit_is_dropped) {
   char text[512];
   snprintf(text, sizeof text,
-           "HTTP/1.1 100 Continue\r\nETag: x\r\n\r\nHTTP/1.1 200 OK\r\nETag: %0*d\r\n"
+           "HTTP/1.1 100 Continue\r\nETag: x\r\nDate: y\r\n\r\nHTTP/1.1 200 OK\r\nETag: %0*d\r\n"
            "Content-Length: 0\r\n\r\n",
            CLEAT__ETAG_MAX, 7);
   web_start(web_say, text, MOCK_WHOLE);
   struct cleat__http_request request = web_request("GET");
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_str_eq(web.reply.etag, "");
+  ck_assert_str_eq(web.reply.date, "");
   web_stop();
 }
 END_TEST
