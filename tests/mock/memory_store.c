@@ -618,6 +618,22 @@ void memory_wait_count(struct memory_bucket *bucket, const char *part, size_t co
   pthread_mutex_unlock(&bucket->lock);
 }
 
+long memory_blocks(struct memory_bucket *bucket) {
+  long count = 1;
+  pthread_mutex_lock(&bucket->lock);
+  for (struct object *at = bucket->objects; at != NULL; at = at->next)
+    count += 3;
+  for (struct calls *at = bucket->calls; at != NULL; at = at->next)
+    count++;
+  for (struct upload *at = bucket->uploads; at != NULL; at = at->next) {
+    count += 3;
+    for (size_t i = 0; i < at->part_count; i++)
+      count += at->parts[i].bytes != NULL;
+  }
+  pthread_mutex_unlock(&bucket->lock);
+  return count;
+}
+
 size_t memory_uploads(struct memory_bucket *bucket) {
   size_t count = 0;
   pthread_mutex_lock(&bucket->lock);

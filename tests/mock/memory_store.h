@@ -49,7 +49,9 @@ size_t memory_count(struct memory_bucket *bucket, const char *part);
 /* Returns when there are `count` of them. */
 void memory_wait_count(struct memory_bucket *bucket, const char *part, size_t count);
 size_t memory_uploads(struct memory_bucket *bucket);
-/* How many operations of that name were carried out, and on keys that hold `part`. */
+/* Blocks of the heap that the bucket holds now. */
+long memory_blocks(struct memory_bucket *bucket);
+/* How many operations of that name were begun. */
 unsigned memory_calls(struct memory_bucket *bucket, const char *op);
 
 /* The object whose key ends in `ending` (there must be exactly one); its bytes live until it is
