@@ -183,6 +183,7 @@ START_TEST(reads_never_make_folders) {
   struct cleat__object object;
   must(put("k", "x"));
   must_fail(CLEAT_NOT_FOUND, head("a/b/c", &object));
+  ck_assert_str_eq(scratch_tree("root"), "k\n");
   must(remove_key("a/b/c"));
   ck_assert_str_eq(scratch_tree("root"), "k\n");
 }

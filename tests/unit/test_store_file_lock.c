@@ -43,11 +43,13 @@ static void wait_ms(int64_t ms) {
   clock->wait_ms(clock->ctx, ms, NULL);
 }
 
+enum operation { REPLACE, PUT_ALWAYS, REMOVE };
+
 /* One operation in a thread of its own. */
 struct waiter {
   pthread_t thread;
   char etag[CLEAT__ETAG_MAX];
-  enum { REPLACE, PUT_ALWAYS, REMOVE } what;
+  enum operation what;
   atomic_bool cancel;
   atomic_bool done;
   cleat_status status;
@@ -74,7 +76,7 @@ static void *waiter_main(void *arg) {
 }
 
 /* Starts the operation on the object as it is now, and gives it time to come to the lock. */
-static void start(struct waiter *waiter, int what) {
+static void start(struct waiter *waiter, enum operation what) {
   struct cleat__object object;
   must(CLEAT__STORE(store, head, "k", &object, &scratch_go_on, &err));
   memset(waiter, 0, sizeof *waiter);
@@ -90,7 +92,7 @@ static cleat_status join(struct waiter *waiter) {
 }
 
 START_TEST(all_who_replace_or_remove_wait) {
-  for (int what = REPLACE; what <= REMOVE; what++) {
+  for (enum operation what = REPLACE; what <= REMOVE; what++) {
     struct waiter waiter;
     must(put("k", "first"));
     int lock = hold_lock();
@@ -156,7 +158,7 @@ START_TEST(a_dead_holder_leaves_it_free) {
 END_TEST
 
 START_TEST(waiting_can_be_cancelled) {
-  for (int what = REPLACE; what <= REMOVE; what++) {
+  for (enum operation what = REPLACE; what <= REMOVE; what++) {
     struct waiter waiter;
     must(put("k", "first"));
     int lock = hold_lock();
