@@ -52,7 +52,8 @@ struct cleat__http_request {
   int64_t limit_ms;          /* the whole request; 0: none */
   bool fresh;                /* on a new connection */
   const atomic_bool *cancel; /* looked at about once a second; may be NULL */
-  int64_t grace_ms;          /* how long a cancelled request is waited for all the same */
+  int64_t
+      grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */
 };
 
 /* Plain data but for `text`. Header values that are absent, or longer than here, are "". */

@@ -16,12 +16,15 @@ static int64_t now_ms(void) {
   return clock->monotonic_ms(clock->ctx);
 }
 
+/* A request whose body is cut short has no effect; one that is whole may have it at any time after its
+ * connection is closed, and overtake what the caller sends to undo it. */
 static bool is_cancelled(struct cleat__http_call *call) {
   if (call->request->cancel == NULL || !atomic_load(call->request->cancel))
     return false;
   if (call->cancelled_ms == 0)
     call->cancelled_ms = now_ms();
-  return now_ms() - call->cancelled_ms >= call->request->grace_ms;
+  int64_t grace_ms = call->unread_bytes == 0 ? call->request->grace_ms : 0;
+  return now_ms() - call->cancelled_ms >= grace_ms;
 }
 
 static bool is_success(const struct cleat__http_call *call) {
@@ -38,7 +41,9 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
     call->verdict = CLEAT__HTTP_VERDICT_CANCELLED;
     return CURL_READFUNC_ABORT;
   }
-  return cleat__span_cursor_read(&call->body, to, size * count);
+  size_t taken = cleat__span_cursor_read(&call->body, to, size * count);
+  call->unread_bytes -= taken;
+  return taken;
 }
 
 /* libcurl rewinds to send the body again on a new connection; it asks for nothing but the start. */
@@ -47,6 +52,7 @@ static int on_seek(void *ctx, curl_off_t offset, int origin) {
   if (origin != SEEK_SET || offset != 0)
     return CURL_SEEKFUNC_FAIL;
   cleat__span_cursor_init(&call->body, call->request->body, call->request->body_count);
+  call->unread_bytes = cleat__spans_length(call->request->body, call->request->body_count);
   return CURL_SEEKFUNC_OK;
 }
 
@@ -208,6 +214,7 @@ void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
                            struct cleat__http_reply *reply) {
   *call = (struct cleat__http_call){.curl = curl, .request = request, .reply = reply};
   cleat__span_cursor_init(&call->body, request->body, request->body_count);
+  call->unread_bytes = cleat__spans_length(request->body, request->body_count);
   cleat__span_cursor_init(&call->into, request->into, request->into_count);
   call->idle_ms = request->idle_ms > 0 ? request->idle_ms : CLEAT__HTTP_IDLE_MS;
   call->moved_ms = now_ms();

@@ -24,6 +24,7 @@ struct cleat__http_call {
   struct cleat__http_reply *reply;
   struct cleat__span_cursor body;
   struct cleat__span_cursor into;
+  uint64_t unread_bytes; /* of the body: libcurl has not asked for them yet */
   int64_t idle_ms;
   int64_t moved_ms;     /* when the bytes below were counted */
   int64_t moved_bytes;  /* that have crossed the network in both directions */

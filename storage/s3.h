@@ -24,6 +24,9 @@
 /* How long an endpoint that has never answered since open is tried. Lower: a job that starts together
  * with its store fails. Higher: a typing error in the endpoint shows late. */
 #define CLEAT__S3_FIRST_CONTACT_MS 30000
+/* For requests that make something. Lower: a cancelled one may leave an upload that nobody has the id of,
+ * or an object that appears after it was removed. Higher: a silent server holds up a cancelled save. */
+#define CLEAT__S3_GRACE_MS 5000
 /* text_cap where a 2xx reply has no body that matters; some stores send a few bytes all the same. */
 #define CLEAT__S3_TEXT_IGNORED 65536
 /* Tries of one operation whose 2xx reply cannot be read: what stands there is hardly an S3 store. */

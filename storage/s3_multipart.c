@@ -14,9 +14,6 @@
 /* A part that was under way when its connection broke may land after an abort. */
 #define ABORT_ROUNDS 6
 #define ABORT_FIRST_WAIT_MS 100
-/* Lower: a cancelled Create may leave an upload that nobody has the id of. Higher: a server that does not
- * answer holds up a cancelled save. */
-#define CREATE_GRACE_MS 5000
 #define PAGES_MAX 100 /* of ListParts; 10 hold 10,000 parts */
 #define NUMBER_TEXT 16
 
@@ -52,7 +49,7 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
                                       .header_count = s3->configs[0].checksums ? 2 : 1,
                                       .has_body = true,
                                       .text_cap = CLEAT__S3_XML_MAX,
-                                      .grace_ms = CREATE_GRACE_MS,
+                                      .grace_ms = CLEAT__S3_GRACE_MS,
                                       .accept = accept_upload_id,
                                       .accept_ctx = id};
   struct cleat__http_reply reply;

@@ -8,7 +8,8 @@
  * drivers may count on it (cleat__key_check). Every operation is blocking, thread-safe, ends in
  * bounded time, retries what is worth retrying within the time limit of the client, and fills `err`
  * on failure. `cancel` (never NULL) makes a running operation end with CLEAT_CANCELLED within about
- * a second. */
+ * a second; put and multipart_create wait a few seconds longer for the answer to a request that is wholly
+ * sent, since what it makes might else appear after it was removed, or never be known. */
 #ifndef CLEAT_STORAGE_STORE_H
 #define CLEAT_STORAGE_STORE_H
 
@@ -125,8 +126,7 @@ struct cleat__store_ops {
                          struct cleat_error *err);
 
   /* Required. Begins an upload of upload->size bytes in parts of upload->part_bytes under
-   * upload->key (filled by the caller); fills upload->id. A request under way when it is cancelled is
-   * waited for, for some seconds: the upload may exist, and only its id can end it. */
+   * upload->key (filled by the caller); fills upload->id. */
   cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload,
                                    const char *content_type, const atomic_bool *cancel,
                                    struct cleat_error *err);

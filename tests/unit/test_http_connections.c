@@ -240,6 +240,23 @@ END_TEST
 
 /* ---- TLS, memory ---- */
 
+/* Cut short, it has no effect: no reason to wait. */
+START_TEST(no_grace_before_the_body_is_sent) {
+  static char bytes[16000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  atomic_bool cancel = false;
+  pthread_t thread;
+  web_start(stay_silent, NULL, MOCK_HEAD);
+  struct cleat__http_request request = web_put(spans, 1);
+  request.cancel = &cancel;
+  request.grace_ms = 20000;
+  pthread_create(&thread, NULL, cancel_soon, &cancel);
+  expect_end(&request, CLEAT__TRANSPORT_CANCELLED, 5);
+  pthread_join(thread, NULL);
+  web_stop();
+}
+END_TEST
+
 START_TEST(tls_failures) {
   struct cleat_error err;
   web_start(web_say_and_close, "HTTP/1.1 400 Bad Request\r\n\r\n", MOCK_CONNECT);
@@ -300,6 +317,7 @@ static Suite *suite(void) {
   tcase_add_test(c, slow_reply_is_not_idle);
   tcase_add_test(c, cancel_ends_a_silent_request);
   tcase_add_test(c, grace_of_a_cancelled_request);
+  tcase_add_test(c, no_grace_before_the_body_is_sent);
   tcase_add_test(c, tls_failures);
   tcase_add_test(c, memory_runs_out);
   suite_add_tcase(s, c);
