@@ -140,6 +140,10 @@ int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
   if (status == CLEAT_EXISTS)
     cleat__error_hint(err, "--force writes into a folder that exists");
   int exit_status = status == CLEAT_OK ? CLEAT__CLI_DONE : cleat__cli_job_fail(cli, signals, err);
+  /* The checkpoint is there and the usage was right: what is not found, or in the way, is the
+   * destination's. */
+  if (exit_status == CLEAT__CLI_NOTHING || exit_status == CLEAT__CLI_USAGE)
+    exit_status = CLEAT__CLI_FAILED;
   if (started == CLEAT_OK)
     cleat_load_free(load);
   cleat__cli_signals_release(signals);

@@ -23,6 +23,7 @@ void cleat__cli_put_text(FILE *out, const char *text) {
 }
 
 int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err) {
+  bool saving = cli->command == &cleat__cli_save;
   switch (err->status) {
   case CLEAT_OK:
     return CLEAT__CLI_DONE;
@@ -36,8 +37,10 @@ int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_erro
     return CLEAT__CLI_DAMAGED;
   case CLEAT_LOST:
     return CLEAT__CLI_LOST;
+  case CLEAT_LIMIT: /* of what is stored, or of what is to be */
+    return saving ? CLEAT__CLI_FAILED : CLEAT__CLI_DAMAGED;
   case CLEAT_EXISTS: /* a step is there by another's hand; a destination may be one's own */
-    return cli->command == &cleat__cli_save ? CLEAT__CLI_LOST : CLEAT__CLI_FAILED;
+    return saving ? CLEAT__CLI_LOST : CLEAT__CLI_FAILED;
   default:
     return CLEAT__CLI_FAILED;
   }

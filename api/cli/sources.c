@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 /* Less: real trees are refused. More: each level holds a folder open, and 1,024 files may be. */
@@ -189,7 +190,7 @@ cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const 
   static const char scheme[] = "file://";
   struct walk walk = {.sources = sources};
   memset(sources, 0, sizeof *sources);
-  if (strncmp(url, scheme, sizeof scheme - 1) == 0)
+  if (strncasecmp(url, scheme, sizeof scheme - 1) == 0)
     walk.has_store = stat(url + sizeof scheme - 1, &walk.store) == 0;
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < count && status == CLEAT_OK; i++)

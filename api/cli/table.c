@@ -72,8 +72,8 @@ static void put_blanks(size_t count) {
     fputc(' ', stdout);
 }
 
-/* The last cell of a row needs no blanks behind it, but may have to be cut; `room` 0: never. */
-static void put_last(const char *cell, size_t room) {
+/* Cut to `room` columns; 0: not cut. */
+static void put_cell(const char *cell, size_t room) {
   static const char dots[] = "...";
   if (!room || cleat__cli_format_columns(cell) <= room) {
     cleat__cli_put_text(stdout, cell);
@@ -91,18 +91,22 @@ static void put_last(const char *cell, size_t room) {
   cleat__free(start);
 }
 
-static void put_row(char *const *cells, const char *align, const size_t *widths, size_t room) {
-  size_t last = strlen(align) - 1;
-  for (size_t i = 0; i < last; i++) {
-    size_t blanks = widths[i] - cleat__cli_format_columns(cells[i]);
-    if (align[i] == 'r')
+/* Blanks are held back until text follows: no line ends in any. */
+static void put_row(char *const *cells, const char *align, const size_t *widths, size_t indent,
+                    size_t room) {
+  size_t blanks = indent;
+  for (size_t i = 0; align[i]; i++) {
+    bool right = align[i] == 'r', last = !align[i + 1];
+    size_t fill = widths[i] - cleat__cli_format_columns(cells[i]);
+    blanks += right ? fill : 0;
+    if (*cells[i]) {
       put_blanks(blanks);
-    cleat__cli_put_text(stdout, cells[i]);
-    put_blanks(GAP + (align[i] == 'r' ? 0 : blanks));
+      blanks = 0;
+      put_cell(cells[i], last && !right ? room : 0);
+    }
+    blanks += GAP + (right ? 0 : fill);
   }
-  if (align[last] == 'r')
-    put_blanks(widths[last] - cleat__cli_format_columns(cells[last]));
-  put_last(cells[last], align[last] == 'r' ? 0 : room);
+  fputc('\n', stdout);
 }
 
 bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width) {
@@ -114,10 +118,7 @@ bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned inden
   for (size_t i = 0; i + 1 < columns; i++)
     used += widths[i] + GAP;
   size_t room = !width ? 0 : width > used + LAST_MIN ? width - used : LAST_MIN;
-  for (size_t i = 0; i + columns <= table->count; i += columns) {
-    put_blanks(indent);
-    put_row(table->cells + i, table->align, widths, room);
-    fputc('\n', stdout);
-  }
+  for (size_t i = 0; i + columns <= table->count; i += columns)
+    put_row(table->cells + i, table->align, widths, indent, room);
   return true;
 }

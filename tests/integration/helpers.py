@@ -1,9 +1,10 @@
 """What the tests of the program share: running it, looking into stores from outside, making files.
 
-Stores are read and damaged through the file system and boto3, never through Cleat: what is tested must not be the judge.
+Stores are read and damaged through the file system and boto3, never through Cleat: what is tested is not the judge.
 """
 
 import ctypes
+import functools
 import hashlib
 import json
 import os
@@ -163,6 +164,7 @@ def fill(folder, files):
     return Path(folder)
 
 
+@functools.lru_cache(maxsize=16)
 def noise(size, seed=1):
     """Bytes without any pattern, the same for the same seed."""
     return hashlib.shake_256(b"%d" % seed).digest(size)
@@ -184,9 +186,11 @@ def without_capabilities():
 
 
 def assert_error(result, code, *words):
-    """The exit status, and one line on stderr that says all of `words`; at most a hint after it."""
+    """The exit status, and one line on stderr that says all of `words`; warnings before, at most a hint after it."""
     assert result.code == code, result
     lines = result.err.splitlines()
+    while lines and lines[0].startswith("cleat: warning: "):
+        del lines[0]
     assert lines and lines[0].startswith("cleat: "), result
     assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("hint: ")), result
     for word in words:

@@ -10,14 +10,24 @@ from helpers import assert_error, fill, noise, tree
 PART = 5 << 20
 
 
-@pytest.fixture
-def saved(store, tmp_path):
-    """A store with step 1, and step 2 whose large file has three parts."""
+def save_two(store, tmp_path):
+    """Step 1, and step 2 whose large file has three parts."""
     fill(tmp_path / "one", {"a.bin": b"first"})
     fill(tmp_path / "two", {"a.bin": noise(1000), "dir/large.bin": noise(2 * PART + 1000)})
     store.save(tmp_path / "one", 1)
     store.save(tmp_path / "two", 2, "--part-size", "5M")
     return store
+
+
+@pytest.fixture
+def saved(store, tmp_path):
+    return save_two(store, tmp_path)
+
+
+@pytest.fixture
+def saved_folder(folder, tmp_path):
+    """For what is read in the same way from every store."""
+    return save_two(folder, tmp_path)
 
 
 def assert_damaged(store, tmp_path, status, *words):
@@ -48,14 +58,15 @@ def assert_listed(store, *words):
 
 
 def assert_passed_over(store, tmp_path):
-    """The newest is then step 1."""
+    """The newest is then step 1, which is not taken without a word."""
     result = store.cleat("load", store.url, tmp_path / "newest", "--json")
     assert result.code == 0 and result.json["step"] == 1, result
+    assert result.err.startswith("cleat: warning: passed over: ") and result.err.count("\n") == 1, result
 
 
-# ---- Files ---------------------------------------------------------------------------------------------------------
+# ---- Files ---------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("offset, part", [(0, 0), (PART - 1, 0), (PART, 1), (2 * PART + 999, 2)])
+@pytest.mark.parametrize("offset, part", [(0, 1), (PART - 1, 1), (PART, 2), (2 * PART + 999, 3)])
 def test_a_flipped_bit_is_named_with_file_and_part(saved, tmp_path, offset, part):
     key = saved.file_key(2, "dir/large.bin")
     data = bytearray(saved.get(key))
@@ -88,7 +99,7 @@ def test_a_missing_file(saved, tmp_path):
     assert_passed_over(saved, tmp_path)
 
 
-# ---- The rank record -----------------------------------------------------------------------------------------------
+# ---- The rank record -----------------------------------------------------------------------------
 
 def test_a_missing_record(saved, tmp_path):
     saved.delete(saved.record_key(2))
@@ -96,7 +107,8 @@ def test_a_missing_record(saved, tmp_path):
     assert_passed_over(saved, tmp_path)
 
 
-@pytest.mark.parametrize("change", [lambda text: text[:-1], lambda text: text + b" ", lambda text: text[:len(text) // 2],
+@pytest.mark.parametrize("change", [lambda text: text[:-1], lambda text: text + b" ",
+                                    lambda text: text[:len(text) // 2],
                                     lambda text: text.replace(b'"size":1000', b'"size":1001')])
 def test_an_altered_record(saved, tmp_path, change):
     key = saved.record_key(2)
@@ -107,17 +119,17 @@ def test_an_altered_record(saved, tmp_path, change):
     assert_passed_over(saved, tmp_path)
 
 
-OUTSIDE = ["../../step-000000000001/manifest.json", "..", "a/../../b", "/etc/passwd", "//x", "a//b", "./a", "a/./b", "a/",
-           "", ".", "nul\0byte", "line\nend", "esc\x1b", "del\x7f", "c1\x9b", "rank-00000.json", "x" * 2000]
+OUTSIDE = ["../../step-000000000001/manifest.json", "..", "a/../../b", "/etc/passwd", "//x", "a//b", "./a", "a/./b",
+           "a/", "", ".", "nul\0byte", "line\nend", "esc\x1b", "del\x7f", "c1\x9b", "rank-00000.json", "x" * 2000]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_record_that_names_files_outside_its_folder(saved, tmp_path, name):
+def test_a_record_that_names_files_outside_its_folder(saved_folder, tmp_path, name):
     """The digests are made to fit, so that nothing but the check of the name itself can stop it."""
-    record = saved.record(2)
+    record = saved_folder.record(2)
     record["files"][0]["name"] = name
-    saved.put_record(2, record)
-    assert_damaged(saved, tmp_path, ["FORMAT"], "name")
+    saved_folder.put_record(2, record)
+    assert_damaged(saved_folder, tmp_path, ["FORMAT"], "name")
 
 
 def rename(record, old, new):
@@ -149,17 +161,17 @@ def rename(record, old, new):
     lambda record: rename(record, '"part_bytes": %d' % PART, '"part_bytes": 1'),
     lambda record: b"[" * 100000,
 ])
-def test_a_record_that_does_not_make_sense(saved, tmp_path, change):
-    saved.put_record(2, change(saved.record(2)))
-    assert_damaged(saved, tmp_path, ["FORMAT", "INTEGRITY", "LIMIT"], "record")
+def test_a_record_that_does_not_make_sense(saved_folder, tmp_path, change):
+    saved_folder.put_record(2, change(saved_folder.record(2)))
+    assert_damaged(saved_folder, tmp_path, ["FORMAT", "INTEGRITY", "LIMIT"], "rank")
 
 
-def test_a_newer_record(saved, tmp_path):
-    saved.put_record(2, dict(saved.record(2), version="2.0"))
-    assert_damaged(saved, tmp_path, ["NEWER"], "2.0")
+def test_a_newer_record(saved_folder, tmp_path):
+    saved_folder.put_record(2, dict(saved_folder.record(2), version="2.0"))
+    assert_damaged(saved_folder, tmp_path, ["NEWER"], "2.0")
 
 
-# ---- The manifest ---------------------------------------------------------------------------------------------------
+# ---- The manifest --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("change", [
     lambda text: b"",
@@ -216,40 +228,40 @@ def change_rank(manifest, **changes):
     (lambda manifest: change_rank(manifest, size=-1), "FORMAT"),
 ] + [(lambda manifest, name=name: drop(manifest, name), "FORMAT")
      for name in ("format", "version", "step", "attempt", "token", "ranks", "world_size")])
-def test_an_altered_manifest(saved, tmp_path, change, status):
-    saved.put_manifest(2, change(saved.manifest(2)))
-    assert_damaged(saved, tmp_path, [status, "LIMIT"], "step 2")
-    assert_listed(saved, "step 2")
+def test_an_altered_manifest(saved_folder, tmp_path, change, status):
+    saved_folder.put_manifest(2, change(saved_folder.manifest(2)))
+    assert_damaged(saved_folder, tmp_path, [status, "LIMIT"], "step 2")
+    assert_listed(saved_folder, "step 2")
 
 
 @pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"size": 17}, {"files": 17}, {"bytes": 17}])
-def test_a_manifest_that_does_not_fit_its_record(saved, tmp_path, changes):
-    saved.put_manifest(2, change_rank(saved.manifest(2), **changes))
-    assert_damaged(saved, tmp_path, ["INTEGRITY", "FORMAT"], "rank-00000.json")
-    assert_passed_over(saved, tmp_path)
+def test_a_manifest_that_does_not_fit_its_record(saved_folder, tmp_path, changes):
+    saved_folder.put_manifest(2, change_rank(saved_folder.manifest(2), **changes))
+    assert_damaged(saved_folder, tmp_path, ["INTEGRITY", "FORMAT"], "rank-00000.json")
+    assert_passed_over(saved_folder, tmp_path)
 
 
-def test_a_newer_manifest(saved, tmp_path):
-    saved.put_manifest(2, dict(saved.manifest(2), version="2.0", cleat_version="7.1.0"))
-    assert_damaged(saved, tmp_path, ["NEWER"], "2.0")
-    assert_listed(saved, "2.0")
+def test_a_newer_manifest(saved_folder, tmp_path):
+    saved_folder.put_manifest(2, dict(saved_folder.manifest(2), version="2.0", cleat_version="7.1.0"))
+    assert_damaged(saved_folder, tmp_path, ["NEWER"], "2.0")
+    assert_listed(saved_folder, "2.0")
     # An older step must not be taken for the newest one.
-    result = saved.cleat("load", saved.url, tmp_path / "newest", "--json")
+    result = saved_folder.cleat("load", saved_folder.url, tmp_path / "newest", "--json")
     assert result.code == 4 and result.json["error"]["status"] == "NEWER", result
 
 
-def test_unknown_members_and_a_newer_minor_version_are_fine(saved, tmp_path):
-    manifest = dict(saved.manifest(2), version="1.9", something_new={"a": [1]})
-    saved.put_manifest(2, manifest)
-    record = copy.deepcopy(saved.record(2))
+def test_unknown_members_and_a_newer_minor_version_are_fine(saved_folder, tmp_path):
+    manifest = dict(saved_folder.manifest(2), version="1.9", something_new={"a": [1]})
+    saved_folder.put_manifest(2, manifest)
+    record = copy.deepcopy(saved_folder.record(2))
     record.update(version="1.9", something_new=None)
     record["files"][0]["colour"] = "red"
-    saved.put_record(2, record)
-    assert saved.cleat("load", saved.url, tmp_path / "back", "--step", "2").code == 0
+    saved_folder.put_record(2, record)
+    assert saved_folder.cleat("load", saved_folder.url, tmp_path / "back", "--step", "2").code == 0
     assert tree(tmp_path / "back") == tree(tmp_path / "two")
 
 
-# ---- More than one ----------------------------------------------------------------------------------------------------
+# ---- More than one -------------------------------------------------------------------------------
 
 def test_everything_damaged_is_not_nothing_found(saved, tmp_path):
     """A job that starts anew on exit status 3 must not do so here."""

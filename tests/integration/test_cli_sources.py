@@ -1,4 +1,4 @@
-"""What `cleat save` takes and refuses: names, links, special files, malformed tensors, and files that change meanwhile."""
+"""What `cleat save` takes and refuses: names, links, special files, malformed tensors, files that change meanwhile."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def assert_nothing_saved(store, result=None):
     assert store.keys() == [], result
 
 
-# ---- Names, links, folders ---------------------------------------------------------------------------------------------
+# ---- Names, links, folders -----------------------------------------------------------------------
 
 def test_missing_source(folder, small, tmp_path):
     for sources in ([tmp_path / "none"], [small, tmp_path / "none"]):
@@ -167,7 +167,7 @@ def test_metadata_that_is_no_json(folder, small, text):
     assert_nothing_saved(folder)
 
 
-# ---- .safetensors files -----------------------------------------------------------------------------------------------
+# ---- .safetensors files --------------------------------------------------------------------------
 
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 MALFORMED = {
@@ -232,15 +232,21 @@ def test_safetensors_without_tensors(folder, tmp_path):
     assert [tensor["name"] for tensor in folder.cleat("show", folder.url, "--json").json["tensors"]] == ["a"]
 
 
-# ---- Places that cannot be written -----------------------------------------------------------------------------------------
+# ---- Places that cannot be written ---------------------------------------------------------------
 
 def test_store_beneath_a_file(tmp_path, small):
     (tmp_path / "file").write_bytes(b"mine")
     store = Folder(tmp_path / "file" / "store")
     result = store.cleat("save", small, store.url, "--step", "1", "--json")
-    assert result.code == 1 and result.json["error"]["status"] in ("IO", "DENIED", "NOT_FOUND"), result
+    assert result.code == 2 and result.json["error"]["status"] == "INVALID", result
     assert str(tmp_path / "file") in result.err, result
     assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+def test_destination_without_a_parent(folder, tmp_path, small):
+    folder.save(small, 1)
+    assert_error(folder.cleat("load", folder.url, tmp_path / "none" / "back"), 1, tmp_path / "none" / "back")
+    assert not (tmp_path / "none").exists()
 
 
 def test_destination_beneath_a_file(folder, tmp_path, small):
@@ -300,7 +306,7 @@ def test_full_disk(folder, tmp_path, bad_disk):
     assert result.code == 1 and tree(back) == {"large": b"old"}, result
 
 
-# ---- Caught in the middle ----------------------------------------------------------------------------------------------------
+# ---- Caught in the middle ------------------------------------------------------------------------
 
 @pytest.fixture
 def large(tmp_path):
@@ -319,7 +325,7 @@ class Caught:
         self.store = store
         self.before = store.keys()
         self.process = subprocess.Popen([CLEAT, "save", *map(str, arguments), store.url, "--step", "1", "--jobs", "1"],
-                                        env=dict(store.environment, **bad_disk, SLOW_MS="250"),
+                                        env=dict(store.environment, **bad_disk, SLOW_MS="20"),
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60
         while store.keys() == self.before:

@@ -20,8 +20,8 @@ CLEAR = "\r\x1b[K"
 
 @pytest.fixture
 def slow(folder, bad_disk, tmp_path):
-    """A folder of 48 MiB to save, and a disk that takes half a second for each part of it."""
-    folder.environment.update(bad_disk, SLOW_MS="500", TERM="xterm")
+    """A folder of 48 MiB to save, and a disk that takes its time for each megabyte of it."""
+    folder.environment.update(bad_disk, SLOW_MS="30", TERM="xterm")
     return fill(tmp_path / "in", {"large": noise(1 << 20) * 48})
 
 
@@ -68,7 +68,6 @@ def test_progress_of_save_load_and_verify(folder, slow, tmp_path):
             assert len(line) < 100, line
         # The line is gone in the end; what stays is the closing line.
         assert screen.split(CLEAR)[-1].startswith("step 5: 1 file, 48.0 MiB "), screen
-    assert len(lines_drawn(screen)) <= 12, "redrawn too often"
 
 
 def test_progress_moves_and_is_redrawn_at_most_ten_times_a_second(folder, slow):
@@ -86,7 +85,7 @@ def test_the_line_fits_the_terminal(folder, slow, columns):
     drawn = lines_drawn(screen)
     assert code == 0 and drawn, screen
     assert all(len(line) < columns and "%" in line for line in drawn), drawn
-    assert any("[" in line for line in drawn) == (columns >= 100), drawn
+    assert any("[" in line for line in drawn) == (columns >= 80), drawn
 
 
 @pytest.mark.parametrize("change", [{"TERM": "dumb"}, {"TERM": None}, {"arguments": ["--quiet"]}])
@@ -116,7 +115,8 @@ def test_progress_goes_to_stderr_when_stdout_is_a_pipe(folder, slow):
 
 
 def test_ctrl_c(folder, slow):
-    code, screen = on_terminal(["save", slow, folder.url, "--step", "5", "--jobs", "1"], folder.environment, send=b"\x03")
+    code, screen = on_terminal(["save", slow, folder.url, "--step", "5", "--jobs", "1"], folder.environment,
+                               send=b"\x03")
     assert code == 130, screen
     assert "stopping" in screen and "cancelled" in screen.splitlines()[-1], screen
     assert folder.keys() == []
