@@ -44,6 +44,13 @@ static cleat_status source_changed(const struct cleat__source *source, const cha
   return status;
 }
 
+/* It was there when it was looked at; now it cannot be opened. */
+static cleat_status source_lost(const struct cleat__source *source, int why,
+                                struct cleat_error *err) {
+  return why == ENOENT ? source_changed(source, "it was removed", err)
+                       : cleat__error_errno(err, why, "cannot read %s", source->path);
+}
+
 static cleat_status source_compare(const struct cleat__source *source, const struct stat *seen,
                                    struct cleat_error *err) {
   struct cleat__source now;
@@ -95,7 +102,7 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
   }
   int fd = open(source->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return cleat__error_errno(err, errno, "cannot read %s", source->path);
+    return source_lost(source, errno, err);
   cleat_status status = descriptor_check(source, fd, err);
   for (size_t i = 0; status == CLEAT_OK && i < into_count; i++) {
     status = read_span(source, fd, offset, &into[i], err);
@@ -109,9 +116,7 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
 
 cleat_status cleat__source_check(const struct cleat__source *source, struct cleat_error *err) {
   struct stat seen;
-  if (stat(source->path, &seen) != 0) {
-    return errno == ENOENT ? source_changed(source, "it was removed", err)
-                           : cleat__error_errno(err, errno, "cannot read %s", source->path);
-  }
+  if (stat(source->path, &seen) != 0)
+    return source_lost(source, errno, err);
   return source_compare(source, &seen, err);
 }
