@@ -350,6 +350,7 @@ static void begin(int i) {
 static void end(void) {
   if (bucket != NULL)
     memory_bucket_free(bucket);
+  bucket = NULL;
   kit_clear(&old_model);
   kit_clear(&new_model);
   scratch_remove();

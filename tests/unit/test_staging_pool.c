@@ -1,0 +1,127 @@
+/* test_staging_pool.c: gpu/staging_pool.c and device_host.c. */
+#include "gpu/staging_pool.h"
+
+#include "base/mem.h"
+#include "tests/mock/store_check.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cleat_error err;
+
+static struct cleat__staging *make(uint64_t total, uint64_t buffer) {
+  struct cleat__staging *staging = NULL;
+  ck_ok(cleat__staging_new(cleat__device_host(), total, buffer, &staging, &err));
+  return staging;
+}
+
+START_TEST(counts) {
+  struct cleat__staging *staging = make(3 * 4096 + 4095, 4096);
+  ck_assert_uint_eq(cleat__staging_buffer_count(staging), 3);
+  ck_assert_uint_eq(cleat__staging_buffer_bytes(staging), 4096);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(staging), 3);
+  ck_assert_uint_eq(cleat__staging_buffers_for(staging, 0), 0);
+  ck_assert_uint_eq(cleat__staging_buffers_for(staging, 1), 1);
+  ck_assert_uint_eq(cleat__staging_buffers_for(staging, 4096), 1);
+  ck_assert_uint_eq(cleat__staging_buffers_for(staging, 4097), 2);
+  ck_assert_uint_eq(cleat__staging_buffers_for(staging, UINT64_MAX), (size_t)1 << 52);
+  cleat__staging_free(staging);
+}
+END_TEST
+
+/* All different, all writable, none beyond the budget. */
+START_TEST(all_or_none) {
+  struct cleat__staging *staging = make(4 * 4096, 4096);
+  void *buffers[5];
+  ck_assert(!cleat__staging_take_locked(staging, 5, buffers));
+  ck_assert_uint_eq(cleat__staging_free_count_locked(staging), 4);
+  ck_assert(cleat__staging_take_locked(staging, 3, buffers));
+  ck_assert(!cleat__staging_take_locked(staging, 2, buffers + 3));
+  ck_assert(cleat__staging_take_locked(staging, 1, buffers + 3));
+  ck_assert(!cleat__staging_take_locked(staging, 1, buffers + 4));
+  ck_assert(cleat__staging_take_locked(staging, 0, buffers + 4));
+  for (int i = 0; i < 4; i++) {
+    ck_assert_uint_eq((uintptr_t)buffers[i] % 4096, 0);
+    memset(buffers[i], i + 1, 4096);
+  }
+  for (int i = 0; i < 4; i++) {
+    const char *bytes = buffers[i];
+    for (int k = 0; k < 4096; k++)
+      ck_assert_int_eq(bytes[k], i + 1);
+  }
+  cleat__staging_give_locked(staging, 4, buffers);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(staging), 4);
+  cleat__staging_free(staging);
+}
+END_TEST
+
+/* What was given back last is taken first: its pages are warm. */
+START_TEST(last_in_first_out) {
+  struct cleat__staging *staging = make(4 * 4096, 4096);
+  void *buffers[4];
+  void *again[2];
+  ck_assert(cleat__staging_take_locked(staging, 4, buffers));
+  cleat__staging_give_locked(staging, 1, &buffers[2]);
+  cleat__staging_give_locked(staging, 1, &buffers[0]);
+  ck_assert(cleat__staging_take_locked(staging, 2, again));
+  ck_assert_ptr_eq(again[0], buffers[0]);
+  ck_assert_ptr_eq(again[1], buffers[2]);
+  cleat__staging_give_locked(staging, 4, buffers);
+  cleat__staging_free(staging);
+}
+END_TEST
+
+START_TEST(refused) {
+  struct cleat__staging *staging = NULL;
+  struct cleat__device *host = cleat__device_host();
+  ck_fails(cleat__staging_new(host, 4095, 4096, &staging, &err), CLEAT_LIMIT);
+  ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
+  ck_fails(cleat__staging_new(host, 4096, 0, &staging, &err), CLEAT_LIMIT);
+  ck_fails(cleat__staging_new(host, UINT64_MAX, 4096, &staging, &err), CLEAT_LIMIT);
+  /* More than the address space has: the system says no. */
+  memset(&err, 0, sizeof err);
+  ck_fails(cleat__staging_new(host, 1ull << 47, 1ull << 40, &staging, &err), CLEAT_NO_MEMORY);
+  ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
+  ck_assert_ptr_null(staging);
+  for (unsigned long n = 1; n <= 3; n++) {
+    cleat__fault_arm(n, false);
+    ck_fails(cleat__staging_new(host, 4096, 4096, &staging, &err), CLEAT_NO_MEMORY);
+    ck_assert_uint_eq(cleat__fault_disarm(), n);
+  }
+  cleat__staging_free(NULL);
+}
+END_TEST
+
+START_TEST(the_host_copies) {
+  struct cleat__device *host = cleat__device_host();
+  char from[100];
+  char to[100] = {0};
+  for (int i = 0; i < 100; i++)
+    from[i] = (char)i;
+  ck_assert_str_eq(host->ops->name, "host");
+  ck_ok(host->ops->copy_out(host, to, from, 50, &err));
+  ck_ok(host->ops->copy_in(host, to + 50, from + 50, 50, &err));
+  ck_assert(memcmp(to, from, 100) == 0);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("staging_pool");
+  TCase *c = tcase_create("staging_pool");
+  tcase_add_test(c, counts);
+  tcase_add_test(c, all_or_none);
+  tcase_add_test(c, last_in_first_out);
+  tcase_add_test(c, refused);
+  tcase_add_test(c, the_host_copies);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
