@@ -23,32 +23,22 @@ void cleat__cli_table_clear(struct cleat__cli_table *table) {
   *table = (struct cleat__cli_table){.align = table->align};
 }
 
-static char *format_cell(const char *format, va_list arguments) {
-  va_list again;
-  va_copy(again, arguments);
-  int length = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  char *cell = length < 0 ? NULL : cleat__alloc((size_t)length + 1);
-  if (cell)
-    vsnprintf(cell, (size_t)length + 1, format, arguments);
-  return cell;
-}
-
 void cleat__cli_table_add(struct cleat__cli_table *table, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
   char **cells = cleat__grow(table->cells, &table->capacity, table->count, sizeof *cells);
-  if (!cells) {
+  table->cells = cells ? cells : table->cells;
+  char *cell = cells && length >= 0 ? cleat__alloc((size_t)length + 1) : NULL;
+  if (!cell) {
     table->failed = true;
     return;
   }
-  table->cells = cells;
-  va_list arguments;
   va_start(arguments, format);
-  char *cell = format_cell(format, arguments);
+  vsnprintf(cell, (size_t)length + 1, format, arguments);
   va_end(arguments);
-  if (cell)
-    table->cells[table->count++] = cell;
-  else
-    table->failed = true;
+  table->cells[table->count++] = cell;
 }
 
 void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const *cells) {
