@@ -107,14 +107,14 @@ class Proxy:
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.open = set()
-        self.threads = [threading.Thread(target=self.accept, daemon=True)]
-        self.threads[0].start()
+        self.open, self.threads, self.peers = set(), [], set()
+        self.accepted = threading.Condition(self.lock)
+        threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
         while True:
             try:
-                connection, _ = self.listener.accept()
+                connection, peer = self.listener.accept()
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -123,7 +123,9 @@ class Proxy:
             with self.lock:
                 self.open.add(connection)
                 self.threads.append(thread)
-            thread.start()
+                self.peers.add(peer)
+                thread.start()
+                self.accepted.notify_all()
 
     def serve(self, connection):
         server = socket.create_connection(self.target, timeout=SECONDS_MAX)
@@ -187,13 +189,16 @@ class Proxy:
 
     def settle(self):
         """Waits until every connection has ended, so that nothing more reaches the server; for after a kill."""
+        with socket.create_connection(self.listener.getsockname()) as last:  # those before it are accepted before it
+            me = last.getsockname()
+            with self.accepted:
+                assert self.accepted.wait_for(lambda: me in self.peers, SECONDS_MAX)
         with self.lock:
-            threads = list(self.threads[1:])
+            threads, self.threads = self.threads, []
+            self.peers.clear()
         for thread in threads:
             thread.join(SECONDS_MAX)
             assert not thread.is_alive()
-        with self.lock:
-            self.threads[1:] = [thread for thread in self.threads[1:] if thread not in threads]
 
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close() alone does not
