@@ -6,21 +6,40 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly TRAINER=${BUILD:-build}/trainer CLEAT=${BUILD:-build}/cleat
-readonly STEPS=4000 SAVE_EVERY=1000 DIE_IN=3000 LAST_GOOD=2000
+readonly STEPS=4000 SAVE_EVERY=800
+readonly DIE_IN=2400 # or in the save after it, should this upload be over too quickly to be hit
 readonly TRAINING=(--text api/examples/corpus.txt --steps "$STEPS" --save-every "$SAVE_EVERY" --memory-rows 65536)
 readonly SIGKILL_STATUS=137
 
 work=
 server=
+victim=
+died_in=
+last_good=
 
 clean_up() {
   trap - EXIT INT TERM HUP
+  if [ -n "$victim" ]; then
+    kill -KILL "$victim" 2>/dev/null || true
+    wait "$victim" 2>/dev/null || true
+  fi
   if [ -n "$server" ]; then
     tests/tools/minio.sh stop "$server"
   fi
   if [ -n "$work" ]; then
     rm -rf "$work"
   fi
+}
+
+# What to do about a signal; the exit status that it stands for is put after it.
+interrupted=
+on_signal() {
+  # shellcheck disable=SC2064 # expanded now
+  trap "${1}130" INT
+  # shellcheck disable=SC2064
+  trap "${1}143" TERM
+  # shellcheck disable=SC2064
+  trap "${1}129" HUP
 }
 
 # --- how it looks ----------------------------------------------------------------------------------------------
@@ -40,9 +59,10 @@ scene() {
   fi
 }
 
-# Shows a command as one could type it.
+# Shows a command as one could type it; "$work" stays short.
 show() {
-  printf '%s$ %s%s\n' "$dim" "$*" "$plain"
+  local command=$*
+  printf '%s$ %s%s\n' "$dim" "${command//"$work"/\$work}" "$plain"
 }
 
 run() {
@@ -71,20 +91,23 @@ clean_environment() {
 
 use_folder() {
   STORE=file://$work/store
-  raw=$work/store
 }
 
 # To MinIO a folder in its data folder is a bucket, so the demo needs no other client to make one.
 use_minio() {
   local settings
+  tests/tools/minio.sh install >/dev/null # takes minutes the first time
   echo "Starting a MinIO of its own …"
-  settings=$(tests/tools/minio.sh start "$work/minio")
+  # A signal has to wait for the second that the start takes: only then is it known what to stop.
+  on_signal interrupted=
+  settings=$(setsid --wait tests/tools/minio.sh start "$work/minio")
   eval "$settings"
   server=$MINIO_PID
+  on_signal 'exit '
+  [ -z "$interrupted" ] || exit "$interrupted"
   mkdir "$work/minio/data/demo"
   export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION AWS_ENDPOINT_URL=$CLEAT_TEST_ENDPOINT
   STORE=s3://demo/run
-  raw=$work/minio/data
 }
 
 # --- the story -------------------------------------------------------------------------------------------------
@@ -102,40 +125,58 @@ train_and_die() {
   local command=("$TRAINER" "${TRAINING[@]}" --store "$STORE" --loss-log "$work/killed.log"
     --die-in-save "$DIE_IN" --die-at-percent "$percent")
   scene "The same run, saved every $SAVE_EVERY steps, and killed in the middle of an upload" \
-    "Saves go on in the background while training does. At $percent % of the upload of step $DIE_IN (a new random" \
-    "number each time) the process gets SIGKILL: nothing can catch it, nothing is tidied up."
+    "Saves go on in the background while training does. When $percent % of step $DIE_IN are uploaded (a new random" \
+    "number each time), the process gets SIGKILL: nothing can catch it, nothing is tidied up."
   show "${command[@]}"
   "${command[@]}" &
-  wait $! 2>/dev/null || status=$?
+  victim=$!
+  wait "$victim" 2>/dev/null || status=$?
+  victim=
   [ "$status" = "$SIGKILL_STATUS" ] || fail "the run was to die of SIGKILL, but ended with status $status"
-  echo "The process is dead (exit status $status: SIGKILL)."
+  # A loss is logged before the step is saved: the last step in the log is the one whose save died.
+  died_in=$(tail -n 1 "$work/killed.log" | cut -d ' ' -f 1)
+  last_good=$((died_in - SAVE_EVERY))
+  echo "The process is dead (exit status $status: SIGKILL), in the save of step $died_in."
 }
 
-# The files of the raw store, largest folders first shown as they are: no Cleat involved.
-show_raw() {
-  show "find $raw -type f -printf '%10s  %P\n'"
-  find "$raw" -type f \( -path '*/step-*' -o -path '*/multipart/*' \) -printf '%10s  %P\n' | sort -k 2
+# What lies in the store, seen without Cleat: the last whole checkpoint and the half one.
+show_folder() {
+  show "cd $work/store && find $1 $2 -type f -printf '%10s  %p\\n' | sort -k 2"
+  (cd "$work/store" && find "$1" "$2" -type f -printf '%10s  %p\n' | sort -k 2)
+}
+
+# MinIO keeps an object as a folder with an xl.meta, and the parts of an unfinished upload apart from all objects.
+show_bucket() {
+  local data=$work/minio/data
+  show "cd $data/demo/run && find $1 $2 -name xl.meta | sort"
+  (cd "$data/demo/run" && find "$1" "$2" -name xl.meta | sort)
+  show "find $data/.minio.sys/multipart -name 'part.?' -printf '%10s  %f of an unfinished upload\\n'"
+  find "$data/.minio.sys/multipart" -name 'part.?' -printf '%10s  %f of an unfinished upload\n'
 }
 
 show_invisible() {
-  local listing orphans manifest
-  printf -v manifest 'step-%012d/manifest.json' "$DIE_IN"
+  local whole half listing remains
+  printf -v whole 'step-%012d' "$last_good"
+  printf -v half 'step-%012d' "$died_in"
   scene "The half-written checkpoint is in the store, and yet it does not exist" \
-    "Step $DIE_IN left bytes behind, but no manifest.json, which is written last. So no reader sees it." \
-    "(Cleat removes such remains later, when they are surely nobody's.)"
-  show_raw
-  orphans=$(find "$raw" -type f -newer "$work/killed.log" -size +0 | wc -l)
-  [ -z "$(find "$raw" -path "*/$manifest*" -print -quit)" ] || fail "step $DIE_IN has a manifest"
-  [ "$orphans" -gt 0 ] || fail "the dead upload left nothing behind: it did not die in the middle"
+    "Step $died_in left bytes behind, but no manifest.json, which is written last: so no reader sees the step."
+  if [ "$1" = file ]; then
+    show_folder "$whole" "$half"
+  else
+    show_bucket "$whole" "$half"
+  fi
+  remains=$(find "$work" \( -path "*/$half/*" -o -path '*/.minio.sys/multipart/*' \) -type f | wc -l)
+  [ "$remains" -gt 0 ] || fail "the dead upload left nothing behind: it did not die in the middle"
+  [ -z "$(find "$work" -path "*/$half/manifest.json*" -print -quit)" ] || fail "step $died_in has a manifest"
   run "$CLEAT" ls "$STORE"
   listing=$("$CLEAT" ls --json "$STORE")
-  grep -q "\"step\": *$LAST_GOOD\b" <<<"$listing" || fail "step $LAST_GOOD is not listed"
-  ! grep -q "\"step\": *$DIE_IN\b" <<<"$listing" || fail "step $DIE_IN is listed"
+  grep -q "\"step\": *$last_good\b" <<<"$listing" || fail "step $last_good is not listed"
+  ! grep -q "\"step\": *$died_in\b" <<<"$listing" || fail "step $died_in is listed"
 }
 
 train_on() {
   scene "Started again: it resumes from the last whole checkpoint" \
-    "The same command, without the kill. It finds step $LAST_GOOD by itself and checks every byte of it."
+    "The same command, without the kill. It finds step $last_good by itself and checks every byte of it."
   cp "$work/killed.log" "$work/resumed.log"
   run "$TRAINER" "${TRAINING[@]}" --store "$STORE" --loss-log "$work/resumed.log" \
     --dump-weights "$work/resumed" --sample 160
@@ -143,14 +184,14 @@ train_on() {
   run "$CLEAT" verify "$STORE"
 }
 
-# A step that was trained twice, before the kill and after it, stands twice in the log; with equal losses the two
-# lines are one to sort.
+# A step that was trained twice, before the kill and after it, stands twice in the log; uniq makes two equal lines
+# one, and would leave two that differ.
 prove() {
   local states losses
   scene "The proof: as if it had never been killed" \
     "Every tensor (weights, both Adam moments, random state, …) and every loss of all $STEPS steps must be equal."
-  run diff -r "$work/undisturbed" "$work/resumed" || fail "the final states differ"
-  show "sort -nu resumed.log | cmp - undisturbed.log"
+  run diff -rq "$work/undisturbed" "$work/resumed" || fail "the final states differ"
+  show "sort -n $work/resumed.log | uniq | cmp - $work/undisturbed.log"
   sort -n "$work/resumed.log" | uniq | cmp - "$work/undisturbed.log" || fail "the losses differ"
   states=$(cat "$work"/resumed/* | sha256sum | cut -c1-16)
   losses=$(wc -l <"$work/undisturbed.log")
@@ -169,10 +210,9 @@ for program in "$TRAINER" "$CLEAT"; do
   [ -x "$program" ] || fail "$program is missing: run 'make' first"
 done
 trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+on_signal 'exit '
 work=$(mktemp -d "${TMPDIR:-/tmp}/cleat-demo.XXXXXX")
+echo "work=$work"
 clean_environment
 if [ "$1" = file ]; then
   use_folder
@@ -181,6 +221,6 @@ else
 fi
 train_undisturbed
 train_and_die
-show_invisible
+show_invisible "$1"
 train_on
 prove

@@ -33,7 +33,7 @@
 #define LEARNING_RATE 4e-3f              /* at the start … */
 #define LEARNING_RATE_KEPT 0.999f        /* … and how much of it is left after a step */
 #define SHARD_BYTES (UINT64_C(32) << 20) /* files of a size that is pleasant to look at */
-#define TENSORS (3 * MODEL_PARAMETERS + 5)
+#define TENSORS_MAX (3 * MODEL_PARAMETERS + 5)
 #define NAME_BYTES 48
 
 /* Where training is, besides the arrays of the model. Without any one of these, a resumed run
@@ -101,7 +101,9 @@ static struct entry matrix(const char *prefix, const struct model_parameter *par
   return entry;
 }
 
-static void describe(struct model *model, struct state *state, struct entry entries[TENSORS]) {
+/* Fills the table and returns how long it is. */
+static size_t describe(struct model *model, struct state *state,
+                       struct entry entries[TENSORS_MAX]) {
   struct entry *next = entries;
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     const struct model_parameter *parameter = &model->parameters[i];
@@ -114,22 +116,27 @@ static void describe(struct model *model, struct state *state, struct entry entr
   *next++ = scalar("state.turn", CLEAT_DTYPE_U64, &state->turn);
   *next++ = scalar("state.learning_rate", CLEAT_DTYPE_F32, &state->learning_rate);
   *next++ = scalar("state.text", CLEAT_DTYPE_U64, &state->text);
+  return (size_t)(next - entries);
 }
 
 /* ---- Resume ------------------------------------------------------------------------------- */
 
 /* Strict: every tensor of the table must be there, with this dtype and shape, and no other. */
 static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
-  struct entry entries[TENSORS];
-  struct cleat_load_request requests[TENSORS];
+  struct entry entries[TENSORS_MAX];
+  struct cleat_load_request requests[TENSORS_MAX];
   struct cleat_error err;
-  describe(&t->model, &t->state, entries);
-  for (int i = 0; i < TENSORS; i++) {
+  size_t count = describe(&t->model, &t->state, entries);
+  for (size_t i = 0; i < count; i++) {
     const struct entry *e = &entries[i];
-    requests[i] = (struct cleat_load_request){e->name,  e->dtype,        e->ndim,
-                                              e->shape, .data = e->data, .data_bytes = e->bytes};
+    requests[i] = (struct cleat_load_request){.name = e->name,
+                                              .dtype = e->dtype,
+                                              .ndim = e->ndim,
+                                              .shape = e->shape,
+                                              .data = e->data,
+                                              .data_bytes = e->bytes};
   }
-  if (cleat_load_tensors(checkpoint, requests, TENSORS, NULL, &err)) {
+  if (cleat_load_tensors(checkpoint, requests, count, NULL, &err)) {
     return complain("cannot resume", &err);
   }
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
@@ -208,15 +215,16 @@ static void die_in_upload(const struct trainer *t) {
 /* Starts to save. The next batch may be learned meanwhile: that reads the weights and leaves them
  * alone. But it moves `state` on, so the save reads a copy of it. */
 static bool save_begin(struct trainer *t, float loss) {
-  struct entry entries[TENSORS];
-  struct cleat_tensor tensors[TENSORS];
+  struct entry entries[TENSORS_MAX];
+  struct cleat_tensor tensors[TENSORS_MAX];
   struct cleat_error err;
   char metadata[96];
   t->saved = t->state;
-  describe(&t->model, &t->saved, entries);
-  for (int i = 0; i < TENSORS; i++) {
+  size_t count = describe(&t->model, &t->saved, entries);
+  for (size_t i = 0; i < count; i++) {
     const struct entry *e = &entries[i];
-    tensors[i] = (struct cleat_tensor){e->name, e->dtype, e->ndim, e->shape, e->data};
+    tensors[i] = (struct cleat_tensor){
+        .name = e->name, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .data = e->data};
   }
   struct cleat_file vocabulary = {
       .name = "vocabulary.txt", .data = t->text.vocabulary, .data_bytes = t->text.vocabulary_count};
@@ -226,7 +234,7 @@ static bool save_begin(struct trainer *t, float loss) {
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   request.step = t->saved.step;
   request.tensors = tensors;
-  request.tensor_count = TENSORS;
+  request.tensor_count = count;
   request.files = &vocabulary;
   request.file_count = 1;
   request.metadata = metadata;
@@ -327,12 +335,12 @@ static bool dump(const char *folder, const struct entry *entry) {
 
 /* Writes everything that a checkpoint holds, one raw file a tensor: for comparing without Cleat. */
 static bool dump_all(struct trainer *t) {
-  struct entry entries[TENSORS];
+  struct entry entries[TENSORS_MAX];
   if (mkdir(t->options.dump_weights, 0777) && errno != EEXIST) {
     return complain_errno("make", t->options.dump_weights);
   }
-  describe(&t->model, &t->state, entries);
-  for (int i = 0; i < TENSORS; i++) {
+  size_t count = describe(&t->model, &t->state, entries);
+  for (size_t i = 0; i < count; i++) {
     if (!dump(t->options.dump_weights, &entries[i])) {
       return false;
     }
@@ -378,7 +386,7 @@ static bool start(struct trainer *t) {
 }
 
 static void stop(struct trainer *t) {
-  cleat_save_free(t->save);
+  cleat_save_free(t->save); /* first: it waits for the save, which may still read what follows */
   cleat_client_close(t->client);
   if (t->loss_log) {
     fclose(t->loss_log);
