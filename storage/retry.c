@@ -68,20 +68,16 @@ static bool repeats_at_once(enum cleat__retry_class class) {
          class == CLEAT__RETRY_REGION;
 }
 
-static unsigned few_limit(enum cleat__retry_class class) {
-  return class == CLEAT__RETRY_REGION ? 1 : CLEAT__RETRY_FEW;
-}
-
 /* Whether this class ends the operation now; counts the classes that are retried a few times. */
 static bool is_final(struct cleat__retry *retry, enum cleat__retry_class class) {
   if (class == CLEAT__RETRY_FATAL || class == CLEAT__RETRY_DONE)
     return true;
   if (!repeats_at_once(class) && class != CLEAT__RETRY_DIGEST)
     return false;
-  if (retry->few >= few_limit(class))
-    return true;
-  retry->few++;
-  return false;
+  /* Apart from the others: a wrong clock is found before a wrong region. */
+  if (class == CLEAT__RETRY_REGION)
+    return retry->regions++ > 0;
+  return retry->few++ >= CLEAT__RETRY_FEW;
 }
 
 /* How long to wait before the next try; takes from the quota. */

@@ -74,6 +74,7 @@ struct cleat__retry {
   int64_t deadline_ms; /* monotonic */
   unsigned tries;      /* failed ones; readable */
   unsigned few;        /* of them, those of a class that is retried a few times */
+  unsigned regions;    /* of them, those that sent us to another region */
   int taken;           /* tokens that the last retry took */
 };
 

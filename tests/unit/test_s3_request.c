@@ -218,6 +218,20 @@ START_TEST(clock_is_put_right) {
 }
 END_TEST
 
+/* The store looks at the time before it looks at the region; each is put right. */
+START_TEST(clock_and_region_are_put_right) {
+  SCRIPT(
+      "HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n<Error><Code>RequestTimeTooSkewed</Code>"
+      "<ServerTime>2030-01-02T03:04:05Z</ServerTime></Error>",
+      "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+      "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region></Error>",
+      OK_REPLY);
+  ck_ok(put(CLEAT__PUT_ALWAYS));
+  ck_assert_int_eq(script.waited_ms, 0);
+  script_end(3);
+}
+END_TEST
+
 /* Keys that are given in the options cannot be renewed: a few tries, then the error. */
 START_TEST(expired_keys) {
   SCRIPT(ERROR_REPLY("400 Bad Request", "ExpiredToken"));
@@ -339,6 +353,7 @@ static Suite *suite(void) {
   tcase_add_test(c, first_contact_is_shorter);
   tcase_add_test(c, region_is_followed_once);
   tcase_add_test(c, clock_is_put_right);
+  tcase_add_test(c, clock_and_region_are_put_right);
   tcase_add_test(c, expired_keys);
   tcase_add_test(c, conflict_is_tried_again);
   tcase_add_test(c, lost_reply_to_a_create);
