@@ -138,8 +138,10 @@ START_TEST(the_lock_of_an_unlinked_file_is_none) {
   must(put("k", "first"));
   int old = hold_lock();
   start(&waiter, REPLACE);
-  ck_assert_int_eq(unlink(scratch_path("root/.cleat-lock")), 0);
-  int fresh = hold_lock();
+  /* In one step, or the waiter may come in between. */
+  int fresh = open(scratch_path("root/fresh"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ck_assert_int_eq(flock(fresh, LOCK_EX | LOCK_NB), 0);
+  ck_assert_int_eq(rename(scratch_path("root/fresh"), scratch_path("root/.cleat-lock")), 0);
   close(old);
   wait_ms(150);
   ck_assert(!atomic_load(&waiter.done));
