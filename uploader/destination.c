@@ -65,7 +65,7 @@ static void fresh_remove(const struct cleat__destination *destination) {
  * With `make`, absent folders are made; else *folder_fd is -1 for an absent one. */
 static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int *folder_fd,
                                    const char **base, struct cleat_error *err) {
-  int at = dup(root_fd);
+  int at = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
   if (at < 0)
     return cleat__error_errno(err, errno, "cannot open the destination");
   const char *slash;
