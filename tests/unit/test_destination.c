@@ -1,0 +1,259 @@
+/* test_destination.c: uploader/destination.c: all files or none, and never through a link. */
+#include "uploader/destination.h"
+
+#include "base/mem.h"
+#include "tests/mock/kit.h"
+#include "tests/mock/scratch.h"
+#include "tests/mock/store_check.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct cleat_error err;
+static unsigned fds;
+
+static void setup(void) {
+  scratch_make();
+  fds = scratch_fds();
+}
+
+/* No folder of an unfinished load, and no descriptor, stays. */
+static void teardown(void) {
+  ck_assert_ptr_null(strstr(scratch_tree(""), ".cleat-load"));
+  ck_assert_uint_eq(scratch_fds(), fds);
+  scratch_remove();
+}
+
+static const struct cleat__destination_file files[] = {
+    {"a.bin", 10}, {"sub/b.bin", 5000}, {"sub/deep/er/c.bin", 1}, {"empty", 0}};
+#define FILES (sizeof files / sizeof files[0])
+
+static char bytes[5000];
+
+static struct cleat__destination *begin(const char *path, bool force) {
+  struct cleat__destination *destination = NULL;
+  ck_ok(cleat__destination_begin(path, force, files, FILES, &destination, &err));
+  kit_fill(bytes, sizeof bytes, 1);
+  for (size_t i = 0; i < FILES; i++) {
+    size_t half = (size_t)files[i].size / 2;
+    struct cleat__span back[] = {{bytes + half, 0}, {bytes + half, (size_t)files[i].size - half}};
+    struct cleat__span front = {bytes, half};
+    ck_ok(cleat__destination_write(destination, i, half, back, 2, &err));
+    ck_ok(cleat__destination_write(destination, i, 0, &front, 1, &err));
+  }
+  return destination;
+}
+
+static void expect_files(const char *folder) {
+  char path[5000];
+  for (size_t i = 0; i < FILES; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, files[i].name);
+    kit_expect_file(path, bytes, (size_t)files[i].size);
+  }
+}
+
+START_TEST(a_new_folder_appears_whole) {
+  static const char *const names[] = {"new", "new/", "new///"};
+  char path[4096];
+  snprintf(path, sizeof path, "%s", scratch_path(names[_i]));
+  struct cleat__destination *destination = begin(path, false);
+  ck_assert_int_ne(access(scratch_path("new"), F_OK), 0);
+  ck_ok(cleat__destination_commit(destination, &err));
+  expect_files(scratch_path("new"));
+  ck_assert_str_eq(scratch_tree(""), "new/\nnew/a.bin\nnew/empty\nnew/sub/\nnew/sub/b.bin\n"
+                                     "new/sub/deep/\nnew/sub/deep/er/\nnew/sub/deep/er/c.bin\n");
+}
+END_TEST
+
+START_TEST(abandoned_without_a_trace) {
+  struct cleat__destination *destination = begin(scratch_path("new"), false);
+  cleat__destination_abandon(destination);
+  cleat__destination_abandon(NULL);
+  ck_assert_str_eq(scratch_tree(""), "");
+  scratch_write("there/keep", "k", 1);
+  destination = begin(scratch_path("there"), true);
+  cleat__destination_abandon(destination);
+  ck_assert_str_eq(scratch_tree(""), "there/\nthere/keep\n");
+}
+END_TEST
+
+START_TEST(what_exists_is_refused) {
+  struct cleat__destination *destination = NULL;
+  scratch_write("there/keep", "k", 1);
+  scratch_write("file", "k", 1);
+  ck_assert_int_eq(symlink("nowhere", scratch_path("dangling")), 0);
+  ck_assert_int_eq(symlink("there", scratch_path("link")), 0);
+  static const char *const names[] = {"there", "file", "dangling", "link", "there/"};
+  for (size_t i = 0; i < 5; i++) {
+    ck_fails(cleat__destination_begin(scratch_path(names[i]), false, files, FILES, &destination,
+                                      &err),
+             CLEAT_EXISTS);
+    ck_assert_ptr_nonnull(strstr(err.hint, "--force"));
+  }
+  /* Not even by force. */
+  ck_assert_int_ne(cleat__destination_begin(scratch_path("file"), true, files, FILES,
+                                            &destination, &err),
+                   CLEAT_OK);
+  ck_assert_int_ne(cleat__destination_begin(scratch_path("dangling"), true, files, FILES,
+                                            &destination, &err),
+                   CLEAT_OK);
+  ck_fails(cleat__destination_begin("", false, files, FILES, &destination, &err), CLEAT_INVALID);
+  ck_fails(cleat__destination_begin(scratch_path("no/parent"), false, files, FILES, &destination,
+                                    &err),
+           CLEAT_NOT_FOUND);
+  ck_assert_ptr_nonnull(strstr(err.hint, "parent"));
+  ck_assert_ptr_null(destination);
+  ck_assert_str_eq(scratch_tree(""), "dangling\nfile\nlink\nthere/\nthere/keep\n");
+}
+END_TEST
+
+START_TEST(force_replaces_its_files_alone) {
+  scratch_write("there/keep", "keep", 4);
+  scratch_write("there/a.bin", "an older and longer one", 23);
+  scratch_write("there/sub/x", "x", 1);
+  struct cleat__destination *destination = begin(scratch_path("there"), true);
+  kit_expect_file(scratch_path("there/a.bin"), "an older and longer one", 23);
+  ck_ok(cleat__destination_commit(destination, &err));
+  expect_files(scratch_path("there"));
+  kit_expect_file(scratch_path("there/keep"), "keep", 4);
+  kit_expect_file(scratch_path("there/sub/x"), "x", 1);
+}
+END_TEST
+
+/* "sub" in the destination leads elsewhere, or is no folder. */
+START_TEST(no_link_is_followed) {
+  struct cleat__destination *destination = NULL;
+  scratch_write("outside/b.bin", "outside", 7);
+  scratch_write("there/keep", "keep", 4);
+  if (_i == 0)
+    ck_assert_int_eq(symlink("../outside", scratch_path("there/sub")), 0);
+  else
+    scratch_write("there/sub", "a file", 6);
+  ck_fails(
+      cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
+      CLEAT_INVALID);
+  ck_assert_ptr_nonnull(strstr(err.message, "sub"));
+  kit_expect_file(scratch_path("outside/b.bin"), "outside", 7);
+  ck_assert_ptr_null(strstr(scratch_tree("outside"), "deep"));
+}
+END_TEST
+
+/* The link comes after the check: it is still not followed. */
+START_TEST(nor_one_that_comes_later) {
+  scratch_write("outside/b.bin", "outside", 7);
+  scratch_write("there/keep", "keep", 4);
+  struct cleat__destination *destination = begin(scratch_path("there"), true);
+  ck_assert_int_eq(symlink("../outside", scratch_path("there/sub")), 0);
+  ck_fails(cleat__destination_commit(destination, &err), CLEAT_INVALID);
+  kit_expect_file(scratch_path("outside/b.bin"), "outside", 7);
+  ck_assert_str_eq(scratch_tree("outside"), "b.bin\n");
+}
+END_TEST
+
+/* A link in the place of a file is replaced; what it leads to stays. */
+START_TEST(a_link_in_a_files_place) {
+  scratch_write("outside", "outside", 7);
+  scratch_write("there/keep", "keep", 4);
+  ck_assert_int_eq(symlink("../outside", scratch_path("there/a.bin")), 0);
+  struct cleat__destination *destination = begin(scratch_path("there"), true);
+  ck_ok(cleat__destination_commit(destination, &err));
+  expect_files(scratch_path("there"));
+  kit_expect_file(scratch_path("outside"), "outside", 7);
+}
+END_TEST
+
+START_TEST(a_folder_in_a_files_place) {
+  struct cleat__destination *destination = NULL;
+  scratch_write("there/a.bin/inside", "i", 1);
+  ck_fails(
+      cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
+      CLEAT_INVALID);
+  ck_assert_ptr_nonnull(strstr(err.message, "a.bin"));
+  kit_expect_file(scratch_path("there/a.bin/inside"), "i", 1);
+}
+END_TEST
+
+/* Somebody makes the destination while the files are fetched. */
+START_TEST(overtaken) {
+  struct cleat__destination *destination = begin(scratch_path("new"), false);
+  scratch_write("new/theirs", "t", 1);
+  ck_fails(cleat__destination_commit(destination, &err), CLEAT_EXISTS);
+  ck_assert_str_eq(scratch_tree(""), "new/\nnew/theirs\n");
+}
+END_TEST
+
+/* More than any disk holds, and told before a byte is fetched. */
+START_TEST(a_full_disk) {
+  static const struct cleat__destination_file large[] = {{"a", 10}, {"sub/b", 1ull << 60}};
+  struct cleat__destination *destination = NULL;
+  ck_fails(cleat__destination_begin(scratch_path("new"), false, large, 2, &destination, &err),
+           CLEAT_NO_SPACE);
+  ck_assert_ptr_nonnull(strstr(err.message, "sub/b"));
+  ck_assert_str_eq(scratch_tree(""), "");
+}
+END_TEST
+
+START_TEST(names_that_no_disk_takes) {
+  static char name[600];
+  struct cleat__destination *destination = NULL;
+  memset(name, 'x', sizeof name - 1);
+  for (int i = 0; i < 2; i++) {
+    if (i == 1)
+      name[300] = '/';
+    struct cleat__destination_file file = {name, 1};
+    ck_fails(cleat__destination_begin(scratch_path("new"), false, &file, 1, &destination, &err),
+             CLEAT_IO);
+    ck_assert_str_eq(scratch_tree(""), "");
+  }
+}
+END_TEST
+
+START_TEST(faults) {
+  for (unsigned long n = 1;; n++) {
+    struct cleat__destination *destination = NULL;
+    cleat__fault_arm(n, false);
+    cleat_status status =
+        cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
+    unsigned long calls = cleat__fault_disarm();
+    if (calls < n) {
+      ck_assert_int_eq(status, CLEAT_OK);
+      cleat__destination_abandon(destination);
+      break;
+    }
+    ck_assert_int_ne(status, CLEAT_OK);
+    ck_assert_str_eq(scratch_tree(""), "");
+  }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("destination");
+  TCase *c = tcase_create("destination");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_loop_test(c, a_new_folder_appears_whole, 0, 3);
+  tcase_add_test(c, abandoned_without_a_trace);
+  tcase_add_test(c, what_exists_is_refused);
+  tcase_add_test(c, force_replaces_its_files_alone);
+  tcase_add_loop_test(c, no_link_is_followed, 0, 2);
+  tcase_add_test(c, nor_one_that_comes_later);
+  tcase_add_test(c, a_link_in_a_files_place);
+  tcase_add_test(c, a_folder_in_a_files_place);
+  tcase_add_test(c, overtaken);
+  tcase_add_test(c, a_full_disk);
+  tcase_add_test(c, names_that_no_disk_takes);
+  tcase_add_test(c, faults);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

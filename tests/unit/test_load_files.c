@@ -1,0 +1,169 @@
+/* test_load_files.c: cleat_load_files end to end; what the destination does by itself is in
+ * test_destination.c. */
+#include "api/cleat.h"
+
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+#include "tests/mock/scratch.h"
+#include "tests/mock/store_check.h"
+#include "uploader/client.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static struct cleat_checkpoint *checkpoint;
+static char bytes[5 * KIT_PART + 11];
+
+static void setup(void) {
+  static const struct kit_setup few = {.buffers = 2};
+  struct cleat_file files[] = {
+      {.name = "config.json", .data = "{}", .data_bytes = 2},
+      {.name = "empty"},
+      {.name = "sub/model.bin", .data = bytes, .data_bytes = sizeof bytes},
+  };
+  scratch_make();
+  kit_fill(bytes, sizeof bytes, 1);
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, &few);
+  struct cleat_save_request request = kit_request(NULL, 3);
+  request.files = files;
+  request.file_count = 3;
+  ck_ok(cleat_save(client, &request, &err));
+  checkpoint = kit_checkpoint(client, 3);
+}
+
+static void teardown(void) {
+  cleat_checkpoint_free(checkpoint);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging), 2);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+  ck_assert_ptr_null(strstr(scratch_tree(""), ".cleat-load"));
+  scratch_remove();
+}
+
+static void expect_all(const char *folder) {
+  char path[5000];
+  snprintf(path, sizeof path, "%s/config.json", folder);
+  kit_expect_file(path, "{}", 2);
+  snprintf(path, sizeof path, "%s/empty", folder);
+  kit_expect_file(path, "", 0);
+  snprintf(path, sizeof path, "%s/sub/model.bin", folder);
+  kit_expect_file(path, bytes, sizeof bytes);
+}
+
+START_TEST(into_a_new_folder) {
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  struct cleat_load *load = NULL;
+  struct cleat_progress progress;
+  options.no_verify = _i;
+  ck_ok(cleat_load_files_async(checkpoint, scratch_path("new"), &options, &load, &err));
+  ck_ok(cleat_load_wait(load, &err));
+  cleat_load_progress(load, &progress);
+  ck_assert_int_eq(progress.phase, CLEAT_PHASE_DONE);
+  ck_assert_uint_eq(progress.files_done, 3);
+  ck_assert_uint_eq(progress.files_total, 3);
+  ck_assert_uint_eq(progress.bytes_done, sizeof bytes + 2);
+  ck_assert_uint_eq(progress.bytes_total, sizeof bytes + 2);
+  cleat_load_free(load);
+  expect_all(scratch_path("new"));
+}
+END_TEST
+
+START_TEST(into_one_that_exists) {
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  scratch_write("there/config.json", "old", 3);
+  scratch_write("there/mine", "mine", 4);
+  ck_fails(cleat_load_files(checkpoint, scratch_path("there"), NULL, &err), CLEAT_EXISTS);
+  kit_expect_file(scratch_path("there/config.json"), "old", 3);
+  options.force = 1;
+  ck_ok(cleat_load_files(checkpoint, scratch_path("there"), &options, &err));
+  expect_all(scratch_path("there"));
+  kit_expect_file(scratch_path("there/mine"), "mine", 4);
+}
+END_TEST
+
+/* Damage is found before anything takes its place. */
+START_TEST(damage_changes_nothing) {
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  options.force = 1;
+  scratch_write("there/config.json", "old", 3);
+  if (_i == 0)
+    memory_flip(bucket, "/sub/model.bin", 3 * KIT_PART);
+  else if (_i == 1)
+    memory_resize(bucket, "/sub/model.bin", 2 * KIT_PART);
+  else
+    memory_remove(bucket, "/sub/model.bin");
+  ck_fails(cleat_load_files(checkpoint, scratch_path("there"), &options, &err), CLEAT_INTEGRITY);
+  ck_assert_ptr_nonnull(strstr(err.message, "sub/model.bin"));
+  ck_assert_ptr_nonnull(strstr(err.message, "step 3"));
+  ck_fails(cleat_load_files(checkpoint, scratch_path("new"), NULL, &err), CLEAT_INTEGRITY);
+  ck_assert_str_eq(scratch_tree(""), "there/\nthere/config.json\n");
+  kit_expect_file(scratch_path("there/config.json"), "old", 3);
+}
+END_TEST
+
+/* An empty file has no part that could be missed; its absence is a damage all the same, for verify. */
+START_TEST(an_empty_file_is_missing) {
+  memory_remove(bucket, "/empty");
+  ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+  ck_assert_ptr_nonnull(strstr(err.message, "empty"));
+}
+END_TEST
+
+START_TEST(cancelled) {
+  struct cleat_load *load = NULL;
+  memory_hold(bucket, "get", "");
+  ck_ok(cleat_load_files_async(checkpoint, scratch_path("new"), NULL, &load, &err));
+  memory_wait_held(bucket, 2);
+  cleat_load_cancel(load);
+  ck_fails(cleat_load_wait(load, &err), CLEAT_CANCELLED);
+  memory_release(bucket);
+  cleat_load_free(load);
+  ck_assert_str_eq(scratch_tree(""), "");
+}
+END_TEST
+
+/* A part of the checkpoint that the budget of this client cannot hold. */
+START_TEST(a_budget_below_a_part) {
+  static const struct kit_setup large = {.part_bytes = 4 * KIT_PART};
+  struct cleat_client *writer = kit_open(bucket, &large);
+  struct kit_model model = {0};
+  kit_add_bytes(&model, "t", 3 * KIT_PART, 1);
+  kit_save(writer, &model, 4);
+  struct cleat_checkpoint *other = kit_checkpoint(client, 4);
+  ck_fails(cleat_load_files(other, scratch_path("new"), NULL, &err), CLEAT_LIMIT);
+  ck_assert_str_eq(scratch_tree(""), "");
+  cleat_checkpoint_free(other);
+  kit_clear(&model);
+  cleat_client_close(writer);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("load_files");
+  TCase *c = tcase_create("load_files");
+  tcase_set_timeout(c, 60);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_loop_test(c, into_a_new_folder, 0, 2);
+  tcase_add_test(c, into_one_that_exists);
+  tcase_add_loop_test(c, damage_changes_nothing, 0, 3);
+  tcase_add_test(c, an_empty_file_is_missing);
+  tcase_add_test(c, cancelled);
+  tcase_add_test(c, a_budget_below_a_part);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
