@@ -149,10 +149,12 @@ static bool resume(struct trainer *t) {
   struct cleat_checkpoint *checkpoint;
   struct cleat_error err;
   if (cleat_checkpoint_open(t->client, CLEAT_STEP_LATEST, &checkpoint, &err)) {
-    if (err.status != CLEAT_NOT_FOUND) {
+    /* A store without checkpoints is where all begins. A bucket that does not exist is a mistake,
+     * better told now than at the first save; there it is the server that says NOT_FOUND. */
+    if (err.status != CLEAT_NOT_FOUND || err.s3_code[0]) {
       return complain("cannot resume", &err);
     }
-    printf("no checkpoint in %s: starting fresh\n", t->options.store);
+    printf("starting fresh: %s\n", err.message);
     return true;
   }
   bool done = load(t, checkpoint);

@@ -295,6 +295,15 @@ def test_a_store_that_is_none_is_named_with_a_hint(tmp_path, url):
     assert hint.startswith("hint: ")
 
 
+def test_a_bucket_that_does_not_exist_is_told_before_training(tmp_path):
+    environment = dict(os.environ, AWS_ENDPOINT_URL=os.environ["CLEAT_TEST_ENDPOINT"])
+    result = train(tmp_path, "--store", "s3://no-such-bucket-%s/run" % uuid.uuid4().hex[:8], environment=environment)
+    assert result.returncode == 1
+    assert result.stderr.startswith("trainer: cannot resume: ")
+    assert "NoSuchBucket" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def demo(build, tmp_path):
     environment = dict(os.environ, BUILD=str(build), TMPDIR=str(tmp_path))
     return subprocess.run([DEMO, "file"], env=environment, capture_output=True, text=True, timeout=SECONDS_MAX,
