@@ -93,18 +93,15 @@ static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned ra
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
                                      &size, NULL, &client->never, err);
   if (status == CLEAT_NOT_FOUND)
-    return record_damaged(ref->key, "is missing", err);
-  if (status != CLEAT_OK)
-    return status;
-  status = record_check_digest(ref, text, size, err);
+    status = record_damaged(ref->key, "is missing", err);
+  if (status == CLEAT_OK)
+    status = record_check_digest(ref, text, size, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, record, err);
-  if (status == CLEAT_OK) {
+  if (status == CLEAT_OK)
     status = record_check_place(&checkpoint->manifest, rank, record, err);
-  }
-  if (status != CLEAT_OK) {
+  if (status != CLEAT_OK)
     cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);
-  }
   cleat__free(text);
   return status;
 }
