@@ -251,8 +251,9 @@ struct cleat_save_request {
   size_t file_count;
   const char *metadata; /* any JSON value, kept in the manifest and shown by ls; NULL: {} */
   enum cleat_if_exists if_exists;
-  uint64_t shard_bytes; /* tensors are split into files of at most this size, but for a tensor that
-                           is larger alone; 0: 4 GiB */
+  uint64_t
+      shard_bytes; /* tensors are split into files of at most this many bytes of tensors (the header comes
+                           on top), but for a tensor that is larger alone; 0: 4 GiB */
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
@@ -337,8 +338,8 @@ CLEAT_API size_t cleat_list_damaged(const struct cleat_list *list);
 CLEAT_API const struct cleat_error *cleat_list_damage(const struct cleat_list *list, size_t index);
 CLEAT_API void cleat_list_free(struct cleat_list *list);
 
-/* The newest step with a valid manifest and all its objects present. Error NOT_FOUND: there is
- * none. */
+/* The newest step with a valid manifest and all its objects present. Error NOT_FOUND: there is none,
+ * with an empty err->s3_code; or, with the code NoSuchBucket, not even the bucket. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
                                                    struct cleat_error *err);
 

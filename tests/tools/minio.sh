@@ -141,9 +141,12 @@ start_minio() {
       setsid "$program" server --quiet --certs-dir "$dir/home/certs" --address "127.0.0.1:$port" \
       --console-address "127.0.0.1:$console" "$dir/data" </dev/null >"$dir/minio.log" 2>&1 &
     pid=$!
+    # Until its process id is told, nobody else can stop it.
+    trap 'kill "$pid"; exit 130' INT TERM HUP
     if wait_ready "$pid" "$port"; then
       printf '%s\n' "CLEAT_TEST_ENDPOINT=http://127.0.0.1:$port" "MINIO_PID=$pid" "AWS_ACCESS_KEY_ID=$user" \
         "AWS_SECRET_ACCESS_KEY=$secret" AWS_REGION=us-east-1
+      trap - INT TERM HUP
       return
     fi
   done
