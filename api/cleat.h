@@ -251,9 +251,9 @@ struct cleat_save_request {
   size_t file_count;
   const char *metadata; /* any JSON value, kept in the manifest and shown by ls; NULL: {} */
   enum cleat_if_exists if_exists;
-  uint64_t
-      shard_bytes; /* tensors are split into files of at most this many bytes of tensors (the header comes
-                           on top), but for a tensor that is larger alone; 0: 4 GiB */
+  /* Tensors are split into files of at most this many bytes of tensors (headers come on top), but
+   * for a tensor that is larger alone; 0: 4 GiB. */
+  uint64_t shard_bytes;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
