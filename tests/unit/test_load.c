@@ -2,12 +2,13 @@
  * reference that is computed here, damage of every kind, and what is refused. */
 #include "api/cleat.h"
 
-#include "base/mem.h"
+#include "base/checksum.h"
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
 #include "tests/mock/store_check.h"
 #include "uploader/checkpoint.h"
 #include "uploader/client.h"
+#include "uploader/commit.h"
 #include "uploader/load_job.h"
 
 #include <check.h>
@@ -321,6 +322,89 @@ START_TEST(no_verify_reads_ranges) {
   check_wanted(&ends[1]);
   cleat_checkpoint_free(checkpoint);
   cleat_client_close(other);
+}
+END_TEST
+
+/* ---- Pieces from two ranks ------------------------------------------------------------------------ */
+
+#define ROWS 90
+#define COLUMNS 70
+
+/* The box [top, bottom) × [left, right) of tensor 0 as the file of one rank. */
+static void put_piece(unsigned rank, const int64_t box[4], struct cleat__manifest *manifest,
+                      struct cleat__rank_ref *ref) {
+  static char file_names[2][16] = {"rank0.bin", "rank1.bin"};
+  static char tensor_name[] = "t";
+  static char nonce[] = "nonce";
+  static uint8_t bytes[ROWS * COLUMNS];
+  int64_t global[] = {ROWS, COLUMNS};
+  int64_t start[] = {box[0], box[2]};
+  int64_t shape[] = {box[1] - box[0], box[3] - box[2]};
+  const uint8_t *from = model.tensors[0].data;
+  atomic_bool go_on = false;
+  size_t size = 0;
+  for (int64_t row = box[0]; row < box[1]; row++)
+    for (int64_t column = box[2]; column < box[3]; column++)
+      bytes[size++] = from[row * COLUMNS + column];
+  uint32_t crc32c[2] = {cleat__crc32c(0, bytes, size < KIT_PART ? size : KIT_PART),
+                        size > KIT_PART ? cleat__crc32c(0, bytes + KIT_PART, size - KIT_PART) : 0};
+  struct cleat__file_entry file = {file_names[rank], size, KIT_PART, crc32c,
+                                   1 + (size > KIT_PART)};
+  struct cleat__piece piece = {.bytes = size, .start = start, .shape = shape};
+  struct cleat__tensor_entry tensor = {
+      tensor_name, CLEAT_DTYPE_U8, 2, global, ROWS * COLUMNS, &piece, 1};
+  struct cleat__record record = {.rank = rank,
+                                 .attempt = manifest->attempt,
+                                 .nonce = nonce,
+                                 .files = &file,
+                                 .file_count = 1,
+                                 .tensors = &tensor,
+                                 .tensor_count = 1};
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_file(1, manifest->attempt, file_names[rank], key);
+  memory_write(bucket, key, bytes, size);
+  ck_ok(cleat__commit_record(client, 1, &record, &go_on, manifest, ref, &err));
+}
+
+/* Two ranks hold the upper and lower, or left and right part of a tensor. */
+START_TEST(pieces_of_two_ranks) {
+  static const int64_t boxes[][2][4] = {{{0, 40, 0, COLUMNS}, {40, ROWS, 0, COLUMNS}},
+                                        {{0, ROWS, 0, 13}, {0, ROWS, 13, COLUMNS}},
+                                        {{0, 40, 0, COLUMNS}, {41, ROWS, 0, COLUMNS}}};
+  static const int64_t shape[] = {ROWS, COLUMNS};
+  static char attempt[] = "attempt", token[] = "00112233445566778899aabbccddeeff",
+              start[] = "start", created[] = "2026-11-21T12:00:00Z", version[] = "0.1.0";
+  struct cleat__rank_ref refs[2] = {0};
+  struct cleat__manifest manifest = {.step = 1,
+                                     .attempt = attempt,
+                                     .token = token,
+                                     .start = start,
+                                     .created = created,
+                                     .cleat_version = version,
+                                     .ranks = refs,
+                                     .world_size = 2};
+  bool in_doubt = false;
+  kit_add(&model, "t", CLEAT_DTYPE_U8, 2, shape, 1);
+  for (unsigned rank = 0; rank < 2; rank++)
+    put_piece(rank, boxes[_i][rank], &manifest, &refs[rank]);
+  ck_ok(cleat__commit_manifest(client, &manifest, NULL, &in_doubt, &err));
+  cleat__arena_clear(&manifest.arena);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  ck_assert_uint_eq(cleat_checkpoint_info(checkpoint)->ranks, 2);
+  ck_assert_uint_eq(cleat_checkpoint_file(checkpoint, 1)->rank, 1);
+  ck_assert_uint_eq(cleat_checkpoint_tensor_count(checkpoint), 1);
+  struct wanted middle = {.start = {30, 5}, .shape = {30, 40}};
+  want(&middle, &model.tensors[0]);
+  if (_i == 2) { /* a row that nobody has */
+    ck_fails(cleat_load_tensors(checkpoint, &middle.request, 1, NULL, &err), CLEAT_FORMAT);
+    ck_assert_ptr_nonnull(strstr(err.message, "tensor t"));
+    memcpy(middle.data, middle.expected, (size_t)middle.request.data_bytes);
+  } else {
+    kit_expect(client, 1, &model, false);
+    ck_ok(cleat_load_tensors(checkpoint, &middle.request, 1, NULL, &err));
+  }
+  check_wanted(&middle);
+  cleat_checkpoint_free(checkpoint);
 }
 END_TEST
 
@@ -692,6 +776,7 @@ static Suite *suite(void) {
   tcase_add_test(c, parts_above_the_budget);
   tcase_add_test(c, nothing_to_load);
   tcase_add_test(c, no_verify_reads_ranges);
+  tcase_add_loop_test(c, pieces_of_two_ranks, 0, 3);
   tcase_add_test(c, a_mismatch_lists_all);
   tcase_add_test(c, a_mismatch_of_many);
   tcase_add_test(c, bad_load_requests);

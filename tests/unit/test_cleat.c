@@ -1,0 +1,173 @@
+/* test_cleat.c: api/cleat.c: NULL arguments, sizes of structs, NULL error structs, names. */
+#include "api/cleat.h"
+
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+#include "tests/mock/store_check.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static struct kit_model model;
+
+static void setup(void) {
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, NULL);
+  kit_add_bytes(&model, "t", 100, 1);
+  kit_save(client, &model, 1);
+}
+
+static void teardown(void) {
+  kit_clear(&model);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+}
+
+START_TEST(names) {
+  ck_assert_str_eq(cleat_status_name(CLEAT_OK), "OK");
+  ck_assert_str_eq(cleat_status_name(CLEAT_NOT_FOUND), "NOT_FOUND");
+  ck_assert_str_eq(cleat_status_text(CLEAT_CANCELLED), "cancelled");
+  ck_assert_str_eq(cleat_status_name((cleat_status)77), "UNKNOWN");
+  ck_assert_str_eq(cleat_status_text((cleat_status)-1), "unknown status");
+  ck_assert_str_eq(cleat_version(), CLEAT_VERSION);
+  ck_assert_str_eq(cleat_dtype_name(CLEAT_DTYPE_BF16), "BF16");
+  ck_assert_uint_eq(cleat_dtype_bits(CLEAT_DTYPE_F4), 4);
+  ck_assert_ptr_null(cleat_dtype_name((enum cleat_dtype)0));
+  ck_assert_uint_eq(cleat_dtype_bits((enum cleat_dtype)21), 0);
+}
+END_TEST
+
+START_TEST(null_arguments) {
+  struct cleat_save_request request = kit_request(&model, 2);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 1);
+  struct cleat_client *none = NULL;
+  struct cleat_save *save = NULL;
+  struct cleat_list *list = NULL;
+  struct cleat_load *load = NULL;
+  int64_t step = 0;
+  ck_fails(cleat_client_open(NULL, NULL, &none, &err), CLEAT_INVALID);
+  ck_fails(cleat_client_open("file:///tmp", NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_save(NULL, &request, &err), CLEAT_INVALID);
+  ck_fails(cleat_save(client, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_save_async(client, &request, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_save_async_in_place(NULL, &request, &save, &err), CLEAT_INVALID);
+  ck_fails(cleat_save_wait(NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_save_wait_staged(NULL, &err), CLEAT_INVALID);
+  request.tensors = NULL;
+  ck_fails(cleat_save(client, &request, &err), CLEAT_INVALID);
+  request.tensor_count = 0;
+  request.file_count = 1;
+  ck_fails(cleat_save(client, &request, &err), CLEAT_INVALID);
+  ck_fails(cleat_list(NULL, &list, &err), CLEAT_INVALID);
+  ck_fails(cleat_list(client, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_latest(NULL, &step, &err), CLEAT_INVALID);
+  ck_fails(cleat_latest(client, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_checkpoint_open(NULL, 1, &checkpoint, &err), CLEAT_INVALID);
+  ck_fails(cleat_checkpoint_open(client, 1, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_tensors(NULL, NULL, 0, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_tensors(checkpoint, NULL, 1, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_tensors_async(checkpoint, NULL, 0, NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_files(NULL, "x", NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_files(checkpoint, NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_files_async(checkpoint, "x", NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify(NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify_async(NULL, &load, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify_async(checkpoint, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_load_wait(NULL, &err), CLEAT_INVALID);
+  cleat_save_free(NULL);
+  cleat_load_free(NULL);
+  cleat_list_free(NULL);
+  cleat_client_close(NULL);
+  cleat_checkpoint_free(checkpoint);
+  cleat_checkpoint_free(NULL);
+}
+END_TEST
+
+/* Nobody has to ask why. */
+START_TEST(no_error_struct) {
+  struct cleat_save_request request = kit_request(&model, -2);
+  struct cleat_checkpoint *checkpoint = NULL;
+  struct cleat_client *none = NULL;
+  ck_assert_int_eq(cleat_client_open("nowhere", NULL, &none, NULL), CLEAT_INVALID);
+  ck_assert_int_eq(cleat_save(client, &request, NULL), CLEAT_INVALID);
+  ck_assert_int_eq(cleat_checkpoint_open(client, 9, &checkpoint, NULL), CLEAT_NOT_FOUND);
+  ck_assert_int_eq(cleat_checkpoint_open(client, 1, &checkpoint, NULL), CLEAT_OK);
+  ck_assert_int_eq(cleat_load_tensors(checkpoint, NULL, 0, NULL, NULL), CLEAT_MISMATCH);
+  memory_flip(bucket, "/model.safetensors", 90);
+  ck_assert_int_eq(cleat_verify(checkpoint, NULL), CLEAT_INTEGRITY);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* Success leaves the error struct alone. */
+START_TEST(success_writes_no_error) {
+  struct cleat_error untouched;
+  memset(&err, 0x5a, sizeof err);
+  memset(&untouched, 0x5a, sizeof untouched);
+  struct cleat_save_request request = kit_request(&model, 2);
+  struct cleat_list *list = NULL;
+  int64_t step = 0;
+  ck_assert_int_eq(cleat_save(client, &request, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat_list(client, &list, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat_latest(client, &step, &err), CLEAT_OK);
+  ck_assert(memcmp(&err, &untouched, sizeof err) == 0);
+  cleat_list_free(list);
+}
+END_TEST
+
+/* A caller that was built with an older header knows fewer fields; one with a newer, more. */
+START_TEST(sizes_of_structs) {
+  struct {
+    struct cleat_save_request request;
+    char more[64];
+  } newer = {.request = kit_request(&model, 2)};
+  newer.request.struct_bytes = sizeof newer;
+  memset(newer.more, 0x77, sizeof newer.more);
+  ck_ok(cleat_save(client, &newer.request, &err));
+
+  struct cleat_save_request older = kit_request(&model, 3);
+  older.struct_bytes = offsetof(struct cleat_save_request, metadata);
+  older.metadata = (const char *)1; /* beyond what that caller knows */
+  older.if_exists = (enum cleat_if_exists)99;
+  older.shard_bytes = 1;
+  ck_ok(cleat_save(client, &older, &err));
+  kit_expect(client, 3, &model, false);
+
+  static const size_t bad[] = {0, 1, sizeof(size_t) - 1, 4097, SIZE_MAX};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    struct cleat_save_request request = kit_request(&model, 4);
+    struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+    struct cleat_client *none = NULL;
+    request.struct_bytes = bad[i];
+    options.struct_bytes = bad[i];
+    ck_fails(cleat_save(client, &request, &err), CLEAT_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.hint, "_INIT"));
+    ck_fails(cleat_client_open("file:///tmp", &options, &none, &err), CLEAT_INVALID);
+  }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("cleat");
+  TCase *c = tcase_create("cleat");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, names);
+  tcase_add_test(c, null_arguments);
+  tcase_add_test(c, no_error_struct);
+  tcase_add_test(c, success_writes_no_error);
+  tcase_add_test(c, sizes_of_structs);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

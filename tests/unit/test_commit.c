@@ -1,0 +1,241 @@
+/* test_commit.c: uploader/commit.c: record and manifest, put once and settled by reading back. */
+#include "uploader/commit.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+#include "tests/mock/store_check.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static atomic_bool cancel;
+
+static char attempt[] = "attempt-1";
+static char nonce[] = "nonce-1";
+static char other_nonce[] = "nonce-2";
+static char file_name[] = "a.bin";
+static uint32_t crc = 7;
+static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
+static struct cleat__record record = {
+    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
+
+static char token[] = "00112233445566778899aabbccddeeff";
+static char other_token[] = "ffeeddccbbaa99887766554433221100";
+static char start[] = "start-a";
+static char created[] = "2026-11-21T12:00:00Z";
+static char version[] = "0.1.0";
+static struct cleat__manifest manifest;
+static struct cleat__rank_ref ref;
+
+static void setup(void) {
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, NULL);
+  atomic_init(&cancel, false);
+  manifest = (struct cleat__manifest){.step = 5,
+                                      .attempt = attempt,
+                                      .token = token,
+                                      .start = start,
+                                      .created = created,
+                                      .cleat_version = version,
+                                      .ranks = &ref,
+                                      .world_size = 1};
+}
+
+static void teardown(void) {
+  memory_bucket_hook(bucket, NULL, NULL);
+  cleat__manifest_clear(&manifest);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+}
+
+/* How puts go. */
+static struct {
+  cleat_status before, after;
+  bool unreadable;
+} plan;
+
+static cleat_status act(void *user, const char *op, const char *key, bool done,
+                        const atomic_bool *flag, struct cleat_error *error) {
+  (void)user;
+  (void)flag;
+  if (strcmp(op, "put") == 0 && !done && plan.before != CLEAT_OK)
+    return cleat__error_set(error, plan.before, "put %s failed", key);
+  if (strcmp(op, "put") == 0 && done && plan.after != CLEAT_OK)
+    return cleat__error_set(error, plan.after, "put %s failed", key);
+  if (strcmp(op, "get_small") == 0 && plan.unreadable)
+    return cleat__error_set(error, CLEAT_TIMEOUT, "get %s failed", key);
+  return CLEAT_OK;
+}
+
+static void go(cleat_status before, cleat_status after, bool unreadable) {
+  plan.before = before;
+  plan.after = after;
+  plan.unreadable = unreadable;
+  memory_bucket_hook(bucket, act, NULL);
+}
+
+static cleat_status put_record(void) {
+  return cleat__commit_record(client, 5, &record, &cancel, &manifest, &ref, &err);
+}
+
+static cleat_status put_manifest(const char *etag, bool *in_doubt) {
+  return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
+}
+
+START_TEST(a_record) {
+  size_t size = 0;
+  uint8_t digest[CLEAT__SHA256_BYTES];
+  ck_ok(put_record());
+  const char *text = memory_find(bucket, "step-000000000005/attempt-1/rank-00000.json", &size);
+  ck_assert_str_eq(ref.key, "attempt-1/rank-00000.json");
+  ck_assert_uint_eq(ref.size, size);
+  ck_assert_uint_eq(ref.files, 1);
+  ck_assert_uint_eq(ref.bytes, 100);
+  ck_assert_int_eq(cleat__sha256(text, size, digest), CLEAT_OK);
+  ck_assert(memcmp(digest, ref.sha256, sizeof digest) == 0);
+  /* The very same is there: a lost reply. */
+  ck_ok(put_record());
+  /* Another process acts as this rank. */
+  record.nonce = other_nonce;
+  cleat_status status = put_record();
+  record.nonce = nonce;
+  ck_assert_int_eq(status, CLEAT_LOST);
+  ck_assert_str_ne(err.hint, "");
+}
+END_TEST
+
+START_TEST(a_records_lost_reply) {
+  static const cleat_status why[] = {CLEAT_NETWORK, CLEAT_TIMEOUT, CLEAT_STORE, CLEAT_EXISTS};
+  go(CLEAT_OK, why[_i], false);
+  ck_ok(put_record());
+}
+END_TEST
+
+START_TEST(a_record_that_is_not_there) {
+  static const cleat_status why[] = {CLEAT_NETWORK, CLEAT_DENIED, CLEAT_NO_SPACE};
+  go(why[_i], CLEAT_OK, false);
+  ck_fails(put_record(), why[_i]);
+  ck_assert_ptr_nonnull(strstr(err.message, "put"));
+}
+END_TEST
+
+/* Readable is not durable. */
+START_TEST(a_disk_that_cannot_keep_it) {
+  static const cleat_status why[] = {CLEAT_IO, CLEAT_NO_SPACE};
+  bool in_doubt = false;
+  go(CLEAT_OK, why[_i], false);
+  ck_fails(put_record(), why[_i]);
+  memory_bucket_hook(bucket, NULL, NULL);
+  ck_ok(put_record());
+  go(CLEAT_OK, why[_i], false);
+  ck_fails(put_manifest(NULL, &in_doubt), why[_i]);
+  ck_assert(in_doubt);
+  ck_assert_ptr_nonnull(strstr(err.message, "may or may not be committed"));
+}
+END_TEST
+
+START_TEST(a_manifest) {
+  bool in_doubt = true;
+  struct cleat__standing standing;
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_assert(!standing.exists);
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_assert(standing.exists);
+  ck_assert(standing.same_start);
+  ck_assert_str_eq(standing.attempt, "attempt-1");
+  ck_assert_str_eq(standing.start, "start-a");
+  /* Its own, once more: a lost reply. */
+  ck_ok(put_manifest(NULL, &in_doubt));
+  /* Another's. */
+  manifest.token = other_token;
+  in_doubt = true;
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+  ck_assert_ptr_nonnull(strstr(err.message, "attempt-1"));
+  /* In its place. */
+  ck_ok(put_manifest(standing.etag, &in_doubt));
+  manifest.token = token;
+  ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+}
+END_TEST
+
+START_TEST(a_look_at_damage) {
+  struct cleat__standing standing;
+  memory_write(bucket, "step-000000000005/manifest.json", "{", 1);
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_assert(standing.exists);
+  ck_assert(!standing.same_start);
+  ck_assert_str_ne(standing.etag, "");
+  go(CLEAT_OK, CLEAT_OK, true);
+  ck_fails(cleat__commit_look(client, 5, &cancel, &standing, &err), CLEAT_TIMEOUT);
+}
+END_TEST
+
+/* What came of a put that failed: (status, readable) → in doubt or not. */
+START_TEST(doubts) {
+  static const struct {
+    cleat_status why;
+    bool unreadable;
+    bool in_doubt;
+  } cases[] = {
+      {CLEAT_NETWORK, false, true}, {CLEAT_TIMEOUT, false, true}, {CLEAT_DENIED, false, false},
+      {CLEAT_NO_MEMORY, false, false}, {CLEAT_DENIED, true, true}, {CLEAT_STORE, false, true},
+      {CLEAT_EXISTS, true, true},
+  };
+  bool in_doubt = !cases[_i].in_doubt;
+  ck_ok(put_record());
+  go(cases[_i].why, CLEAT_OK, cases[_i].unreadable);
+  ck_fails(put_manifest(NULL, &in_doubt), cases[_i].why);
+  ck_assert(in_doubt == cases[_i].in_doubt);
+  ck_assert((strstr(err.message, "may or may not") != NULL) == in_doubt);
+}
+END_TEST
+
+/* What was to be replaced still stands: as good as nothing found. */
+START_TEST(doubts_about_a_replacement) {
+  struct cleat__standing standing;
+  bool in_doubt = false;
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  manifest.token = other_token;
+  go(CLEAT_NETWORK, CLEAT_OK, false);
+  ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_NETWORK);
+  ck_assert(in_doubt);
+  go(CLEAT_OK, CLEAT_NETWORK, false);
+  ck_ok(put_manifest(standing.etag, &in_doubt));
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("commit");
+  TCase *c = tcase_create("commit");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, a_record);
+  tcase_add_loop_test(c, a_records_lost_reply, 0, 4);
+  tcase_add_loop_test(c, a_record_that_is_not_there, 0, 3);
+  tcase_add_loop_test(c, a_disk_that_cannot_keep_it, 0, 2);
+  tcase_add_test(c, a_manifest);
+  tcase_add_test(c, a_look_at_damage);
+  tcase_add_loop_test(c, doubts, 0, 7);
+  tcase_add_test(c, doubts_about_a_replacement);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
