@@ -104,6 +104,45 @@ void kit_save(struct cleat_client *client, const struct kit_model *model, int64_
   ck_assert_msg(status == CLEAT_OK, "%s", err.message);
 }
 
+void kit_add_mixed(struct kit_model *model) {
+  static const int64_t odd[] = {7, 13, 5};
+  static const int64_t none[] = {4, 0, 9};
+  static const int64_t wide[] = {2, 9000};
+  kit_add_bytes(model, "part", KIT_PART, 1);
+  kit_add_bytes(model, "less", KIT_PART - 1, 2);
+  kit_add_bytes(model, "more", KIT_PART + 1, 3);
+  kit_add(model, "odd", CLEAT_DTYPE_F64, 3, odd, 4);
+  kit_add(model, "none", CLEAT_DTYPE_F32, 3, none, 5);
+  kit_add(model, "scalar", CLEAT_DTYPE_I64, 0, NULL, 6);
+  kit_add(model, "wide", CLEAT_DTYPE_BF16, 2, wide, 7);
+  kit_add_bytes(model, "large", 10 * KIT_PART + 77, 8);
+}
+
+struct cleat_save *kit_begin(struct cleat_client *client,
+                             const struct cleat_save_request *request) {
+  struct cleat_save *save = NULL;
+  struct cleat_error err = {0};
+  cleat_status status = cleat_save_async(client, request, &save, &err);
+  ck_assert_msg(status == CLEAT_OK, "%s", err.message);
+  return save;
+}
+
+enum cleat_outcome kit_outcome(const struct cleat_save *save) {
+  struct cleat_progress progress;
+  cleat_save_progress(save, &progress);
+  return progress.outcome;
+}
+
+void kit_close_idle(struct cleat_client *client) {
+  cleat__pool_lock(client->pool);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
+                    cleat__staging_buffer_count(client->staging));
+  ck_assert_ptr_null(client->synced.saves);
+  ck_assert_ptr_null(client->synced.claimant);
+  cleat__pool_unlock(client->pool);
+  cleat_client_close(client);
+}
+
 struct cleat_checkpoint *kit_checkpoint(struct cleat_client *client, int64_t step) {
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat_error err = {0};

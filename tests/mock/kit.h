@@ -62,6 +62,16 @@ void kit_save(struct cleat_client *client, const struct kit_model *model, int64_
 void kit_expect(struct cleat_client *client, int64_t step, const struct kit_model *model,
                 bool more);
 
+/* Tensors of all kinds of sizes around a part: none, a scalar, one byte off, ten parts. */
+void kit_add_mixed(struct kit_model *model);
+
+/* Starts a staged save. */
+struct cleat_save *kit_begin(struct cleat_client *client, const struct cleat_save_request *request);
+enum cleat_outcome kit_outcome(const struct cleat_save *save);
+
+/* Closes a client on which nothing runs: every staging buffer must have come back. */
+void kit_close_idle(struct cleat_client *client);
+
 /* Opens a checkpoint. */
 struct cleat_checkpoint *kit_checkpoint(struct cleat_client *client, int64_t step);
 

@@ -47,16 +47,16 @@ static struct kit_model old_model; /* step 1 */
 static struct kit_model new_model; /* step 2 */
 static char file_bytes[3 * KIT_PART + 100];
 
-#define require(condition, ...)                                                               \
-  do {                                                                                        \
-    if (!(condition)) {                                                                       \
-      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.scenario->name,                    \
-              at.mode == CLEAT__FAULT_AFTER ? "after" : "before",                             \
-              at.persistent ? "for good" : "once", at.n);                                     \
-      fprintf(stderr, __VA_ARGS__);                                                           \
-      fprintf(stderr, "\n");                                                                  \
-      ck_abort_msg("%s: see above", #condition);                                              \
-    }                                                                                         \
+#define require(condition, ...)                                            \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      fprintf(stderr, "torture: %s, %s, %s, n = %lu: ", at.scenario->name, \
+              at.mode == CLEAT__FAULT_AFTER ? "after" : "before",          \
+              at.persistent ? "for good" : "once", at.n);                  \
+      fprintf(stderr, __VA_ARGS__);                                        \
+      fprintf(stderr, "\n");                                               \
+      ck_abort_msg("%s: see above", #condition);                           \
+    }                                                                      \
   } while (0)
 
 /* ---- The store ---------------------------------------------------------------------------------- */
@@ -160,10 +160,10 @@ static void run_load_tensors(struct cleat_checkpoint *checkpoint) {
   for (size_t i = 0; i <= count; i++) {
     size_t from = i < count ? i : count - 1;
     const struct cleat_tensor *tensor = &model->tensors[from];
-    requests[i] = (struct cleat_load_request){tensor->name,  tensor->dtype,
-                                              tensor->ndim,  tensor->shape,
-                                              NULL,          malloc(model->bytes[from] + 1),
-                                              model->bytes[from]};
+    requests[i] = (struct cleat_load_request){
+        tensor->name,      tensor->dtype, tensor->ndim,
+        tensor->shape,     NULL,          malloc(model->bytes[from] + 1),
+        model->bytes[from]};
   }
   bool loaded = good(cleat_load_tensors(checkpoint, requests, count + 1, &options, &err), &err,
                      "loading tensors");
@@ -185,7 +185,7 @@ static void run_load_files(struct cleat_checkpoint *checkpoint) {
           loaded ? "is absent after success" : "appeared though the load failed");
   options.force = 1;
   (void)good(cleat_load_files(checkpoint, scratch_path("there"), &options, &err), &err,
-                "loading files into a folder");
+             "loading files into a folder");
   (void)good(cleat_verify(checkpoint, &err), &err, "verify");
 }
 
@@ -294,7 +294,8 @@ static bool is_step_2_gone(void) {
   bool gone = true;
   for (char *line = strtok_r(tree, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
     bool folder = line[strlen(line) - 1] == '/';
-    if (!folder && strstr(line, "step-000000000002/") == line && strstr(line, "/.cleat-upload-") == NULL)
+    if (!folder && strstr(line, "step-000000000002/") == line &&
+        strstr(line, "/.cleat-upload-") == NULL)
       gone = false;
   }
   free(tree);

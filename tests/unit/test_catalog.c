@@ -73,8 +73,10 @@ END_TEST
 START_TEST(steps_in_order) {
   static const int64_t steps[] = {7, 0, 123456789012, 999999999999, 1000000000000, INT64_MAX, 80};
   static const int64_t sorted[] = {0, 7, 80, 123456789012, 999999999999, 1000000000000, INT64_MAX};
-  static const char *const others[] = {"step-12/manifest.json", "step-x/manifest.json",
-                                       "other/manifest.json", "step-000000000099",
+  static const char *const others[] = {"step-12/manifest.json",
+                                       "step-x/manifest.json",
+                                       "other/manifest.json",
+                                       "step-000000000099",
                                        "step-000000000098/leftover/model.safetensors",
                                        "starts/000001-x.json"};
   for (size_t i = 0; i < 7; i++)

@@ -160,12 +160,9 @@ END_TEST
 
 START_TEST(an_altered_manifest) {
   static const char *const changes[][2] = {
-      {"\"step\": 12", "\"step\": 13"},
-      {"/rank-00000.json", "/rank-00001.json"},
-      {"/rank-00000.json", "/../../secret"},
-      {"\"files\":2", "\"files\":3"},
-      {"\"world_size\": 1", "\"world_size\": 2"},
-      {"cleat.manifest", "cleat.manifesto"},
+      {"\"step\": 12", "\"step\": 13"},           {"/rank-00000.json", "/rank-00001.json"},
+      {"/rank-00000.json", "/../../secret"},      {"\"files\":2", "\"files\":3"},
+      {"\"world_size\": 1", "\"world_size\": 2"}, {"cleat.manifest", "cleat.manifesto"},
   };
   alter_manifest(changes[_i][0], changes[_i][1]);
   cleat_status status = try_open();
@@ -209,11 +206,16 @@ static void forge_record(const char *from, const char *to) {
 
 START_TEST(a_forged_record) {
   static const char *const changes[][2] = {
-      {"\"note.txt\"", "\"../note.txt\""},   {"\"note.txt\"", "\"/etc/passwd\""},
-      {"\"note.txt\"", "\"a/./b\""},         {"\"note.txt\"", "\"model.safetensors\""},
-      {"\"note.txt\"", "\"a\\u0000b\""},     {"\"note.txt\"", "\"rank-00000.json\""},
-      {"\"weights\"", "\"bias\""},           {"\"note.txt\"", "\"model.safetensors/x\""},
-      {"[8192]", "[9000]"},                {"\"rank\":0", "\"rank\":1"},
+      {"\"note.txt\"", "\"../note.txt\""},
+      {"\"note.txt\"", "\"/etc/passwd\""},
+      {"\"note.txt\"", "\"a/./b\""},
+      {"\"note.txt\"", "\"model.safetensors\""},
+      {"\"note.txt\"", "\"a\\u0000b\""},
+      {"\"note.txt\"", "\"rank-00000.json\""},
+      {"\"weights\"", "\"bias\""},
+      {"\"note.txt\"", "\"model.safetensors/x\""},
+      {"[8192]", "[9000]"},
+      {"\"rank\":0", "\"rank\":1"},
   };
   forge_record(changes[_i][0], changes[_i][1]);
   cleat_status status = try_open();

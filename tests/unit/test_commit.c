@@ -187,8 +187,8 @@ START_TEST(doubts) {
     bool unreadable;
     bool in_doubt;
   } cases[] = {
-      {CLEAT_NETWORK, false, true}, {CLEAT_TIMEOUT, false, true}, {CLEAT_DENIED, false, false},
-      {CLEAT_NO_MEMORY, false, false}, {CLEAT_DENIED, true, true}, {CLEAT_STORE, false, true},
+      {CLEAT_NETWORK, false, true},    {CLEAT_TIMEOUT, false, true}, {CLEAT_DENIED, false, false},
+      {CLEAT_NO_MEMORY, false, false}, {CLEAT_DENIED, true, true},   {CLEAT_STORE, false, true},
       {CLEAT_EXISTS, true, true},
   };
   bool in_doubt = !cases[_i].in_doubt;

@@ -89,22 +89,22 @@ START_TEST(what_exists_is_refused) {
   ck_assert_int_eq(symlink("there", scratch_path("link")), 0);
   static const char *const names[] = {"there", "file", "dangling", "link", "there/"};
   for (size_t i = 0; i < 5; i++) {
-    ck_fails(cleat__destination_begin(scratch_path(names[i]), false, files, FILES, &destination,
-                                      &err),
-             CLEAT_EXISTS);
+    ck_fails(
+        cleat__destination_begin(scratch_path(names[i]), false, files, FILES, &destination, &err),
+        CLEAT_EXISTS);
     ck_assert_ptr_nonnull(strstr(err.hint, "--force"));
   }
   /* Not even by force. */
-  ck_assert_int_ne(cleat__destination_begin(scratch_path("file"), true, files, FILES,
-                                            &destination, &err),
-                   CLEAT_OK);
-  ck_assert_int_ne(cleat__destination_begin(scratch_path("dangling"), true, files, FILES,
-                                            &destination, &err),
-                   CLEAT_OK);
+  ck_assert_int_ne(
+      cleat__destination_begin(scratch_path("file"), true, files, FILES, &destination, &err),
+      CLEAT_OK);
+  ck_assert_int_ne(
+      cleat__destination_begin(scratch_path("dangling"), true, files, FILES, &destination, &err),
+      CLEAT_OK);
   ck_fails(cleat__destination_begin("", false, files, FILES, &destination, &err), CLEAT_INVALID);
-  ck_fails(cleat__destination_begin(scratch_path("no/parent"), false, files, FILES, &destination,
-                                    &err),
-           CLEAT_NOT_FOUND);
+  ck_fails(
+      cleat__destination_begin(scratch_path("no/parent"), false, files, FILES, &destination, &err),
+      CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.hint, "parent"));
   ck_assert_ptr_null(destination);
   ck_assert_str_eq(scratch_tree(""), "dangling\nfile\nlink\nthere/\nthere/keep\n");
@@ -133,9 +133,8 @@ START_TEST(no_link_is_followed) {
     ck_assert_int_eq(symlink("../outside", scratch_path("there/sub")), 0);
   else
     scratch_write("there/sub", "a file", 6);
-  ck_fails(
-      cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
-      CLEAT_INVALID);
+  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
+           CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "sub"));
   kit_expect_file(scratch_path("outside/b.bin"), "outside", 7);
   ck_assert_ptr_null(strstr(scratch_tree("outside"), "deep"));
@@ -169,9 +168,8 @@ END_TEST
 START_TEST(a_folder_in_a_files_place) {
   struct cleat__destination *destination = NULL;
   scratch_write("there/a.bin/inside", "i", 1);
-  ck_fails(
-      cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
-      CLEAT_INVALID);
+  ck_fails(cleat__destination_begin(scratch_path("there"), true, files, FILES, &destination, &err),
+           CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "a.bin"));
   kit_expect_file(scratch_path("there/a.bin/inside"), "i", 1);
 }

@@ -66,8 +66,8 @@ static void check_places(const struct cleat__plan *plan) {
     bool packed = strstr(plan->record.files[f].name, ".json") == NULL;
     if (packed) {
       ck_ok(cleat__safetensors_header_size((const uint8_t *)bytes, size, &header, &err));
-      ck_ok(cleat__safetensors_parse(bytes + CLEAT__SAFETENSORS_PREFIX, header, size, &index,
-                                     &err));
+      ck_ok(
+          cleat__safetensors_parse(bytes + CLEAT__SAFETENSORS_PREFIX, header, size, &index, &err));
     }
     for (size_t i = 0; i < model.count; i++) {
       const struct cleat__tensor_entry *entry = entry_of(plan, model.tensors[i].name);
