@@ -54,7 +54,7 @@ def test_a_file_named_as_another_ones_folder(folder, tmp_path):
 
 def test_empty_folders(folder, tmp_path, small):
     (tmp_path / "empty" / "inner").mkdir(parents=True)
-    assert_error(folder.cleat("save", tmp_path / "empty", folder.url, "--step", "1"), 2, "nothing to save")
+    assert_error(folder.cleat("save", tmp_path / "empty", folder.url, "--step", "1"), 2, "no file below")
     assert_nothing_saved(folder)
     result = folder.cleat("save", tmp_path / "empty", small, folder.url, "--step", "1")
     assert result.code == 0, result
@@ -321,11 +321,11 @@ def large(tmp_path):
 class Caught:
     """A save to a slow disk that is stopped (SIGSTOP) as soon as its first bytes are in the store."""
 
-    def __init__(self, store, bad_disk, *arguments):
+    def __init__(self, store, bad_disk, *arguments, slow_ms=20):
         self.store = store
         self.before = store.keys()
         self.process = subprocess.Popen([CLEAT, "save", *map(str, arguments), store.url, "--step", "1", "--jobs", "1"],
-                                        env=dict(store.environment, **bad_disk, SLOW_MS="20"),
+                                        env=dict(store.environment, **bad_disk, SLOW_MS=str(slow_ms)),
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60
         while store.keys() == self.before:
@@ -384,14 +384,17 @@ def test_a_signal_that_is_ignored_stays_ignored(folder, bad_disk, large):
 
 
 def test_a_second_signal_ends_it_at_once(folder, bad_disk, large):
-    caught = Caught(folder, bad_disk, large)
-    caught.process.send_signal(signal.SIGINT)
+    """The save hangs in a write that takes ten seconds, so that it cannot end in good order before."""
+    caught = Caught(folder, bad_disk, large, slow_ms=10000)
     caught.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)  # into the write
+    caught.process.send_signal(signal.SIGINT)
     line = caught.process.stderr.readline()
     assert b"again" in line, line
-    caught.process.send_signal(signal.SIGKILL if caught.process.poll() is not None else signal.SIGINT)
+    started = time.monotonic()
+    caught.process.send_signal(signal.SIGINT)
     caught.process.communicate(timeout=30)
-    assert caught.process.returncode in (-signal.SIGINT, 130)
+    assert caught.process.returncode == -signal.SIGINT and time.monotonic() - started < 5
     assert folder.cleat("ls", folder.url).code == 3
 
 

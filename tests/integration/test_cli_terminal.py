@@ -130,12 +130,17 @@ def test_ctrl_c_of_a_load_leaves_no_destination(folder, slow, tmp_path):
     assert sorted(tmp_path.iterdir()) == before, screen
 
 
-def test_log_lines_do_not_mix_with_the_progress_line(folder, slow):
-    code, screen = on_terminal(["save", slow, folder.url, "--step", "5", "-vv", "--jobs", "1"], folder.environment)
-    assert code == 0, screen
-    for line in screen.replace("\r\n", "\n").split("\n"):
-        shown = line.split("\x1b[K")[-1]
-        assert "cleat: " not in shown[1:], line
+def test_log_lines_do_not_mix_with_the_progress_line(folder, slow, tmp_path):
+    """A damaged part is fetched again, with a warning each time, while the line stands on the screen."""
+    folder.save(slow, 5)
+    key = folder.file_key(5, "large")
+    folder.put(key, folder.get(key)[:-1] + b"\0")
+    code, screen = on_terminal(["load", folder.url, tmp_path / "back", "--jobs", "1"], folder.environment)
+    assert code == 4 and lines_drawn(screen), screen
+    assert screen.count("cleat: warning: ") >= 1, screen
+    for line in screen.split("\r\n"):
+        shown = line.split(CLEAR)[-1]
+        assert "cleat: " not in shown[1:], (line, screen)
 
 
 def test_metadata_is_cut_to_the_terminal(folder, slow, tmp_path):
