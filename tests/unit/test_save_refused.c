@@ -124,7 +124,7 @@ START_TEST(bad_requests_cost_nothing) {
     struct cleat_tensor tensor;
     const char *in_message;
   } cases[] = {
-      {{"good", CLEAT_DTYPE_F32, 1, shape, data}, "good"},
+      {{"good", CLEAT_DTYPE_F32, 1, shape, data}, "two tensors have the name good"},
       {{"t", (enum cleat_dtype)99, 1, shape, data}, "t"},
       {{"t", (enum cleat_dtype)0, 1, shape, data}, "t"},
       {{"t", CLEAT_DTYPE_F32, 1, negative, data}, "t"},

@@ -78,11 +78,13 @@ static void change(int how) {
 }
 
 START_TEST(sees_changes) {
+  static const char *const how[] = {"size", "size", "written", "written", "replaced"};
   char to[10];
   struct cleat__span into = {to, sizeof to};
   change(_i);
   ck_fails(cleat__source_read(&source, 0, &into, 1, &err), CLEAT_CHANGED);
   ck_assert_ptr_nonnull(strstr(err.message, source.path));
+  ck_assert_ptr_nonnull(strstr(err.message, how[_i]));
   ck_assert_ptr_nonnull(strstr(err.hint, "nothing was committed"));
   ck_fails(cleat__source_check(&source, &err), CLEAT_CHANGED);
 }
