@@ -4,6 +4,7 @@
 #include "api/cli/cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +139,9 @@ static int close_output(const struct cleat__cli *cli, int exit_status) {
 
 int main(int argc, char **argv) {
   struct cleat__cli cli = {0};
+  /* A file beyond `ulimit -f` is then an error of write(), with a message, and what was written of it is
+   * removed. The library leaves the signals of its program alone. */
+  signal(SIGXFSZ, SIG_IGN);
   int exit_status = dispatch(&cli, argc, argv);
   return close_output(&cli, exit_status);
 }
