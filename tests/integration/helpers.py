@@ -132,8 +132,9 @@ class Bucket(Store):
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix="run/")
         return sorted(entry["Key"][len("run/"):] for page in pages for entry in page.get("Contents", []))
 
-    def uploads(self):
-        return self.client.list_multipart_uploads(Bucket=self.bucket, Prefix="run/").get("Uploads", [])
+    def uploads(self, key):
+        """Unfinished uploads of one key: MinIO lists them by the whole key alone."""
+        return self.client.list_multipart_uploads(Bucket=self.bucket, Prefix="run/" + key).get("Uploads", [])
 
     def get(self, key):
         return self.client.get_object(Bucket=self.bucket, Key="run/" + key)["Body"].read()

@@ -371,6 +371,23 @@ def test_a_signal_ends_a_save_in_good_order(folder, bad_disk, large, number, cod
     assert_nothing_saved(folder)
 
 
+def test_a_signal_leaves_nothing_in_a_bucket(bucket, tmp_path):
+    """Neither the small file that is stored already, nor the parts of the large one."""
+    fill(tmp_path / "in", {"a.bin": noise(1000)})
+    with open(tmp_path / "in" / "b.bin", "wb") as file:
+        file.truncate(3 * LARGE)
+    process = subprocess.Popen([CLEAT, "save", tmp_path / "in", bucket.url, "--step", "1", "--jobs", "1"],
+                               env=bucket.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    upload = None
+    while not upload or not bucket.uploads(upload):
+        assert process.poll() is None, process.communicate()
+        upload = next((key.replace("a.bin", "b.bin") for key in bucket.keys()), None)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == b"", (process.returncode, out, err)
+    assert bucket.keys() == [] and bucket.uploads(upload) == []
+
+
 def test_a_signal_that_is_ignored_stays_ignored(folder, bad_disk, large):
     """nohup, and shells without job control."""
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
