@@ -57,6 +57,8 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
 cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
+  if (cleat__checksum_prepare() != CLEAT_OK)
+    return cleat__error_no_memory(err, "OpenSSL");
   struct cleat_client *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the client");
