@@ -244,9 +244,9 @@ static cleat_status latest_none(const struct cleat_client *client, size_t damage
   if (damaged == 0)
     return cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s",
                             client->store->display);
-  cleat_status status = cleat__error_set(err, CLEAT_INTEGRITY,
-                                         "no whole checkpoint under %s: %zu there, all damaged",
-                                         client->store->display, damaged);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu there, all damaged",
+                       client->store->display, damaged);
   cleat__error_hint(err, "`cleat verify URL --step N` tells what is wrong with one");
   return status;
 }
