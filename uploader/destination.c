@@ -22,6 +22,9 @@
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define FOLDER_MODE 0777 /* the umask decides, as for cp */
 #define FILE_MODE 0666
+/* Larger writes make larger folios of the page cache, which cost more than the calls that they save;
+ * storage/file_write.c has the same. */
+#define WRITE_BYTES ((size_t)64 * 1024)
 
 struct cleat__destination {
   char *path;  /* without '/' at the end */
@@ -259,7 +262,7 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
   const char *from = span->base;
   size_t left = span->length;
   while (left > 0) {
-    ssize_t put = pwrite(fd, from, left, (off_t)offset);
+    ssize_t put = pwrite(fd, from, left < WRITE_BYTES ? left : WRITE_BYTES, (off_t)offset);
     if (put < 0 && errno == EINTR)
       continue;
     if (put < 0) {
