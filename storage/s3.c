@@ -44,6 +44,7 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
   char crc[9];
   struct cleat__s3_request request = {
       .operation = "PUT",
+      .kind = CLEAT__S3_PUT,
       .method = "PUT",
       .key = key,
       .headers = headers,
@@ -118,6 +119,7 @@ static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t
            (unsigned long long)(offset + range.length - 1));
   struct cleat__s3_pair headers[] = {{"range", text}};
   struct cleat__s3_request request = {.operation = "GET",
+                                      .kind = CLEAT__S3_GET,
                                       .method = "GET",
                                       .key = key,
                                       .headers = headers,
@@ -155,8 +157,12 @@ static cleat_status s3_get_small(struct cleat__store *store, const char *key, si
                                  char **bytes, size_t *size, struct cleat__object *object,
                                  const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
-  struct cleat__s3_request request = {
-      .operation = "GET", .method = "GET", .key = key, .text_cap = cap, .accept = accept_etag};
+  struct cleat__s3_request request = {.operation = "GET",
+                                      .kind = CLEAT__S3_GET,
+                                      .method = "GET",
+                                      .key = key,
+                                      .text_cap = cap,
+                                      .accept = accept_etag};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
   if (status != CLEAT_OK)
@@ -190,8 +196,11 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
                             struct cleat__object *object, const atomic_bool *cancel,
                             struct cleat_error *err) {
   struct cleat__http_reply reply;
-  struct cleat__s3_request request = {
-      .operation = "HEAD", .method = "HEAD", .key = key, .accept = accept_head};
+  struct cleat__s3_request request = {.operation = "HEAD",
+                                      .kind = CLEAT__S3_HEAD,
+                                      .method = "HEAD",
+                                      .key = key,
+                                      .accept = accept_head};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
   if (status == CLEAT_OK)
@@ -240,6 +249,7 @@ static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool
   if (full_prefix == NULL)
     return cleat__error_no_memory(err, "a key");
   struct cleat__s3_request request = {.operation = "LIST",
+                                      .kind = CLEAT__S3_LIST,
                                       .method = "GET",
                                       .query = query,
                                       .query_count =
@@ -262,8 +272,11 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
   struct cleat_error problem;
-  struct cleat__s3_request request = {
-      .operation = "DELETE", .method = "DELETE", .key = key, .text_cap = CLEAT__S3_TEXT_IGNORED};
+  struct cleat__s3_request request = {.operation = "DELETE",
+                                      .kind = CLEAT__S3_DELETE,
+                                      .method = "DELETE",
+                                      .key = key,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED};
   cleat__http_reply_init(&reply);
   cleat_status status =
       cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);
@@ -333,7 +346,8 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
-  struct cleat__http_options http = {.ca_file = settings->ca_file};
+  struct cleat__http_options http = {.ca_file = settings->ca_file,
+                                     .user_agent = settings->options.user_agent};
   status = cleat__http_new(&http, &s3->http, err);
   if (status != CLEAT_OK)
     return status;

@@ -61,7 +61,8 @@ typedef cleat_status cleat__s3_accept_fn(void *ctx, const struct cleat__http_rep
 
 /* Borrows everything for the call. */
 struct cleat__s3_request {
-  const char *operation; /* for messages, such as "PUT" or "CompleteMultipartUpload" */
+  const char *operation;         /* for messages, such as "PUT" or "CompleteMultipartUpload" */
+  enum cleat__s3_operation kind; /* for the headers of the bucket's options */
   const char *method;
   const char *key; /* relative to the store's folder; NULL: the bucket itself */
   const struct cleat__s3_pair *query;

@@ -7,6 +7,7 @@
 #define CLEAT_STORAGE_S3_CONFIG_H
 
 #include "base/error.h"
+#include "storage/s3_options.h"
 
 #include <stdbool.h>
 
@@ -38,20 +39,24 @@ struct cleat__s3_config {
   bool virtual_host; /* the bucket stands in the host name */
   bool aws;          /* the endpoint is AWS's own, made from the region */
 
-  bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) */
+  bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) … */
+  bool crc64nvme;    /* … or x-amz-checksum-crc64nvme in its place */
   bool sign_payload; /* SHA-256 of the body is signed; else UNSIGNED-PAYLOAD */
+
+  struct cleat__s3_options options; /* what the bucket asks for; empty in a moved one */
 };
 
 /* `location` is what follows "s3://": bucket[/prefix][?name=value&…] with the names endpoint, region, style
- * (auto, path, virtual), ca_file, profile, checksum (when_supported, when_required), payload
- * (signed, unsigned, auto); values may be percent-encoded. Reads the environment and the config file.
+ * (auto, path, virtual), ca_file, profile, checksum, payload, and those of s3_options.h; values
+ * may be percent-encoded. Reads the environment, the config file and the file of an SSE-C key.
  * Fills *config; free with cleat__s3_config_clear.
  * Errors: INVALID (each names what is wrong and what is right), IO, DENIED (config file), NO_MEMORY. */
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
                                    const struct cleat_client_options *options,
                                    struct cleat_error *err);
 
-/* Fills *moved with a copy for another region, for following a redirect. The caller guards the switch. */
+/* Fills *moved with a copy for another region, for following a redirect. The caller guards the switch.
+ * `options` hold for all regions and stay with the first. */
 cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const char *region,
                                    struct cleat__s3_config *moved, struct cleat_error *err);
 

@@ -41,6 +41,7 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
       {"content-type", content_type != NULL ? content_type : "application/octet-stream"},
       {"x-amz-checksum-algorithm", "CRC32C"}};
   struct cleat__s3_request request = {.operation = "CreateMultipartUpload",
+                                      .kind = CLEAT__S3_CREATE,
                                       .method = "POST",
                                       .key = upload->key,
                                       .query = query,
@@ -85,6 +86,7 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
   struct cleat__s3_pair query[] = {{"partNumber", number}, {"uploadId", upload->id}};
   struct cleat__s3_pair headers[] = {{"x-amz-checksum-crc32c", crc}};
   struct cleat__s3_request request = {.operation = operation,
+                                      .kind = CLEAT__S3_PART,
                                       .method = "PUT",
                                       .key = upload->key,
                                       .query = query,
@@ -126,6 +128,7 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
   struct cleat__s3_pair headers[] = {{"content-type", "application/xml"},
                                      {"x-amz-mp-object-size", size}};
   struct cleat__s3_request request = {.operation = "CompleteMultipartUpload",
+                                      .kind = CLEAT__S3_COMPLETE,
                                       .method = "POST",
                                       .key = upload->key,
                                       .query = query,
@@ -195,6 +198,7 @@ static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *
   struct cleat__s3_pair query[] = {
       {"max-parts", "1000"}, {"part-number-marker", number}, {"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "ListParts",
+                                      .kind = CLEAT__S3_LIST_PARTS,
                                       .method = "GET",
                                       .key = upload->key,
                                       .query = query,
@@ -262,6 +266,7 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
                                const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "AbortMultipartUpload",
+                                      .kind = CLEAT__S3_ABORT,
                                       .method = "DELETE",
                                       .key = upload->key,
                                       .query = query,

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization */
-#define OWN_HEADERS 5
+/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization, and the bucket's */
+#define OWN_HEADERS (5 + CLEAT__S3_OPTION_HEADERS)
 /* "s3://bucket/" and a key */
 #define TARGET_BYTES 1200
 /* 1,024 bytes of key as %XX, a tenant's path, an upload id in the query */
@@ -98,9 +98,12 @@ static bool add_line(struct lines *lines, const char *name, const char *value) {
   return true;
 }
 
+/* Among them are a session token and an SSE-C key. */
 static void clear_lines(struct lines *lines) {
-  for (size_t i = 0; i < lines->count; i++)
+  for (size_t i = 0; i < lines->count; i++) {
+    explicit_bzero(lines->items[i], strlen(lines->items[i]));
     cleat__free(lines->items[i]);
+  }
   lines->count = 0;
 }
 
@@ -114,12 +117,14 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
   struct cleat__buffer authorization;
   char date[17];
   size_t count = 0;
-  if (request->header_count + OWN_HEADERS > CLEAT__S3_HEADERS_MAX)
-    return cleat__error_set(err, CLEAT_INTERNAL, "the request has too many headers");
+  if (request->header_count + OWN_HEADERS > CLEAT__S3_HEADERS_MAX || request->kind == 0)
+    return cleat__error_set(err, CLEAT_INTERNAL, "the request has too many headers, or no kind");
   cleat__buffer_init(&authorization, CLEAT__S3_AUTHORIZATION_MAX);
   headers[count++] = (struct cleat__s3_pair){"host", sender->config->host_header};
   for (size_t i = 0; i < request->header_count; i++)
     headers[count++] = request->headers[i];
+  count +=
+      cleat__s3_options_headers(&sender->s3->configs[0].options, request->kind, headers + count);
 
   struct cleat__s3_sign_request sign = {.method = request->method,
                                         .path = path,

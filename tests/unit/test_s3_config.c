@@ -166,7 +166,7 @@ START_TEST(a_bad_query_is_refused) {
   check_invalid("bucket?region=a%00b", "escape");
   check_invalid("bucket?style=host", "auto, path, virtual");
   check_invalid("bucket?checksum=no", "when_required");
-  check_invalid("bucket?payload=no", "signed, unsigned, auto");
+  check_invalid("bucket?payload=no", "auto, always (signed), never (unsigned)");
   check_invalid("bucket?region=a/b", "region 'a/b' (from the URL)");
   check_invalid("bucket?endpoint=127.0.0.1", "endpoint '127.0.0.1' (from the URL)");
 }
