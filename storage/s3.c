@@ -17,16 +17,32 @@
 
 /* ---- put ---- */
 
-static size_t put_headers(const struct cleat__s3 *s3, const struct cleat__put_options *options,
-                          char crc[9], struct cleat__s3_pair *headers) {
+size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
+                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
+                                 char text[CLEAT__S3_CHECKSUM_TEXT],
+                                 struct cleat__s3_pair *header) {
+  if (!s3->configs[0].checksums)
+    return 0;
+  if (!s3->configs[0].crc64nvme) {
+    cleat__crc32c_base64(crc32c, text);
+    *header = (struct cleat__s3_pair){"x-amz-checksum-crc32c", text};
+    return 1;
+  }
+  uint64_t crc = 0;
+  for (size_t i = 0; i < body_count; i++)
+    crc = cleat__crc64nvme(s3->crc64, crc, body[i].base, body[i].length);
+  *crc64nvme = crc;
+  cleat__crc64_base64(crc, text);
+  *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
+  return 1;
+}
+
+static size_t put_headers(const struct cleat__put_options *options,
+                          struct cleat__s3_pair *headers) {
   size_t count = 0;
   const char *type = options->content_type;
   headers[count++] =
       (struct cleat__s3_pair){"content-type", type != NULL ? type : "application/octet-stream"};
-  if (s3->configs[0].checksums) {
-    cleat__crc32c_base64(options->crc32c, crc);
-    headers[count++] = (struct cleat__s3_pair){"x-amz-checksum-crc32c", crc};
-  }
   if (options->condition == CLEAT__PUT_CREATE_ONLY)
     headers[count++] = (struct cleat__s3_pair){"if-none-match", "*"};
   if (options->condition == CLEAT__PUT_IF_MATCH)
@@ -41,14 +57,18 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_pair headers[4];
   struct cleat__http_reply reply;
-  char crc[9];
+  char crc[CLEAT__S3_CHECKSUM_TEXT];
+  uint64_t crc64nvme = 0;
+  size_t header_count = put_headers(options, headers);
+  header_count += cleat__s3_checksum_header(s3, body, body_count, options->crc32c, &crc64nvme, crc,
+                                            &headers[header_count]);
   struct cleat__s3_request request = {
       .operation = "PUT",
       .kind = CLEAT__S3_PUT,
       .method = "PUT",
       .key = key,
       .headers = headers,
-      .header_count = put_headers(s3, options, crc, headers),
+      .header_count = header_count,
       .has_body = true,
       .body = body,
       .body_count = body_count,
@@ -294,6 +314,7 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
 static void s3_close(struct cleat__store *store) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   cleat__http_free(s3->http);
+  cleat__free(s3->crc64);
   cleat__s3_credentials_free(s3->chain);
   cleat__s3_config_clear(&s3->configs[0]);
   if (atomic_load(&s3->moved))
@@ -343,6 +364,12 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
   if (status != CLEAT_OK)
     return status;
+  if (settings->crc64nvme) {
+    s3->crc64 = cleat__alloc(sizeof *s3->crc64);
+    if (s3->crc64 == NULL)
+      return cleat__error_no_memory(err, "the S3 store");
+    cleat__crc64_init(s3->crc64);
+  }
   status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
