@@ -143,6 +143,14 @@ static cleat_status decode_key(char *text, const char *source,
   return cleat__unbase64(text, CLEAT__S3_SSE_C_KEY_BYTES, key) ? CLEAT_OK : bad_key(source, err);
 }
 
+/* INVALID, as with all that is wrong with the settings: NOT_FOUND means that there is no checkpoint. */
+static cleat_status unreadable(const struct cleat__s3_choice *file, int code,
+                               struct cleat_error *err) {
+  (void)cleat__error_errno(err, code, "SSE-C key file %s (from %s)", file->value, file->source);
+  err->status = CLEAT_INVALID;
+  return CLEAT_INVALID;
+}
+
 /* At most KEY_FILE_MAX bytes of a regular file; anything else could block, or never end. */
 static cleat_status read_key_file(const struct cleat__s3_choice *file, char text[KEY_FILE_MAX + 1],
                                   size_t *size, struct cleat_error *err) {
@@ -150,9 +158,7 @@ static cleat_status read_key_file(const struct cleat__s3_choice *file, char text
   cleat_status status = CLEAT_OK;
   int fd = open(file->value, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || fstat(fd, &about) != 0) {
-    int code = errno;
-    status =
-        cleat__error_errno(err, code, "SSE-C key file %s (from %s)", file->value, file->source);
+    status = unreadable(file, errno, err);
     goto done;
   }
   if (!S_ISREG(about.st_mode)) {
@@ -162,9 +168,7 @@ static cleat_status read_key_file(const struct cleat__s3_choice *file, char text
   }
   ssize_t got = read(fd, text, KEY_FILE_MAX);
   if (got < 0) {
-    int code = errno;
-    status =
-        cleat__error_errno(err, code, "SSE-C key file %s (from %s)", file->value, file->source);
+    status = unreadable(file, errno, err);
     goto done;
   }
   text[got] = '\0';

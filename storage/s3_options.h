@@ -73,7 +73,7 @@ struct cleat__s3_wishes {
 };
 
 /* Fills *options (cleat__s3_options_clear), also where it fails. Errors: INVALID (names the value,
- * where it is from, and what is allowed; never a key), NOT_FOUND, DENIED, IO (key file), NO_MEMORY,
+ * where it is from, and what is allowed; never a key), NO_MEMORY,
  * INTERNAL (no MD5 in this OpenSSL). */
 cleat_status cleat__s3_options_init(struct cleat__s3_options *options,
                                     const struct cleat__s3_wishes *wishes, struct cleat_error *err);

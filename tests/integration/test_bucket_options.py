@@ -217,7 +217,8 @@ def test_addressing(server, source, tmp_path, style):
 @pytest.mark.parametrize("query, word", [("sse=none", "AES256, aws:kms"), ("storage_class=GLACIER", "STANDARD_IA"),
                                          ("tags=a", "key=value"), ("bucket_owner=me", "12 digits"),
                                          ("request_payer=me", "requester"), ("payload=maybe", "auto, always"),
-                                         ("checksum=md5", "crc64nvme"), ("colour=red", "unknown option")])
+                                         ("checksum=md5", "crc64nvme"),
+                                         ("sse_c_key_file=/no/such/file", "/no/such/file"), ("colour=red", "unknown option")])
 def test_bad_values_are_told_before_anything_is_sent(source, query, word):
     result = run("save", source, "s3://bucket/x?" + query, "--step", 1,
                  environment=dict(clean_environment(), AWS_ENDPOINT_URL="http://127.0.0.1:1"))
