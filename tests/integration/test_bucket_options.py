@@ -185,7 +185,7 @@ def test_encryption_by_the_customers_key(server, source, tmp_path):
 def test_the_customers_key_is_told_nowhere(server, source):
     environment = dict(server.environment, CLEAT_SSE_C_KEY=KEY_TEXT)
     result = run("save", source, "s3://no-such-bucket-here/x", "--step", 1, "-vv", environment=environment)
-    assert result.code == 3 and KEY_TEXT[:8] not in result.err + result.out, result
+    assert result.code == 1 and KEY_TEXT[:8] not in result.err + result.out, result
     result = run("save", source, "s3://options/x?sse-c-key=" + KEY_TEXT, "--step", 1, environment=server.environment)
     assert_error(result, 2, "does not belong into a URL")
     assert KEY_TEXT[:8] not in result.err, result
