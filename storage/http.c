@@ -81,8 +81,8 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
     return cleat__error_no_memory(err, "the HTTP client");
   }
   made->ca_file = ca_file;
-  made->user_agent = user_agent;
   made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
+  made->user_agent = user_agent;
   pthread_mutex_init(&made->synced.lock, NULL);
   *http = made;
   return CLEAT_OK;

@@ -30,9 +30,11 @@
 #define CLEAT__HTTP_HEADER_BYTES_MAX 65536
 
 struct cleat__http_options {
-  const char *ca_file;    /* PEM bundle, instead of the system's; NULL: the system's */
-  int64_t connect_ms;     /* 0: CLEAT__HTTP_CONNECT_MS */
-  const char *user_agent; /* NULL: "cleat/VERSION" */
+  /* NULL: "cleat/VERSION" */
+  const char *user_agent;
+
+  const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
+  int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
 };
 
 /* Borrows everything for the call. */

@@ -364,12 +364,6 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
   if (status != CLEAT_OK)
     return status;
-  if (settings->crc64nvme) {
-    s3->crc64 = cleat__alloc(sizeof *s3->crc64);
-    if (s3->crc64 == NULL)
-      return cleat__error_no_memory(err, "the S3 store");
-    cleat__crc64_init(s3->crc64);
-  }
   status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
@@ -378,6 +372,12 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   status = cleat__http_new(&http, &s3->http, err);
   if (status != CLEAT_OK)
     return status;
+  if (settings->crc64nvme) {
+    s3->crc64 = cleat__alloc(sizeof *s3->crc64);
+    if (s3->crc64 == NULL)
+      return cleat__error_no_memory(err, "the S3 store");
+    cleat__crc64_init(s3->crc64);
+  }
   s3->store.display = cleat__strdup(settings->display);
   if (s3->store.display == NULL)
     return cleat__error_no_memory(err, "the S3 store");

@@ -16,43 +16,20 @@
 
 #define DEFAULT_REGION "us-east-1"
 
-/* What the URL's query may set. */
-enum setting {
-  SET_ENDPOINT = 0,
-  SET_REGION,
-  SET_STYLE,
-  SET_CA_FILE,
-  SET_PROFILE,
-  SET_CHECKSUM,
-  SET_PAYLOAD,
-  SET_SSE,
-  SET_SSE_KMS_KEY_ID,
-  SET_SSE_BUCKET_KEY,
-  SET_SSE_C_KEY_FILE,
-  SET_STORAGE_CLASS,
-  SET_TAGS,
-  SET_REQUEST_PAYER,
-  SET_BUCKET_OWNER,
-  SET_USER_AGENT,
-  SET_COUNT
-};
-/* A '-' in the URL is as good as a '_'. */
-static const char *const SETTING_NAMES[SET_COUNT] = {[SET_ENDPOINT] = "endpoint",
-                                                     [SET_REGION] = "region",
-                                                     [SET_STYLE] = "style",
-                                                     [SET_CA_FILE] = "ca_file",
-                                                     [SET_PROFILE] = "profile",
-                                                     [SET_CHECKSUM] = "checksum",
-                                                     [SET_PAYLOAD] = "payload",
-                                                     [SET_SSE] = "sse",
-                                                     [SET_SSE_KMS_KEY_ID] = "sse_kms_key_id",
-                                                     [SET_SSE_BUCKET_KEY] = "sse_bucket_key",
-                                                     [SET_SSE_C_KEY_FILE] = "sse_c_key_file",
-                                                     [SET_STORAGE_CLASS] = "storage_class",
-                                                     [SET_TAGS] = "tags",
-                                                     [SET_REQUEST_PAYER] = "request_payer",
-                                                     [SET_BUCKET_OWNER] = "bucket_owner",
-                                                     [SET_USER_AGENT] = "user_agent"};
+/* What the URL's query may set; a '-' in it is as good as a '_'. */
+/* clang-format off */
+#define SETTING_MAP(X)                                                                             \
+  X(ENDPOINT, "endpoint") X(REGION, "region") X(STYLE, "style") X(CA_FILE, "ca_file")              \
+  X(PROFILE, "profile") X(CHECKSUM, "checksum") X(PAYLOAD, "payload") X(SSE, "sse")                \
+  X(SSE_KMS_KEY_ID, "sse_kms_key_id") X(SSE_BUCKET_KEY, "sse_bucket_key")                          \
+  X(SSE_C_KEY_FILE, "sse_c_key_file") X(STORAGE_CLASS, "storage_class") X(TAGS, "tags")            \
+  X(REQUEST_PAYER, "request_payer") X(BUCKET_OWNER, "bucket_owner") X(USER_AGENT, "user_agent")
+
+#define SETTING_ENUM(name, text) SET_##name,
+#define SETTING_NAME(name, text) text,
+enum setting { SETTING_MAP(SETTING_ENUM) SET_COUNT };
+static const char *const SETTING_NAMES[SET_COUNT] = {SETTING_MAP(SETTING_NAME)};
+/* clang-format on */
 
 /* All places that settings come from, while they are merged. */
 struct sources {

@@ -11,7 +11,10 @@
 #include <string.h>
 
 #define ALGORITHM "AWS4-HMAC-SHA256"
-#define DEFAULT_SERVICE "s3"
+/* The scope names it: a signature for one service is worth nothing at another. */
+static const char *service_of(const struct cleat__s3_sign_request *request) {
+  return request->service ? request->service : "s3";
+}
 
 /* Above any request of ours: a path of 1,024 bytes as %XX, a query, a session token, 40 headers. */
 #define CANONICAL_BYTES_MAX 131072u
@@ -135,16 +138,11 @@ static cleat_status canonical_request(const struct cleat__s3_sign_request *reque
   return status;
 }
 
-static const char *service_of(const struct cleat__s3_sign_request *request) {
-  return request->service ? request->service : DEFAULT_SERVICE;
-}
-
 /* HMAC(HMAC(HMAC(HMAC("AWS4" + secret, date), region), service), "aws4_request"). */
 static cleat_status signing_key(const struct cleat__s3_sign_request *request, const char *amz_date,
                                 uint8_t key[CLEAT__SHA256_BYTES]) {
   char seed[4 + CLEAT__S3_SECRET_KEY_MAX] = {'A', 'W', 'S', '4'};
   const char *secret = request->credentials->secret_access_key;
-  const char *service = service_of(request);
   size_t seed_size = strnlen(secret, CLEAT__S3_SECRET_KEY_MAX);
   memcpy(seed + 4, secret, seed_size);
   uint8_t step[CLEAT__SHA256_BYTES];
@@ -152,7 +150,8 @@ static cleat_status signing_key(const struct cleat__s3_sign_request *request, co
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, request->region, strlen(request->region), key);
   if (!status)
-    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, service, strlen(service), step);
+    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, service_of(request),
+                                strlen(service_of(request)), step);
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, "aws4_request", strlen("aws4_request"), key);
   explicit_bzero(seed, sizeof seed);

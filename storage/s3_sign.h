@@ -29,12 +29,12 @@ struct cleat__s3_sign_request {
       *headers; /* lowercase names, one each, in any order; "host" among them,
                                            with the port when it is not the scheme's own */
   size_t header_count;
+  bool no_content_sha256;   /* leave out x-amz-content-sha256, which S3 alone demands */
   const char *payload_hash; /* lowercase hex SHA-256, or one of the two above */
   const struct cleat__s3_credentials *credentials;
   const char *region;
-  const char *service;    /* NULL: "s3" */
-  bool no_content_sha256; /* leave out x-amz-content-sha256, which S3 alone demands */
-  int64_t wall_s;         /* the store's idea of now: the clock plus the known skew */
+  const char *service; /* NULL: "s3" */
+  int64_t wall_s;      /* the store's idea of now: the clock plus the known skew */
 };
 
 /* Signs all given headers (but those that the transport or a proxy may change: accept-encoding,
