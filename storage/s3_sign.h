@@ -30,7 +30,8 @@ struct cleat__s3_sign_request {
   const char *payload_hash; /* lowercase hex SHA-256, or one of the two above */
   const struct cleat__s3_credentials *credentials;
   const char *region;
-  int64_t wall_s; /* the store's idea of now: the clock plus the known skew */
+  const char *service; /* NULL: "s3" */
+  int64_t wall_s;      /* the store's idea of now: the clock plus the known skew */
 };
 
 /* Signs all given headers (but those that the transport or a proxy may change: accept-encoding,
