@@ -25,10 +25,11 @@ enum setting {
   SET_PROFILE,
   SET_CHECKSUM,
   SET_PAYLOAD,
+  SET_ANONYMOUS,
   SET_COUNT
 };
-static const char *const SETTING_NAMES[SET_COUNT] = {"endpoint", "region",   "style",  "ca_file",
-                                                     "profile",  "checksum", "payload"};
+static const char *const SETTING_NAMES[SET_COUNT] = {
+    "endpoint", "region", "style", "ca_file", "profile", "checksum", "payload", "anonymous"};
 
 /* All places that settings come from, while they are merged. */
 struct sources {
@@ -71,9 +72,9 @@ static const char *from_profile(const struct sources *sources, const char *key) 
 
 static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "unknown option '%.100s' in the s3:// URL", name);
-  cleat__error_hint(err, "known options: %s, %s, %s, %s, %s, %s, %s", SETTING_NAMES[0],
+  cleat__error_hint(err, "known options: %s, %s, %s, %s, %s, %s, %s, %s", SETTING_NAMES[0],
                     SETTING_NAMES[1], SETTING_NAMES[2], SETTING_NAMES[3], SETTING_NAMES[4],
-                    SETTING_NAMES[5], SETTING_NAMES[6]);
+                    SETTING_NAMES[5], SETTING_NAMES[6], SETTING_NAMES[7]);
   return err->status;
 }
 
@@ -341,6 +342,35 @@ static cleat_status choose_checks(struct cleat__s3_config *config, const struct 
   return CLEAT_OK;
 }
 
+/* Checked when it is needed: most stores need none. The URL's endpoint is the store's alone. */
+static cleat_status choose_sts(struct cleat__s3_config *config, const struct sources *sources,
+                               struct cleat_error *err) {
+  struct choice choice = {0};
+  const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+  if (ignore && strcmp(ignore, "true") == 0)
+    return CLEAT_OK;
+  consider(&choice, environment("AWS_ENDPOINT_URL_STS"), "AWS_ENDPOINT_URL_STS");
+  consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
+  consider(&choice, cleat__s3_profile_get(&sources->services, "sts.endpoint_url"),
+           "the AWS config file");
+  consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
+  if (!choice.value)
+    return CLEAT_OK;
+  config->sts_endpoint = cleat__strdup(choice.value);
+  return config->sts_endpoint ? CLEAT_OK : no_memory(err, "the STS endpoint");
+}
+
+static cleat_status choose_anonymous(struct cleat__s3_config *config, const struct sources *sources,
+                                     struct cleat_error *err) {
+  struct choice choice = {0};
+  consider(&choice, sources->url[SET_ANONYMOUS], "the URL");
+  consider(&choice, "false", "the default");
+  config->anonymous = strcmp(choice.value, "true") == 0;
+  if (!config->anonymous && strcmp(choice.value, "false") != 0)
+    return unknown_value(choice, "true, false", err);
+  return CLEAT_OK;
+}
+
 /* ---- The target ---- */
 
 /* Fills host, port, host_header, base_url, base_path, endpoint, https from the endpoint. */
@@ -386,6 +416,10 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
     status = set_target(config, &endpoint, err);
   if (!status)
     status = choose_ca(config, sources, err);
+  if (!status)
+    status = choose_sts(config, sources, err);
+  if (!status)
+    status = choose_anonymous(config, sources, err);
   return status ? status : choose_checks(config, sources, &endpoint, err);
 }
 
@@ -424,6 +458,7 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                    struct cleat__s3_config *moved, struct cleat_error *err) {
   struct cleat__s3_config made = {.virtual_host = config->virtual_host,
                                   .aws = config->aws,
+                                  .anonymous = config->anonymous,
                                   .checksums = config->checksums,
                                   .sign_payload = config->sign_payload};
   struct cleat__s3_endpoint endpoint;
@@ -455,6 +490,7 @@ void cleat__s3_config_clear(struct cleat__s3_config *config) {
   cleat__free(config->endpoint);
   cleat__free(config->ca_file);
   cleat__free(config->profile);
+  cleat__free(config->sts_endpoint);
   cleat__free(config->host);
   cleat__free(config->host_header);
   cleat__free(config->base_url);

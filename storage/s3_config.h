@@ -22,8 +22,10 @@ struct cleat__s3_config {
   char *region;
   char *
       endpoint; /* "http://127.0.0.1:9000", with a path if it has one; no bucket, no slash at the end */
-  char *ca_file; /* PEM bundle; NULL: the system's */
-  char *profile; /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
+  char *ca_file;      /* PEM bundle; NULL: the system's */
+  char *sts_endpoint; /* where roles' keys come from; NULL: AWS's own of the region */
+  bool anonymous;     /* requests are not signed */
+  char *profile;      /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
 
   bool https;
   char *host;    /* to connect to: "127.0.0.1", "[::1]", "bucket.s3.eu-west-1.amazonaws.com" */
@@ -44,7 +46,7 @@ struct cleat__s3_config {
 
 /* `location` is what follows "s3://": bucket[/prefix][?name=value&…] with the names endpoint, region, style
  * (auto, path, virtual), ca_file, profile, checksum (when_supported, when_required), payload
- * (signed, unsigned, auto); values may be percent-encoded. Reads the environment and the config file.
+ * (signed, unsigned, auto), anonymous (true, false); values may be percent-encoded. Reads the environment and the config file.
  * Fills *config; free with cleat__s3_config_clear.
  * Errors: INVALID (each names what is wrong and what is right), IO, DENIED (config file), NO_MEMORY. */
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
