@@ -239,7 +239,8 @@ START_TEST(containers_that_answer_nonsense) {
       HTTP_REPLY("307 Moved\r\nLocation: http://127.0.0.1:1/", ""),
       too_long,
   };
-  memset(too_long + strlen(too_long), 'h', CLEAT__S3_ANSWER_MAX + 1);
+  char *body = strstr(too_long, "\r\n\r\n") + 4;
+  memset(body, 'h', CLEAT__S3_ANSWER_MAX + 1);
   key_script_serve(&cases[_i], 1);
   setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", mock_server_url(keys_of.server), 1);
   setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "hidden", 1);

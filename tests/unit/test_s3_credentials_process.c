@@ -91,9 +91,9 @@ END_TEST
 /* Its own group, no signal blocked or ignored, none of our files. */
 START_TEST(what_a_program_is_given) {
   int ours = dup(0);
-  sigset_t all;
+  sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   signal(SIGPIPE, SIG_IGN);
   use_script(
       "test \"$(ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat)\" -eq $$ || exit 3\n"
@@ -103,6 +103,8 @@ START_TEST(what_a_program_is_given) {
       "test \"$#\" = 2 || exit 7\n"
       "cat <<'END'\n" GOOD "\nEND\n");
   ck_ok(key_get());
+  signal(SIGPIPE, SIG_DFL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   close(ours);
 }
 END_TEST
@@ -174,6 +176,7 @@ static void *cancel_soon(void *arg) {
 
 START_TEST(a_program_is_cancelled) {
   pthread_t thread;
+  atomic_store(&cancelled, false);
   ck_assert_int_eq(chdir(scratch_path(".")), 0);
   use_script("echo $$ >pids; sleep 100\n");
   ck_ok(cleat__s3_credentials_new(&keys_of.options, &keys_of.chain, &err));
@@ -193,6 +196,7 @@ START_TEST(children_that_are_taken_away) {
   use_script("echo '" GOOD "'\n");
   ck_ok(key_get());
   key_expect("tool", FILES, KEY_NOW_S + 3600);
+  signal(SIGCHLD, SIG_DFL);
 }
 END_TEST
 
