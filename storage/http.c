@@ -23,6 +23,7 @@ struct cleat__http {
   char *ca_file;
   char *user_agent;
   int64_t connect_ms;
+  bool direct;
   struct {
     pthread_mutex_t lock;
     struct handle *idle; /* newest first: its connection is the least likely to have been closed */
@@ -81,6 +82,7 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
     return cleat__error_no_memory(err, "the HTTP client");
   }
   made->ca_file = ca_file;
+  made->direct = options->direct;
   made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
   made->user_agent = user_agent;
   pthread_mutex_init(&made->synced.lock, NULL);
@@ -123,6 +125,8 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
   SET(CURLOPT_SSL_VERIFYPEER, 1L);
   SET(CURLOPT_SSL_VERIFYHOST, 2L);
+  if (http->direct)
+    SET(CURLOPT_PROXY, "");
   if (http->ca_file != NULL) {
     SET(CURLOPT_CAINFO, http->ca_file);
     SET(CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */

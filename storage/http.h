@@ -35,6 +35,7 @@ struct cleat__http_options {
 
   const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
   int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
+  bool direct;         /* past any proxy, whatever the environment says */
 };
 
 /* Borrows everything for the call. */

@@ -364,7 +364,15 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
+  const struct cleat__s3_chain_options chain = {.client = options,
+                                                .profile = settings->profile,
+                                                .region = settings->region,
+                                                .sts_endpoint = settings->sts_endpoint,
+                                                .ca_file = settings->ca_file,
+                                                .anonymous = settings->anonymous,
+                                                .clock = config->clock,
+                                                .log = config->log};
+  status = cleat__s3_credentials_new(&chain, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
   struct cleat__http_options http = {.ca_file = settings->ca_file,

@@ -23,7 +23,8 @@
   X(PROFILE, "profile") X(CHECKSUM, "checksum") X(PAYLOAD, "payload") X(SSE, "sse")                \
   X(SSE_KMS_KEY_ID, "sse_kms_key_id") X(SSE_BUCKET_KEY, "sse_bucket_key")                          \
   X(SSE_C_KEY_FILE, "sse_c_key_file") X(STORAGE_CLASS, "storage_class") X(TAGS, "tags")            \
-  X(REQUEST_PAYER, "request_payer") X(BUCKET_OWNER, "bucket_owner") X(USER_AGENT, "user_agent")
+  X(REQUEST_PAYER, "request_payer") X(BUCKET_OWNER, "bucket_owner") X(USER_AGENT, "user_agent")     \
+  X(ANONYMOUS, "anonymous")
 
 #define SETTING_ENUM(name, text) SET_##name,
 #define SETTING_NAME(name, text) text,
@@ -373,6 +374,35 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   return CLEAT_OK;
 }
 
+/* Checked when it is needed: most stores need none. The URL's endpoint is the store's alone. */
+static cleat_status choose_sts(struct cleat__s3_config *config, const struct sources *sources,
+                               struct cleat_error *err) {
+  struct cleat__s3_choice choice = {0};
+  const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+  if (ignore && strcmp(ignore, "true") == 0)
+    return CLEAT_OK;
+  consider(&choice, environment("AWS_ENDPOINT_URL_STS"), "AWS_ENDPOINT_URL_STS");
+  consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
+  consider(&choice, cleat__s3_profile_get(&sources->services, "sts.endpoint_url"),
+           "the AWS config file");
+  consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
+  if (!choice.value)
+    return CLEAT_OK;
+  config->sts_endpoint = cleat__strdup(choice.value);
+  return config->sts_endpoint ? CLEAT_OK : no_memory(err, "the STS endpoint");
+}
+
+static cleat_status choose_anonymous(struct cleat__s3_config *config, const struct sources *sources,
+                                     struct cleat_error *err) {
+  struct cleat__s3_choice choice = {0};
+  consider(&choice, sources->url[SET_ANONYMOUS], "the URL");
+  consider(&choice, "false", "the default");
+  config->anonymous = strcmp(choice.value, "true") == 0;
+  if (!config->anonymous && strcmp(choice.value, "false") != 0)
+    return unknown_value(choice, "true, false", err);
+  return CLEAT_OK;
+}
+
 /* ---- What the bucket asks for ---- */
 
 static struct cleat__s3_choice option_or_url(const struct sources *sources, const char *option,
@@ -457,6 +487,10 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
   if (!status)
     status = choose_ca(config, sources, err);
   if (!status)
+    status = choose_sts(config, sources, err);
+  if (!status)
+    status = choose_anonymous(config, sources, err);
+  if (!status)
     status = choose_checksum(config, sources, err);
   if (!status)
     status = choose_signing(config, sources, &endpoint, err);
@@ -498,6 +532,7 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                    struct cleat__s3_config *moved, struct cleat_error *err) {
   struct cleat__s3_config made = {.virtual_host = config->virtual_host,
                                   .aws = config->aws,
+                                  .anonymous = config->anonymous,
                                   .checksums = config->checksums,
                                   .crc64nvme = config->crc64nvme,
                                   .sign_payload = config->sign_payload};
@@ -530,6 +565,7 @@ void cleat__s3_config_clear(struct cleat__s3_config *config) {
   cleat__free(config->endpoint);
   cleat__free(config->ca_file);
   cleat__free(config->profile);
+  cleat__free(config->sts_endpoint);
   cleat__free(config->host);
   cleat__free(config->host_header);
   cleat__free(config->base_url);

@@ -23,8 +23,10 @@ struct cleat__s3_config {
   char *region;
   char *
       endpoint; /* "http://127.0.0.1:9000", with a path if it has one; no bucket, no slash at the end */
-  char *ca_file; /* PEM bundle; NULL: the system's */
-  char *profile; /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
+  char *ca_file;      /* PEM bundle; NULL: the system's */
+  char *sts_endpoint; /* where roles' keys come from; NULL: AWS's own of the region */
+  bool anonymous;     /* requests are not signed */
+  char *profile;      /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
 
   bool https;
   char *host;    /* to connect to: "127.0.0.1", "[::1]", "bucket.s3.eu-west-1.amazonaws.com" */
@@ -47,7 +49,7 @@ struct cleat__s3_config {
 };
 
 /* `location` is what follows "s3://": bucket[/prefix][?name=value&…] with the names endpoint, region, style
- * (auto, path, virtual), ca_file, profile, checksum, payload, and those of s3_options.h; values
+ * (auto, path, virtual), ca_file, profile, checksum, payload, anonymous, and those of s3_options.h; values
  * may be percent-encoded. Reads the environment, the config file and the file of an SSE-C key.
  * Fills *config; free with cleat__s3_config_clear.
  * Errors: INVALID (each names what is wrong and what is right), IO, DENIED (config file), NO_MEMORY. */

@@ -28,6 +28,7 @@ struct sender {
   char payload_hash[CLEAT__SHA256_HEX];
   unsigned malformed; /* tries whose reply could not be read */
   bool fresh;         /* the next try takes a new connection */
+  bool keyless;       /* the last try had no keys to sign with */
 
   /* of the last try */
   const struct cleat__s3_config *config;
@@ -98,12 +99,10 @@ static bool add_line(struct lines *lines, const char *name, const char *value) {
   return true;
 }
 
-/* Among them are a session token and an SSE-C key. */
+/* Some may hold the session token, or an SSE-C key. */
 static void clear_lines(struct lines *lines) {
-  for (size_t i = 0; i < lines->count; i++) {
-    explicit_bzero(lines->items[i], strlen(lines->items[i]));
-    cleat__free(lines->items[i]);
-  }
+  for (size_t i = 0; i < lines->count; i++)
+    cleat__s3_wipe_text(lines->items[i]);
   lines->count = 0;
 }
 
@@ -137,17 +136,19 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
                                         .region = sender->config->region,
                                         .wall_s = clock->wall_s(clock->ctx) +
                                                   atomic_load(&sender->s3->skew_s)};
-  cleat_status status = cleat__s3_sign(&sign, date, &authorization, err);
+  bool anonymous = sender->credentials.access_key_id[0] == '\0';
+  cleat_status status = anonymous ? CLEAT_OK : cleat__s3_sign(&sign, date, &authorization, err);
   if (status != CLEAT_OK)
     goto done;
 
   bool whole = true;
   for (size_t i = 0; i < count && whole; i++)
     whole = add_line(lines, headers[i].name, headers[i].value);
-  whole = whole && add_line(lines, "x-amz-date", date) &&
-          add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
-          (token[0] == '\0' || add_line(lines, "x-amz-security-token", token)) &&
-          add_line(lines, "Authorization", cleat__buffer_text(&authorization));
+  if (whole && !anonymous)
+    whole = add_line(lines, "x-amz-date", date) &&
+            add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
+            (token[0] == '\0' || add_line(lines, "x-amz-security-token", token)) &&
+            add_line(lines, "Authorization", cleat__buffer_text(&authorization));
   if (!whole)
     status = cleat__error_no_memory(err, "a request's headers");
 
@@ -188,7 +189,9 @@ static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
   cleat__buffer_init(&path, URL_BYTES_MAX);
   cleat__buffer_init(&url, URL_BYTES_MAX);
   sender->config = cleat__s3_config_now(sender->s3);
-  cleat_status status = cleat__s3_credentials_get(sender->s3->chain, &sender->credentials, err);
+  cleat_status status =
+      cleat__s3_credentials_get(sender->s3->chain, sender->cancel, &sender->credentials, err);
+  sender->keyless = status != CLEAT_OK;
   if (status != CLEAT_OK)
     goto done;
   status = make_path(sender, &path);
@@ -409,9 +412,28 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   return CLEAT_OK;
 }
 
+/* The keys have ended and the place that renews them does not answer just now: a save waits for that as it waits for
+ * the store. Without keys from the start there is no such place, or its address is wrong. */
+static bool wait_for_keys(struct sender *sender, struct cleat_error *err) {
+  enum cleat__retry_stop stop = CLEAT__RETRY_STOP_NONE;
+  if (!sender->keyless || !err->retryable ||
+      cleat__s3_credentials_source(sender->s3->chain)[0] == '\0')
+    return false;
+  if (cleat__retry_wait(&sender->retry, CLEAT__RETRY_THROTTLED, -1, sender->cancel, &stop))
+    return true;
+  if (stop == CLEAT__RETRY_STOP_CANCELLED)
+    (void)cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+  return false;
+}
+
 static cleat_status run(struct sender *sender, struct cleat_error *err) {
   for (;;) {
-    if (send_once(sender, err) != CLEAT_OK || judge(sender, err) != CLEAT_OK)
+    if (send_once(sender, err) != CLEAT_OK) {
+      if (wait_for_keys(sender, err))
+        continue;
+      return fail_here(sender, err);
+    }
+    if (judge(sender, err) != CLEAT_OK)
       return fail_here(sender, err);
     enum cleat__retry_class class = classify(sender);
     if (class == CLEAT__RETRY_DONE) {
