@@ -152,6 +152,22 @@ enum cleat_addressing {
   CLEAT_ADDRESSING_VIRTUAL = 2
 };
 
+/* Whether the SHA-256 of a body is part of its signature. It costs some 0.5 CPU seconds a GB. */
+enum cleat_payload_signing {
+  CLEAT_PAYLOAD_SIGNING_AUTO = 0, /* over plain HTTP to another machine, and without checksums */
+  CLEAT_PAYLOAD_SIGNING_ALWAYS = 1,
+  CLEAT_PAYLOAD_SIGNING_NEVER = 2
+};
+
+/* The checksum that goes along with a body, for the store to check. What a load checks does not
+ * depend on it. */
+enum cleat_checksum {
+  CLEAT_CHECKSUM_AUTO = 0, /* CRC-32C, unless the AWS settings ask for when_required */
+  CLEAT_CHECKSUM_CRC32C = 1,
+  CLEAT_CHECKSUM_CRC64NVME = 2, /* of parts, and of the whole object */
+  CLEAT_CHECKSUM_OFF = 3        /* for stores that refuse the headers */
+};
+
 /* How to reach the store and what it may cost. Strings are copied by cleat_client_open. */
 struct cleat_client_options {
   size_t struct_bytes;
@@ -170,6 +186,21 @@ struct cleat_client_options {
   const char *session_token;
   const char *ca_file; /* PEM bundle */
   enum cleat_addressing addressing;
+  /* The options of the bucket; NULL or 0: from the URL's query, else the bucket's own defaults. */
+  enum cleat_payload_signing payload_signing;
+  enum cleat_checksum checksum;
+  const char *sse;            /* encryption at rest: AES256, aws:kms, aws:kms:dsse */
+  const char *sse_kms_key_id; /* id, ARN or alias; with sse aws:kms and aws:kms:dsse alone */
+  int sse_bucket_key;         /* with aws:kms: 1: use an S3 Bucket Key; -1: do not */
+  const void *sse_c_key;      /* 32 bytes: SSE-C, for every object that is written or read. Else the
+                                 file below, else CLEAT_SSE_C_KEY (base64), CLEAT_SSE_C_KEY_FILE */
+  const char *sse_c_key_file; /* holds the 32 bytes, as they are or as base64 */
+  const char *storage_class;  /* STANDARD, STANDARD_IA, ONEZONE_IA, INTELLIGENT_TIERING, GLACIER_IR,
+                                 REDUCED_REDUNDANCY */
+  const char *tags;           /* of every object: "team=ml&run=a%20b", at most 10 */
+  int requester_pays;         /* 1: the caller agrees to pay for requests */
+  const char *bucket_owner;   /* the account, 12 digits, that must own the bucket */
+  const char *user_agent;     /* to stand behind "cleat/VERSION" in every request */
 };
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 

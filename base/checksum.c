@@ -71,6 +71,14 @@ cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT_
   return CLEAT_OK;
 }
 
+cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) {
+  if (cleat__fault_point())
+    return CLEAT_NO_MEMORY;
+  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_md5(), NULL) != 1)
+    return openssl_failure();
+  return CLEAT_OK;
+}
+
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
   if (key_size > INT_MAX)
@@ -144,20 +152,33 @@ void cleat__crc32c_base64(uint32_t crc, char text[9]) {
   cleat__base64(bytes, sizeof bytes, text);
 }
 
-bool cleat__crc32c_unbase64(const char *text, uint32_t *crc) {
-  uint64_t bits = 0;
-  if (strnlen(text, 9) != 8 || text[6] != '=' || text[7] != '=')
+bool cleat__unbase64(const char *text, size_t size, void *bytes) {
+  unsigned char *to = bytes;
+  unsigned long group = 0;
+  size_t digits = (size * 8 + 5) / 6;
+  size_t length = (size + 2) / 3 * 4;
+  if (strnlen(text, length + 1) != length || strspn(text + digits, "=") != length - digits)
     return false;
-  for (size_t i = 0; i < 6; i++) {
+  for (size_t i = 0, bits = 0; i < digits; i++) {
     const char *digit = strchr(base64_digits, text[i]);
     if (digit == NULL)
       return false;
-    bits = bits << 6 | (uint64_t)(digit - base64_digits);
+    group = (group << 6 | (unsigned long)(digit - base64_digits)) & 0xFFFF;
+    bits += 6;
+    if (bits >= 8) {
+      bits -= 8;
+      *to++ = (unsigned char)(group >> bits);
+    }
   }
-  /* Six digits hold 36 bits; the last four must be zero. */
-  if ((bits & 15) != 0)
+  /* What the last digit holds beyond the last byte must be zero. */
+  return (group & ((1ul << (digits * 6 - size * 8)) - 1)) == 0;
+}
+
+bool cleat__crc32c_unbase64(const char *text, uint32_t *crc) {
+  unsigned char bytes[4];
+  if (!cleat__unbase64(text, sizeof bytes, bytes))
     return false;
-  *crc = (uint32_t)(bits >> 4);
+  *crc = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
   return true;
 }
 

@@ -27,6 +27,11 @@ cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
                                 uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 
+#define CLEAT__MD5_BYTES 16
+/* For S3's SSE-C, which names a key by it; nothing is protected by it. Status as above. */
+cleat_status cleat__md5(const void *bytes, size_t size,
+                        uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
+
 /* Lowercase hex of `size` bytes into `hex`, which holds 2 * size + 1. */
 void cleat__hex(const void *bytes, size_t size, char *hex);
 
@@ -36,6 +41,9 @@ bool cleat__unhex(const char *hex, size_t size, void *bytes);
 /* Standard base64 with padding of `size` bytes (at most 64) into `text`, which holds
  * 4 * ((size + 2) / 3) + 1. */
 void cleat__base64(const void *bytes, size_t size, char *text);
+
+/* Reads exactly `size` bytes (at most 64); false when the text is not what cleat__base64 writes. */
+bool cleat__unbase64(const char *text, size_t size, void *bytes);
 
 /* x-amz-checksum-crc32c: base64 of the four bytes, big-endian ("AAAAAA==" for 0). text holds 9. */
 void cleat__crc32c_base64(uint32_t crc, char text[9]);

@@ -21,7 +21,9 @@ struct handle {
 
 struct cleat__http {
   char *ca_file;
+  char *user_agent;
   int64_t connect_ms;
+  bool direct;
   struct {
     pthread_mutex_t lock;
     struct handle *idle; /* newest first: its connection is the least likely to have been closed */
@@ -71,13 +73,18 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
                             curl_easy_strerror(code));
   struct cleat__http *made = cleat__calloc(1, sizeof *made);
   char *ca_file = options->ca_file != NULL ? cleat__strdup(options->ca_file) : NULL;
-  if (made == NULL || (options->ca_file != NULL && ca_file == NULL)) {
+  char *user_agent =
+      cleat__strdup(options->user_agent != NULL ? options->user_agent : "cleat/" CLEAT_VERSION);
+  if (made == NULL || user_agent == NULL || (options->ca_file != NULL && ca_file == NULL)) {
     cleat__free(made);
     cleat__free(ca_file);
+    cleat__free(user_agent);
     return cleat__error_no_memory(err, "the HTTP client");
   }
   made->ca_file = ca_file;
+  made->direct = options->direct;
   made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
+  made->user_agent = user_agent;
   pthread_mutex_init(&made->synced.lock, NULL);
   *http = made;
   return CLEAT_OK;
@@ -90,6 +97,7 @@ void cleat__http_free(struct cleat__http *http) {
     free_handle(handle);
   pthread_mutex_destroy(&http->synced.lock);
   cleat__free(http->ca_file);
+  cleat__free(http->user_agent);
   cleat__free(http);
 }
 
@@ -106,7 +114,7 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirected request must be signed anew */
   SET(CURLOPT_PATH_AS_IS, 1L);     /* S3 signs paths as they are */
   SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  SET(CURLOPT_USERAGENT, "cleat/" CLEAT_VERSION);
+  SET(CURLOPT_USERAGENT, http->user_agent);
   SET(CURLOPT_TCP_NODELAY, 1L);
   SET(CURLOPT_TCP_KEEPALIVE, 1L);
   SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spreads the threads over S3's servers */
@@ -117,6 +125,8 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
   SET(CURLOPT_SSL_VERIFYPEER, 1L);
   SET(CURLOPT_SSL_VERIFYHOST, 2L);
+  if (http->direct)
+    SET(CURLOPT_PROXY, "");
   if (http->ca_file != NULL) {
     SET(CURLOPT_CAINFO, http->ca_file);
     SET(CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */

@@ -30,8 +30,12 @@
 #define CLEAT__HTTP_HEADER_BYTES_MAX 65536
 
 struct cleat__http_options {
+  /* NULL: "cleat/VERSION" */
+  const char *user_agent;
+
   const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
   int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
+  bool direct;         /* past any proxy, whatever the environment says */
 };
 
 /* Borrows everything for the call. */

@@ -17,16 +17,32 @@
 
 /* ---- put ---- */
 
-static size_t put_headers(const struct cleat__s3 *s3, const struct cleat__put_options *options,
-                          char crc[9], struct cleat__s3_pair *headers) {
+size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
+                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
+                                 char text[CLEAT__S3_CHECKSUM_TEXT],
+                                 struct cleat__s3_pair *header) {
+  if (!s3->configs[0].checksums)
+    return 0;
+  if (!s3->configs[0].crc64nvme) {
+    cleat__crc32c_base64(crc32c, text);
+    *header = (struct cleat__s3_pair){"x-amz-checksum-crc32c", text};
+    return 1;
+  }
+  uint64_t crc = 0;
+  for (size_t i = 0; i < body_count; i++)
+    crc = cleat__crc64nvme(s3->crc64, crc, body[i].base, body[i].length);
+  *crc64nvme = crc;
+  cleat__crc64_base64(crc, text);
+  *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
+  return 1;
+}
+
+static size_t put_headers(const struct cleat__put_options *options,
+                          struct cleat__s3_pair *headers) {
   size_t count = 0;
   const char *type = options->content_type;
   headers[count++] =
       (struct cleat__s3_pair){"content-type", type != NULL ? type : "application/octet-stream"};
-  if (s3->configs[0].checksums) {
-    cleat__crc32c_base64(options->crc32c, crc);
-    headers[count++] = (struct cleat__s3_pair){"x-amz-checksum-crc32c", crc};
-  }
   if (options->condition == CLEAT__PUT_CREATE_ONLY)
     headers[count++] = (struct cleat__s3_pair){"if-none-match", "*"};
   if (options->condition == CLEAT__PUT_IF_MATCH)
@@ -41,13 +57,18 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_pair headers[4];
   struct cleat__http_reply reply;
-  char crc[9];
+  char crc[CLEAT__S3_CHECKSUM_TEXT];
+  uint64_t crc64nvme = 0;
+  size_t header_count = put_headers(options, headers);
+  header_count += cleat__s3_checksum_header(s3, body, body_count, options->crc32c, &crc64nvme, crc,
+                                            &headers[header_count]);
   struct cleat__s3_request request = {
       .operation = "PUT",
+      .kind = CLEAT__S3_PUT,
       .method = "PUT",
       .key = key,
       .headers = headers,
-      .header_count = put_headers(s3, options, crc, headers),
+      .header_count = header_count,
       .has_body = true,
       .body = body,
       .body_count = body_count,
@@ -118,6 +139,7 @@ static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t
            (unsigned long long)(offset + range.length - 1));
   struct cleat__s3_pair headers[] = {{"range", text}};
   struct cleat__s3_request request = {.operation = "GET",
+                                      .kind = CLEAT__S3_GET,
                                       .method = "GET",
                                       .key = key,
                                       .headers = headers,
@@ -155,8 +177,12 @@ static cleat_status s3_get_small(struct cleat__store *store, const char *key, si
                                  char **bytes, size_t *size, struct cleat__object *object,
                                  const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
-  struct cleat__s3_request request = {
-      .operation = "GET", .method = "GET", .key = key, .text_cap = cap, .accept = accept_etag};
+  struct cleat__s3_request request = {.operation = "GET",
+                                      .kind = CLEAT__S3_GET,
+                                      .method = "GET",
+                                      .key = key,
+                                      .text_cap = cap,
+                                      .accept = accept_etag};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
   if (status != CLEAT_OK)
@@ -190,8 +216,11 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
                             struct cleat__object *object, const atomic_bool *cancel,
                             struct cleat_error *err) {
   struct cleat__http_reply reply;
-  struct cleat__s3_request request = {
-      .operation = "HEAD", .method = "HEAD", .key = key, .accept = accept_head};
+  struct cleat__s3_request request = {.operation = "HEAD",
+                                      .kind = CLEAT__S3_HEAD,
+                                      .method = "HEAD",
+                                      .key = key,
+                                      .accept = accept_head};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
   if (status == CLEAT_OK)
@@ -240,6 +269,7 @@ static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool
   if (full_prefix == NULL)
     return cleat__error_no_memory(err, "a key");
   struct cleat__s3_request request = {.operation = "LIST",
+                                      .kind = CLEAT__S3_LIST,
                                       .method = "GET",
                                       .query = query,
                                       .query_count =
@@ -262,8 +292,11 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
   struct cleat_error problem;
-  struct cleat__s3_request request = {
-      .operation = "DELETE", .method = "DELETE", .key = key, .text_cap = CLEAT__S3_TEXT_IGNORED};
+  struct cleat__s3_request request = {.operation = "DELETE",
+                                      .kind = CLEAT__S3_DELETE,
+                                      .method = "DELETE",
+                                      .key = key,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED};
   cleat__http_reply_init(&reply);
   cleat_status status =
       cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);
@@ -281,6 +314,7 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
 static void s3_close(struct cleat__store *store) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   cleat__http_free(s3->http);
+  cleat__free(s3->crc64);
   cleat__s3_credentials_free(s3->chain);
   cleat__s3_config_clear(&s3->configs[0]);
   if (atomic_load(&s3->moved))
@@ -330,13 +364,28 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__s3_credentials_new(options, settings->profile, config->clock, &s3->chain, err);
+  const struct cleat__s3_chain_options chain = {.client = options,
+                                                .profile = settings->profile,
+                                                .region = settings->region,
+                                                .sts_endpoint = settings->sts_endpoint,
+                                                .ca_file = settings->ca_file,
+                                                .anonymous = settings->anonymous,
+                                                .clock = config->clock,
+                                                .log = config->log};
+  status = cleat__s3_credentials_new(&chain, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
-  struct cleat__http_options http = {.ca_file = settings->ca_file};
+  struct cleat__http_options http = {.ca_file = settings->ca_file,
+                                     .user_agent = settings->options.user_agent};
   status = cleat__http_new(&http, &s3->http, err);
   if (status != CLEAT_OK)
     return status;
+  if (settings->crc64nvme) {
+    s3->crc64 = cleat__alloc(sizeof *s3->crc64);
+    if (s3->crc64 == NULL)
+      return cleat__error_no_memory(err, "the S3 store");
+    cleat__crc64_init(s3->crc64);
+  }
   s3->store.display = cleat__strdup(settings->display);
   if (s3->store.display == NULL)
     return cleat__error_no_memory(err, "the S3 store");

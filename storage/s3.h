@@ -5,6 +5,7 @@
 #ifndef CLEAT_STORAGE_S3_H
 #define CLEAT_STORAGE_S3_H
 
+#include "base/crc64.h"
 #include "storage/http.h"
 #include "storage/retry.h"
 #include "storage/s3_config.h"
@@ -36,6 +37,7 @@
 struct cleat__s3 {
   struct cleat__store store; /* first: the table's functions get a pointer to it */
   struct cleat__http *http;
+  struct cleat__crc64 *crc64; /* tables, where bodies are checked by CRC-64/NVME; else NULL */
   struct cleat__s3_chain *chain;
   struct cleat__retry_config retry;
   struct cleat__log log;
@@ -61,7 +63,8 @@ typedef cleat_status cleat__s3_accept_fn(void *ctx, const struct cleat__http_rep
 
 /* Borrows everything for the call. */
 struct cleat__s3_request {
-  const char *operation; /* for messages, such as "PUT" or "CompleteMultipartUpload" */
+  const char *operation;         /* for messages, such as "PUT" or "CompleteMultipartUpload" */
+  enum cleat__s3_operation kind; /* for the headers of the bucket's options */
   const char *method;
   const char *key; /* relative to the store's folder; NULL: the bucket itself */
   const struct cleat__s3_pair *query;
@@ -90,6 +93,13 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
 
 /* The configuration to use now: of the region as opened, or of the one the store named since. */
 const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3);
+
+/* Writes the checksum of a body to send, as base64, to `text`, and its header to *header. Returns 1, or 0
+ * where none is to be sent. *crc64nvme is set where that is the checksum. */
+#define CLEAT__S3_CHECKSUM_TEXT 13
+size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
+                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
+                                 char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header);
 
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,

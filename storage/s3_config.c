@@ -16,19 +16,21 @@
 
 #define DEFAULT_REGION "us-east-1"
 
-/* What the URL's query may set. */
-enum setting {
-  SET_ENDPOINT = 0,
-  SET_REGION,
-  SET_STYLE,
-  SET_CA_FILE,
-  SET_PROFILE,
-  SET_CHECKSUM,
-  SET_PAYLOAD,
-  SET_COUNT
-};
-static const char *const SETTING_NAMES[SET_COUNT] = {"endpoint", "region",   "style",  "ca_file",
-                                                     "profile",  "checksum", "payload"};
+/* What the URL's query may set; a '-' in it is as good as a '_'. */
+/* clang-format off */
+#define SETTING_MAP(X)                                                                             \
+  X(ENDPOINT, "endpoint") X(REGION, "region") X(STYLE, "style") X(CA_FILE, "ca_file")              \
+  X(PROFILE, "profile") X(CHECKSUM, "checksum") X(PAYLOAD, "payload") X(SSE, "sse")                \
+  X(SSE_KMS_KEY_ID, "sse_kms_key_id") X(SSE_BUCKET_KEY, "sse_bucket_key")                          \
+  X(SSE_C_KEY_FILE, "sse_c_key_file") X(STORAGE_CLASS, "storage_class") X(TAGS, "tags")            \
+  X(REQUEST_PAYER, "request_payer") X(BUCKET_OWNER, "bucket_owner") X(USER_AGENT, "user_agent")     \
+  X(ANONYMOUS, "anonymous")
+
+#define SETTING_ENUM(name, text) SET_##name,
+#define SETTING_NAME(name, text) text,
+enum setting { SETTING_MAP(SETTING_ENUM) SET_COUNT };
+static const char *const SETTING_NAMES[SET_COUNT] = {SETTING_MAP(SETTING_NAME)};
+/* clang-format on */
 
 /* All places that settings come from, while they are merged. */
 struct sources {
@@ -38,12 +40,6 @@ struct sources {
   char *config_path;
   struct cleat__s3_profile profile;
   struct cleat__s3_profile services;
-};
-
-/* One value and where it is from, for messages. */
-struct choice {
-  const char *value; /* NULL: set nowhere */
-  const char *source;
 };
 
 /* Spelled out, so that the static analyzer sees that it is not CLEAT_OK. */
@@ -58,9 +54,9 @@ static const char *environment(const char *name) {
 }
 
 /* Takes the candidate unless there is a value already. */
-static void consider(struct choice *choice, const char *value, const char *source) {
+static void consider(struct cleat__s3_choice *choice, const char *value, const char *source) {
   if (!choice->value && value && value[0] != '\0')
-    *choice = (struct choice){value, source};
+    *choice = (struct cleat__s3_choice){value, source};
 }
 
 static const char *from_profile(const struct sources *sources, const char *key) {
@@ -70,10 +66,21 @@ static const char *from_profile(const struct sources *sources, const char *key) 
 /* ---- The location: bucket/prefix?query ---- */
 
 static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
+  char known[sizeof err->hint - 16] = "";
+  size_t length = 0;
+  for (size_t i = 0; i < SET_COUNT && length < sizeof known; i++)
+    length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
+                               SETTING_NAMES[i]);
   (void)cleat__error_set(err, CLEAT_INVALID, "unknown option '%.100s' in the s3:// URL", name);
-  cleat__error_hint(err, "known options: %s, %s, %s, %s, %s, %s, %s", SETTING_NAMES[0],
-                    SETTING_NAMES[1], SETTING_NAMES[2], SETTING_NAMES[3], SETTING_NAMES[4],
-                    SETTING_NAMES[5], SETTING_NAMES[6]);
+  cleat__error_hint(err, "known options: %s", known);
+  return err->status;
+}
+
+/* URLs end up in process lists, shell histories and logs. */
+static cleat_status key_in_url(const char *name, struct cleat_error *err) {
+  (void)cleat__error_set(err, CLEAT_INVALID, "option '%s': a key does not belong into a URL", name);
+  cleat__error_hint(err,
+                    "put it into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
   return err->status;
 }
 
@@ -81,6 +88,10 @@ static cleat_status read_setting(struct sources *sources, char *pair, struct cle
   char *equal = strchr(pair, '=');
   if (equal)
     *equal = '\0';
+  for (char *at = pair; *at != '\0'; at++)
+    *at = *at == '-' ? '_' : *at;
+  if (strcmp(pair, "sse_c_key") == 0)
+    return key_in_url(pair, err);
   size_t i = 0;
   while (i < SET_COUNT && strcmp(pair, SETTING_NAMES[i]) != 0)
     i++;
@@ -203,7 +214,7 @@ static cleat_status read_config_file(struct sources *sources, const char *profil
 
 /* ---- Choices ---- */
 
-static cleat_status unknown_value(struct choice choice, const char *known,
+static cleat_status unknown_value(struct cleat__s3_choice choice, const char *known,
                                   struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is none of %s", choice.value,
                           choice.source, known);
@@ -218,7 +229,7 @@ static bool is_region(const char *text) {
 
 static cleat_status choose_region(struct cleat__s3_config *config, const struct sources *sources,
                                   struct cleat_error *err) {
-  struct choice choice = {0};
+  struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->region, "the options");
   consider(&choice, sources->url[SET_REGION], "the URL");
   consider(&choice, environment("AWS_REGION"), "AWS_REGION");
@@ -234,7 +245,7 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
 
 static cleat_status choose_endpoint(struct cleat__s3_config *config, const struct sources *sources,
                                     struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
-  struct choice choice = {0};
+  struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->endpoint, "the options");
   consider(&choice, sources->url[SET_ENDPOINT], "the URL");
   const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
@@ -256,7 +267,7 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
                                  const struct cleat__s3_endpoint *endpoint,
                                  struct cleat_error *err) {
   static const char *const names[] = {"auto", "path", "virtual"};
-  struct choice choice = {0};
+  struct cleat__s3_choice choice = {0};
   enum cleat_addressing asked = sources->options->addressing;
   if (asked != CLEAT_ADDRESSING_AUTO && asked != CLEAT_ADDRESSING_PATH &&
       asked != CLEAT_ADDRESSING_VIRTUAL)
@@ -293,7 +304,7 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
 
 static cleat_status choose_ca(struct cleat__s3_config *config, const struct sources *sources,
                               struct cleat_error *err) {
-  struct choice choice = {0};
+  struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->ca_file, "the options");
   consider(&choice, sources->url[SET_CA_FILE], "the URL");
   consider(&choice, environment("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE");
@@ -311,34 +322,123 @@ static cleat_status choose_ca(struct cleat__s3_config *config, const struct sour
   return config->ca_file ? CLEAT_OK : no_memory(err, "the CA file's name");
 }
 
-static cleat_status choose_checks(struct cleat__s3_config *config, const struct sources *sources,
-                                  const struct cleat__s3_endpoint *endpoint,
-                                  struct cleat_error *err) {
-  struct choice checksum = {0};
-  consider(&checksum, sources->url[SET_CHECKSUM], "the URL");
-  consider(&checksum, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
+static cleat_status choose_checksum(struct cleat__s3_config *config, const struct sources *sources,
+                                    struct cleat_error *err) {
+  static const char *const names[] = {NULL, "crc32c", "crc64nvme", "off"};
+  enum cleat_checksum asked = sources->options->checksum;
+  struct cleat__s3_choice choice = {0};
+  if ((unsigned)asked > CLEAT_CHECKSUM_OFF)
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "option checksum is %d: it is none of enum cleat_checksum", (int)asked);
+  consider(&choice, names[asked], "the options");
+  consider(&choice, sources->url[SET_CHECKSUM], "the URL");
+  consider(&choice, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
            "AWS_REQUEST_CHECKSUM_CALCULATION");
-  consider(&checksum, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
-  consider(&checksum, "when_supported", "the default");
-  config->checksums = strcasecmp(checksum.value, "when_supported") == 0;
-  if (!config->checksums && strcasecmp(checksum.value, "when_required") != 0)
-    return unknown_value(checksum, "when_supported, when_required", err);
+  consider(&choice, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
+  consider(&choice, "when_supported", "the default");
+  /* The last two are AWS's words, which say when rather than what. */
+  bool off = strcasecmp(choice.value, "off") == 0 || strcasecmp(choice.value, "when_required") == 0;
+  config->checksums = !off;
+  config->crc64nvme = strcasecmp(choice.value, "crc64nvme") == 0;
+  if (!off && !config->crc64nvme && strcasecmp(choice.value, "crc32c") != 0 &&
+      strcasecmp(choice.value, "when_supported") != 0)
+    return unknown_value(choice, "crc32c, crc64nvme, off, when_supported, when_required", err);
+  return CLEAT_OK;
+}
 
-  struct choice payload = {0};
-  consider(&payload, sources->url[SET_PAYLOAD], "the URL");
-  consider(&payload, "auto", "the default");
-  if (strcmp(payload.value, "signed") == 0)
+static cleat_status choose_signing(struct cleat__s3_config *config, const struct sources *sources,
+                                   const struct cleat__s3_endpoint *endpoint,
+                                   struct cleat_error *err) {
+  static const char *const names[] = {NULL, "always", "never"};
+  enum cleat_payload_signing asked = sources->options->payload_signing;
+  struct cleat__s3_choice choice = {0};
+  if ((unsigned)asked > CLEAT_PAYLOAD_SIGNING_NEVER)
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "option payload_signing is %d: it is none of "
+                            "enum cleat_payload_signing",
+                            (int)asked);
+  consider(&choice, names[asked], "the options");
+  consider(&choice, sources->url[SET_PAYLOAD], "the URL");
+  consider(&choice, "auto", "the default");
+  if (strcmp(choice.value, "always") == 0 || strcmp(choice.value, "signed") == 0)
     config->sign_payload = true;
-  else if (strcmp(payload.value, "unsigned") == 0)
+  else if (strcmp(choice.value, "never") == 0 || strcmp(choice.value, "unsigned") == 0)
     config->sign_payload = false;
-  else if (strcmp(payload.value, "auto") == 0)
+  else if (strcmp(choice.value, "auto") == 0)
     /* Something must guard the body on its way: TLS (or no way at all) with the CRC for the store to check, or a
      * signed SHA-256. The latter costs some 0.5 CPU seconds a GB. */
     config->sign_payload =
         !config->checksums || !(config->https || cleat__s3_endpoint_is_loopback(endpoint));
   else
-    return unknown_value(payload, "signed, unsigned, auto", err);
+    return unknown_value(choice, "auto, always (signed), never (unsigned)", err);
   return CLEAT_OK;
+}
+
+/* Checked when it is needed: most stores need none. The URL's endpoint is the store's alone. */
+static cleat_status choose_sts(struct cleat__s3_config *config, const struct sources *sources,
+                               struct cleat_error *err) {
+  struct cleat__s3_choice choice = {0};
+  const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+  if (ignore && strcmp(ignore, "true") == 0)
+    return CLEAT_OK;
+  consider(&choice, environment("AWS_ENDPOINT_URL_STS"), "AWS_ENDPOINT_URL_STS");
+  consider(&choice, environment("AWS_ENDPOINT_URL"), "AWS_ENDPOINT_URL");
+  consider(&choice, cleat__s3_profile_get(&sources->services, "sts.endpoint_url"),
+           "the AWS config file");
+  consider(&choice, from_profile(sources, "endpoint_url"), "the AWS config file");
+  if (!choice.value)
+    return CLEAT_OK;
+  config->sts_endpoint = cleat__strdup(choice.value);
+  return config->sts_endpoint ? CLEAT_OK : no_memory(err, "the STS endpoint");
+}
+
+static cleat_status choose_anonymous(struct cleat__s3_config *config, const struct sources *sources,
+                                     struct cleat_error *err) {
+  struct cleat__s3_choice choice = {0};
+  consider(&choice, sources->url[SET_ANONYMOUS], "the URL");
+  consider(&choice, "false", "the default");
+  config->anonymous = strcmp(choice.value, "true") == 0;
+  if (!config->anonymous && strcmp(choice.value, "false") != 0)
+    return unknown_value(choice, "true, false", err);
+  return CLEAT_OK;
+}
+
+/* ---- What the bucket asks for ---- */
+
+static struct cleat__s3_choice option_or_url(const struct sources *sources, const char *option,
+                                             enum setting setting) {
+  struct cleat__s3_choice choice = {0};
+  consider(&choice, option, "the options");
+  consider(&choice, sources->url[setting], "the URL");
+  return choice;
+}
+
+static cleat_status choose_options(struct cleat__s3_config *config, const struct sources *sources,
+                                   const struct cleat__s3_endpoint *endpoint,
+                                   struct cleat_error *err) {
+  const struct cleat_client_options *options = sources->options;
+  const char *bucket_key = options->sse_bucket_key == 0  ? NULL
+                           : options->sse_bucket_key > 0 ? "true"
+                                                         : "false";
+  struct cleat__s3_wishes wishes = {
+      .sse = option_or_url(sources, options->sse, SET_SSE),
+      .kms_key_id = option_or_url(sources, options->sse_kms_key_id, SET_SSE_KMS_KEY_ID),
+      .bucket_key = option_or_url(sources, bucket_key, SET_SSE_BUCKET_KEY),
+      .sse_c_key = options->sse_c_key,
+      .sse_c_key_file = option_or_url(sources, options->sse_c_key_file, SET_SSE_C_KEY_FILE),
+      .storage_class = option_or_url(sources, options->storage_class, SET_STORAGE_CLASS),
+      .tags = option_or_url(sources, options->tags, SET_TAGS),
+      .request_payer =
+          option_or_url(sources, options->requester_pays ? "requester" : NULL, SET_REQUEST_PAYER),
+      .bucket_owner = option_or_url(sources, options->bucket_owner, SET_BUCKET_OWNER),
+      .user_agent = option_or_url(sources, options->user_agent, SET_USER_AGENT),
+      .confidential = endpoint->https || cleat__s3_endpoint_is_loopback(endpoint),
+  };
+  if (!wishes.sse_c_key && !wishes.sse_c_key_file.value) {
+    consider(&wishes.sse_c_key_text, environment("CLEAT_SSE_C_KEY"), "CLEAT_SSE_C_KEY");
+    consider(&wishes.sse_c_key_file, environment("CLEAT_SSE_C_KEY_FILE"), "CLEAT_SSE_C_KEY_FILE");
+  }
+  return cleat__s3_options_init(&config->options, &wishes, err);
 }
 
 /* ---- The target ---- */
@@ -386,7 +486,15 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
     status = set_target(config, &endpoint, err);
   if (!status)
     status = choose_ca(config, sources, err);
-  return status ? status : choose_checks(config, sources, &endpoint, err);
+  if (!status)
+    status = choose_sts(config, sources, err);
+  if (!status)
+    status = choose_anonymous(config, sources, err);
+  if (!status)
+    status = choose_checksum(config, sources, err);
+  if (!status)
+    status = choose_signing(config, sources, &endpoint, err);
+  return status ? status : choose_options(config, sources, &endpoint, err);
 }
 
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
@@ -424,7 +532,9 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                    struct cleat__s3_config *moved, struct cleat_error *err) {
   struct cleat__s3_config made = {.virtual_host = config->virtual_host,
                                   .aws = config->aws,
+                                  .anonymous = config->anonymous,
                                   .checksums = config->checksums,
+                                  .crc64nvme = config->crc64nvme,
                                   .sign_payload = config->sign_payload};
   struct cleat__s3_endpoint endpoint;
   cleat_status status = CLEAT_OK;
@@ -455,9 +565,11 @@ void cleat__s3_config_clear(struct cleat__s3_config *config) {
   cleat__free(config->endpoint);
   cleat__free(config->ca_file);
   cleat__free(config->profile);
+  cleat__free(config->sts_endpoint);
   cleat__free(config->host);
   cleat__free(config->host_header);
   cleat__free(config->base_url);
   cleat__free(config->base_path);
+  cleat__s3_options_clear(&config->options);
   memset(config, 0, sizeof *config);
 }

@@ -7,6 +7,7 @@
 #define CLEAT_STORAGE_S3_CONFIG_H
 
 #include "base/error.h"
+#include "storage/s3_options.h"
 
 #include <stdbool.h>
 
@@ -22,8 +23,10 @@ struct cleat__s3_config {
   char *region;
   char *
       endpoint; /* "http://127.0.0.1:9000", with a path if it has one; no bucket, no slash at the end */
-  char *ca_file; /* PEM bundle; NULL: the system's */
-  char *profile; /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
+  char *ca_file;      /* PEM bundle; NULL: the system's */
+  char *sts_endpoint; /* where roles' keys come from; NULL: AWS's own of the region */
+  bool anonymous;     /* requests are not signed */
+  char *profile;      /* of the shared files, for the credentials; NULL: AWS_PROFILE or "default" */
 
   bool https;
   char *host;    /* to connect to: "127.0.0.1", "[::1]", "bucket.s3.eu-west-1.amazonaws.com" */
@@ -38,20 +41,24 @@ struct cleat__s3_config {
   bool virtual_host; /* the bucket stands in the host name */
   bool aws;          /* the endpoint is AWS's own, made from the region */
 
-  bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) */
+  bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) … */
+  bool crc64nvme;    /* … or x-amz-checksum-crc64nvme in its place */
   bool sign_payload; /* SHA-256 of the body is signed; else UNSIGNED-PAYLOAD */
+
+  struct cleat__s3_options options; /* what the bucket asks for; empty in a moved one */
 };
 
 /* `location` is what follows "s3://": bucket[/prefix][?name=value&…] with the names endpoint, region, style
- * (auto, path, virtual), ca_file, profile, checksum (when_supported, when_required), payload
- * (signed, unsigned, auto); values may be percent-encoded. Reads the environment and the config file.
+ * (auto, path, virtual), ca_file, profile, checksum, payload, anonymous, and those of s3_options.h; values
+ * may be percent-encoded. Reads the environment, the config file and the file of an SSE-C key.
  * Fills *config; free with cleat__s3_config_clear.
  * Errors: INVALID (each names what is wrong and what is right), IO, DENIED (config file), NO_MEMORY. */
 cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *location,
                                    const struct cleat_client_options *options,
                                    struct cleat_error *err);
 
-/* Fills *moved with a copy for another region, for following a redirect. The caller guards the switch. */
+/* Fills *moved with a copy for another region, for following a redirect. The caller guards the switch.
+ * `options` hold for all regions and stay with the first. */
 cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const char *region,
                                    struct cleat__s3_config *moved, struct cleat_error *err);
 

@@ -1,216 +1,72 @@
-/* s3_credentials.c: the chain of places that may hold the keys. See s3_credentials.h.
+/* s3_credentials.c: the chain of places that may hold the keys, and the keys that it keeps. See
+ * s3_credentials.h.
  *
- * A provider is one function in the table at the end of the first half: it says whether it has keys, and a place that
- * holds half of them ends the search with an error. Threading: what cleat__s3_credentials_new set is
- * read-only; the cached keys are guarded by synced.lock, under which nothing is read or called. */
+ * Threading: settings, clock and log are read-only after cleat__s3_credentials_new. All else
+ * stands under synced.lock, which is held for looks and copies alone. */
 #include "storage/s3_credentials.h"
 
 #include "base/mem.h"
-#include "storage/s3_profile.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* How long a wait for another thread goes on after its cancel flag was set. */
+#define CANCEL_POLL_MS 50
 
 struct cleat__s3_chain {
+  struct cleat__s3_settings settings;
   const struct cleat__clock *clock;
-  char *profile;
-  bool profile_named;     /* by the user: it must exist */
-  char *credentials_path; /* NULL: no home folder */
-  char *config_path;
-  bool has_options;
-  bool has_environment;
-  struct cleat__s3_credentials options;
-  struct cleat__s3_credentials environment;
+  struct cleat__log log;
   struct {
     pthread_mutex_t lock;
-    bool known;
-    const char *source; /* static */
+    pthread_cond_t changed; /* a renewal has ended */
+    bool renewing;          /* some thread is at it */
+    bool known;             /* keys may be used until ends_s */
+    int64_t ends_s;         /* of all of these 0: never */
+    int64_t soon_s;         /* from here on one thread renews them */
+    int64_t now_s;          /* from here on all wait for that */
+    int64_t pause_until_s;  /* no renewal before, while there are keys to use */
+    uint64_t renewals;      /* that have ended */
+    const char *source;     /* static */
     struct cleat__s3_credentials keys;
+    struct cleat_error error; /* of the last renewal; status CLEAT_OK: it brought keys */
   } synced;
 };
-
-/* What a set of keys is called where it stands, for messages. */
-struct names {
-  const char *place;
-  const char *id;
-  const char *secret;
-  const char *token;
-  cleat_status status; /* of a half-set pair */
-};
-
-static const struct names OPTION_NAMES = {"the options", "access_key_id", "secret_access_key",
-                                          "session_token", CLEAT_INVALID};
-static const struct names ENVIRONMENT_NAMES = {"the environment", "AWS_ACCESS_KEY_ID",
-                                               "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-                                               CLEAT_DENIED};
-
-/* Empty is as good as absent: that is how people unset a variable. */
-static const char *or_null(const char *text) {
-  return text && text[0] != '\0' ? text : NULL;
-}
-
-static cleat_status copy_key(const char *from, char *to, size_t size, const char *name,
-                             const char *place, struct cleat_error *err) {
-  if (!from) {
-    to[0] = '\0';
-    return CLEAT_OK;
-  }
-  size_t length = strlen(from);
-  if (length >= size)
-    return cleat__error_set(err, CLEAT_INVALID, "%s of %s is over %zu bytes", name, place,
-                            size - 1);
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)from[i] <= 0x20 || (unsigned char)from[i] >= 0x7f) {
-      (void)cleat__error_set(err, CLEAT_INVALID,
-                             "%s of %s has a blank, a line end or a non-ASCII character in it",
-                             name, place);
-      cleat__error_hint(err, "a line end often comes with a secret that was made from a file");
-      return err->status;
-    }
-  }
-  memcpy(to, from, length + 1);
-  return CLEAT_OK;
-}
-
-/* Checks that id and secret are both there or both absent, and copies them. */
-static cleat_status take_keys(const struct names *names, const char *id, const char *secret,
-                              const char *token, struct cleat__s3_credentials *keys, bool *found,
-                              struct cleat_error *err) {
-  id = or_null(id);
-  secret = or_null(secret);
-  token = or_null(token);
-  if (!id != !secret || (token && !id)) {
-    const char *missing = id ? names->secret : names->id;
-    const char *present = id ? names->id : secret ? names->secret : names->token;
-    (void)cleat__error_set(err, names->status, "%s: %s is set, %s is not", names->place, present,
-                           missing);
-    cleat__error_hint(err, "set %s too, or neither", missing);
-    return err->status;
-  }
-  *found = id != NULL;
-  if (!id)
-    return CLEAT_OK;
-  keys->expires_s = 0;
-  cleat_status status =
-      copy_key(id, keys->access_key_id, sizeof keys->access_key_id, names->id, names->place, err);
-  if (!status)
-    status = copy_key(secret, keys->secret_access_key, sizeof keys->secret_access_key,
-                      names->secret, names->place, err);
-  if (!status)
-    status = copy_key(token, keys->session_token, sizeof keys->session_token, names->token,
-                      names->place, err);
-  return status;
-}
-
-/* ---- Providers ---- */
-
-static cleat_status from_options(const struct cleat__s3_chain *chain,
-                                 struct cleat__s3_credentials *keys, bool *found,
-                                 struct cleat_error *err) {
-  (void)err;
-  *found = chain->has_options;
-  if (*found)
-    *keys = chain->options;
-  return CLEAT_OK;
-}
-
-static cleat_status from_environment(const struct cleat__s3_chain *chain,
-                                     struct cleat__s3_credentials *keys, bool *found,
-                                     struct cleat_error *err) {
-  (void)err;
-  *found = chain->has_environment;
-  if (*found)
-    *keys = chain->environment;
-  return CLEAT_OK;
-}
-
-/* Static keys of one section of one file. */
-static cleat_status from_section(const struct cleat__s3_profile *section, const char *path,
-                                 const char *name, struct cleat__s3_credentials *keys, bool *found,
-                                 struct cleat_error *err) {
-  char *place = cleat__strprintf("%s, profile '%s'", path, name);
-  if (!place)
-    return cleat__error_no_memory(err, "the credentials");
-  const struct names names = {place, "aws_access_key_id", "aws_secret_access_key",
-                              "aws_session_token", CLEAT_INVALID};
-  cleat_status status = take_keys(&names, cleat__s3_profile_get(section, names.id),
-                                  cleat__s3_profile_get(section, names.secret),
-                                  cleat__s3_profile_get(section, names.token), keys, found, err);
-  cleat__free(place);
-  return status;
-}
-
-/* Ways to get keys that a section may ask for and that this chain does not know. */
-static cleat_status check_supported(const struct cleat__s3_profile *section, const char *path,
-                                    const char *name, struct cleat_error *err) {
-  static const char *const ways[] = {"role_arn", "credential_process", "sso_session",
-                                     "sso_start_url", "web_identity_token_file"};
-  for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-    if (!cleat__s3_profile_get(section, ways[i]))
-      continue;
-    (void)cleat__error_set(err, CLEAT_DENIED, "%s, profile '%s': keys by %s are not supported",
-                           path, name, ways[i]);
-    cleat__error_hint(err, "export keys into the environment first: aws configure "
-                           "export-credentials --format env");
-    return err->status;
-  }
-  return CLEAT_OK;
-}
-
-static cleat_status from_file(const struct cleat__s3_chain *chain, const char *path,
-                              enum cleat__s3_profile_kind kind, struct cleat__s3_credentials *keys,
-                              bool *found, bool *section_found, struct cleat_error *err) {
-  *found = false;
-  if (!path)
-    return CLEAT_OK;
-  struct cleat__s3_profile section = CLEAT__S3_PROFILE_INIT;
-  cleat_status status = cleat__s3_profile_load(path, kind, chain->profile, &section, NULL, err);
-  if (!status)
-    status = from_section(&section, path, chain->profile, keys, found, err);
-  if (!status && !*found)
-    status = check_supported(&section, path, chain->profile, err);
-  *section_found = *section_found || section.found;
-  cleat__s3_profile_clear(&section);
-  return status;
-}
-
-static cleat_status from_shared_files(const struct cleat__s3_chain *chain,
-                                      struct cleat__s3_credentials *keys, bool *found,
-                                      struct cleat_error *err) {
-  bool section_found = false;
-  cleat_status status = from_file(chain, chain->credentials_path, CLEAT__S3_PROFILE_CREDENTIALS,
-                                  keys, found, &section_found, err);
-  if (!status && !*found)
-    status = from_file(chain, chain->config_path, CLEAT__S3_PROFILE_CONFIG, keys, found,
-                       &section_found, err);
-  if (status || *found || section_found || !chain->profile_named)
-    return status;
-  (void)cleat__error_set(err, CLEAT_INVALID, "there is no profile '%s' in %s or %s", chain->profile,
-                         chain->credentials_path ? chain->credentials_path : "~/.aws/credentials",
-                         chain->config_path ? chain->config_path : "~/.aws/config");
-  cleat__error_hint(err, "check AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE");
-  return err->status;
-}
 
 /* In the order in which they are asked. */
 static const struct {
   const char *source;
-  cleat_status (*fetch)(const struct cleat__s3_chain *chain, struct cleat__s3_credentials *keys,
-                        bool *found, struct cleat_error *err);
+  cleat__s3_provider_fn *fetch;
 } PROVIDERS[] = {
-    {"the options", from_options},
-    {"the environment variables", from_environment},
-    {"the shared AWS files", from_shared_files},
+    {"nowhere: requests are anonymous", cleat__s3_from_anonymous},
+    {"the options", cleat__s3_from_options},
+    {"the environment variables", cleat__s3_from_environment},
+    {"the web identity", cleat__s3_from_web_identity},
+    {"the shared AWS files", cleat__s3_from_shared_files},
+    {"the container endpoint", cleat__s3_from_container},
+    {"the instance metadata", cleat__s3_from_instance},
 };
 
+static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cleat_error *err) {
+  (void)cleat__error_set(
+      err, CLEAT_DENIED, "no S3 keys found in the options, the environment, profile '%s' of %s%s",
+      settings->profile,
+      settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
+      settings->instance_disabled ? "" : ", or the instance metadata");
+  cleat__error_hint(err, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
+                         "?anonymous=true in the URL does without");
+  return err->status;
+}
+
 /* Asks one after the other. */
-static cleat_status fetch(const struct cleat__s3_chain *chain, struct cleat__s3_credentials *keys,
-                          const char **source, struct cleat_error *err) {
+static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool *cancel,
+                          struct cleat__s3_credentials *keys, const char **source,
+                          struct cleat_error *err) {
+  const struct cleat__s3_search search = {&chain->settings, chain->clock, cancel};
   for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++) {
     bool found = false;
-    cleat_status status = PROVIDERS[i].fetch(chain, keys, &found, err);
+    cleat_status status = PROVIDERS[i].fetch(&search, keys, &found, err);
     if (status)
       return status;
     if (found) {
@@ -218,51 +74,24 @@ static cleat_status fetch(const struct cleat__s3_chain *chain, struct cleat__s3_
       return CLEAT_OK;
     }
   }
-  (void)cleat__error_set(err, CLEAT_DENIED,
-                         "no S3 keys found in the options, the environment, or "
-                         "profile '%s' of %s",
-                         chain->profile,
-                         chain->credentials_path ? chain->credentials_path : "~/.aws/credentials");
-  cleat__error_hint(err, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
-  return err->status;
+  return no_keys(&chain->settings, err);
 }
 
-/* ---- The chain ---- */
-
-static cleat_status read_sources(struct cleat__s3_chain *chain,
-                                 const struct cleat_client_options *options, const char *profile,
-                                 struct cleat_error *err) {
-  cleat_status status =
-      take_keys(&OPTION_NAMES, options->access_key_id, options->secret_access_key,
-                options->session_token, &chain->options, &chain->has_options, err);
-  /* A profile named in the URL is meant more than variables that lie about. Variables that will not be
-   * used need not be in order. */
-  if (!status && !chain->has_options && !or_null(profile))
-    status =
-        take_keys(&ENVIRONMENT_NAMES, getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"),
-                  getenv("AWS_SESSION_TOKEN"), &chain->environment, &chain->has_environment, err);
-  if (status)
-    return status;
-  const char *name = or_null(profile) ? profile : or_null(getenv("AWS_PROFILE"));
-  chain->profile_named = name != NULL;
-  chain->profile = cleat__strdup(name ? name : "default");
-  if (!chain->profile)
-    return cleat__error_no_memory(err, "the credentials");
-  status = cleat__s3_profile_path(CLEAT__S3_PROFILE_CREDENTIALS, &chain->credentials_path, err);
-  return status ? status
-                : cleat__s3_profile_path(CLEAT__S3_PROFILE_CONFIG, &chain->config_path, err);
-}
-
-cleat_status cleat__s3_credentials_new(const struct cleat_client_options *options,
-                                       const char *profile, const struct cleat__clock *clock,
+cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
                                        struct cleat__s3_chain **chain, struct cleat_error *err) {
   struct cleat__s3_chain *made = cleat__calloc(1, sizeof *made);
   if (!made)
     return cleat__error_no_memory(err, "the credentials");
-  made->clock = clock;
+  pthread_condattr_t attributes;
+  made->clock = options->clock;
+  made->log = options->log;
   made->synced.source = "";
   pthread_mutex_init(&made->synced.lock, NULL);
-  cleat_status status = read_sources(made, options, profile, err);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&made->synced.changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  cleat_status status = cleat__s3_settings_init(&made->settings, options, err);
   if (status) {
     cleat__s3_credentials_free(made);
     return status;
@@ -271,37 +100,149 @@ cleat_status cleat__s3_credentials_new(const struct cleat_client_options *option
   return CLEAT_OK;
 }
 
-/* Copies the cached keys if they are good for now. */
-static bool get_cached(struct cleat__s3_chain *chain, struct cleat__s3_credentials *credentials) {
-  int64_t now = chain->clock->wall_s(chain->clock->ctx);
-  pthread_mutex_lock(&chain->synced.lock);
-  const struct cleat__s3_credentials *keys = &chain->synced.keys;
-  bool good = chain->synced.known && (keys->expires_s == 0 || keys->expires_s > now);
-  if (good)
-    *credentials = *keys;
-  pthread_mutex_unlock(&chain->synced.lock);
-  return good;
+/* ---- Renewing ---- */
+
+static int64_t wall_s(const struct cleat__s3_chain *chain) {
+  return chain->clock->wall_s(chain->clock->ctx);
 }
 
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
+static int64_t at_most(int64_t value, int64_t limit) {
+  return value < limit ? value : limit;
+}
+
+static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
+                        const char *source, int64_t now) {
+  int64_t life_s = keys->expires_s - now;
+  chain->synced.keys = *keys;
+  chain->synced.source = source;
+  chain->synced.known = true;
+  chain->synced.pause_until_s = 0;
+  chain->synced.ends_s = chain->synced.soon_s = chain->synced.now_s = 0;
+  if (keys->expires_s == 0)
+    return;
+  /* Ended already: by our clock, or because the place is late. The store will tell. */
+  if (life_s <= CLEAT__S3_RENEW_PAUSE_S) {
+    chain->synced.ends_s = chain->synced.now_s = chain->synced.soon_s =
+        now + CLEAT__S3_RENEW_PAUSE_S;
+    return;
+  }
+  chain->synced.ends_s = keys->expires_s;
+  chain->synced.soon_s = keys->expires_s - at_most(CLEAT__S3_RENEW_SOON_S, life_s / 2);
+  chain->synced.now_s = keys->expires_s - at_most(CLEAT__S3_RENEW_NOW_S, life_s / 3);
+}
+
+static bool usable_locked(const struct cleat__s3_chain *chain, int64_t now) {
+  return chain->synced.known && (chain->synced.ends_s == 0 || now < chain->synced.ends_s);
+}
+
+enum step { USE, RENEW, WAIT, FAIL };
+
+/* What the caller is to do now; `seen` is how many renewals had ended when it came. */
+static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, uint64_t seen) {
+  bool usable = usable_locked(chain, now);
+  bool due = chain->synced.soon_s != 0 && now >= chain->synced.soon_s;
+  if (usable && (!due || now < chain->synced.pause_until_s))
+    return USE;
+  if (!chain->synced.renewing) {
+    /* The error of a renewal that this thread waited for is its own, too: they do not queue up
+     * to fail. */
+    bool waited = chain->synced.renewals != seen && chain->synced.error.status != CLEAT_OK;
+    return !waited ? RENEW : usable ? USE : FAIL;
+  }
+  return usable && now < chain->synced.now_s ? USE : WAIT;
+}
+
+static void wait_locked(struct cleat__s3_chain *chain) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += CANCEL_POLL_MS * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000L;
+  }
+  (void)pthread_cond_timedwait(&chain->synced.changed, &chain->synced.lock, &until);
+}
+
+/* Takes the outcome of a renewal. A cancelled one counts for nobody else. True: the keys are
+ * others than before. */
+static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
+                        const struct cleat__s3_credentials *fresh, const char *source,
+                        const struct cleat_error *problem) {
+  int64_t now = wall_s(chain);
+  pthread_mutex_lock(&chain->synced.lock);
+  const struct cleat__s3_credentials *old = &chain->synced.keys;
+  bool changed = !status && (strcmp(old->access_key_id, fresh->access_key_id) != 0 ||
+                             strcmp(old->session_token, fresh->session_token) != 0);
+  chain->synced.renewing = false;
+  if (status != CLEAT_CANCELLED)
+    chain->synced.renewals++;
+  if (!status) {
+    keep_locked(chain, fresh, source, now);
+    chain->synced.error.status = CLEAT_OK;
+  } else if (status != CLEAT_CANCELLED) {
+    chain->synced.error = *problem;
+    chain->synced.pause_until_s = now + CLEAT__S3_RENEW_PAUSE_S;
+  }
+  pthread_cond_broadcast(&chain->synced.changed);
+  pthread_mutex_unlock(&chain->synced.lock);
+  return changed;
+}
+
+/* Asks the providers. What came, and what went wrong, stands in the chain after. */
+static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel, bool first,
+                          struct cleat_error *err) {
+  struct cleat__s3_credentials fresh = {0};
+  struct cleat_error problem;
+  const char *source = "";
+  cleat__error_clear(&problem);
+  cleat_status status = fetch(chain, cancel, &fresh, &source, &problem);
+  bool changed = end_renewal(chain, status, &fresh, source, &problem);
+  cleat__s3_credentials_wipe(&fresh);
+  if (!first && changed)
+    cleat__log(&chain->log, CLEAT_LOG_INFO, "new S3 keys from %s", source);
+  else if (!first && status != CLEAT_OK && status != CLEAT_CANCELLED)
+    cleat__log(&chain->log, CLEAT_LOG_WARNING, "no new S3 keys: %s", problem.message);
+  if (status == CLEAT_CANCELLED)
+    *err = problem;
+  return status;
+}
+
+static bool is_cancelled(const atomic_bool *cancel) {
+  return cancel && atomic_load(cancel);
+}
+
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atomic_bool *cancel,
                                        struct cleat__s3_credentials *credentials,
                                        struct cleat_error *err) {
-  if (get_cached(chain, credentials))
-    return CLEAT_OK;
-  /* Outside the lock: two threads may read the files at once, which costs little and harms nothing. */
-  struct cleat__s3_credentials fresh = {0};
-  const char *source = "";
-  cleat_status status = fetch(chain, &fresh, &source, err);
-  if (!status) {
+  uint64_t seen = 0;
+  bool entered = false;
+  for (;;) {
+    int64_t now = wall_s(chain);
     pthread_mutex_lock(&chain->synced.lock);
-    chain->synced.keys = fresh;
-    chain->synced.source = source;
-    chain->synced.known = true;
+    if (!entered)
+      seen = chain->synced.renewals;
+    entered = true;
+    enum step step = is_cancelled(cancel) ? WAIT : next_locked(chain, now, seen);
+    bool first = chain->synced.source[0] == '\0';
+    if (step == USE)
+      *credentials = chain->synced.keys;
+    else if (step == FAIL)
+      *err = chain->synced.error;
+    else if (step == RENEW)
+      chain->synced.renewing = true;
+    else if (!is_cancelled(cancel))
+      wait_locked(chain);
     pthread_mutex_unlock(&chain->synced.lock);
-    *credentials = fresh;
+    if (step == USE)
+      return CLEAT_OK;
+    if (step == FAIL)
+      return err->status;
+    if (is_cancelled(cancel) && step != RENEW)
+      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+    /* The next round uses what came, or the old keys, or tells the error. */
+    if (step == RENEW && renew(chain, cancel, first, err) == CLEAT_CANCELLED)
+      return CLEAT_CANCELLED;
   }
-  cleat__s3_credentials_wipe(&fresh);
-  return status;
 }
 
 void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain,
@@ -323,14 +264,9 @@ const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain) {
 void cleat__s3_credentials_free(struct cleat__s3_chain *chain) {
   if (!chain)
     return;
+  cleat__s3_settings_clear(&chain->settings);
+  pthread_cond_destroy(&chain->synced.changed);
   pthread_mutex_destroy(&chain->synced.lock);
-  cleat__free(chain->profile);
-  cleat__free(chain->credentials_path);
-  cleat__free(chain->config_path);
   explicit_bzero(chain, sizeof *chain);
   cleat__free(chain);
-}
-
-void cleat__s3_credentials_wipe(struct cleat__s3_credentials *credentials) {
-  explicit_bzero(credentials, sizeof *credentials);
 }

@@ -1,43 +1,40 @@
-/* s3_credentials.h: where the keys come from: the explicit options, the AWS environment
- * variables, the shared credentials and config files, in this order.
+/* s3_credentials.h: the keys for the next request, from the first of the places that has some:
+ * the client's options, the environment, a web identity, the shared AWS files, the container
+ * endpoint, the instance metadata (s3_provider.h); or none at all, when the URL asks for that.
  *
- * A chain is a list of providers; the first that has keys wins and is asked again when its keys
- * expire or are refused. The environment is read once, in cleat__s3_credentials_new; files are read at the
- * first get and again only after cleat__s3_credentials_refuse. Thread-safe: the cached keys live under the
- * chain's lock, files are read outside it. Keys are wiped when freed and never stand in a message. */
+ * Thread-safe: every request asks. Keys that end are renewed before: from 15 minutes before on,
+ * one of the threads that ask goes for new ones while the others work on with the old (a thread
+ * of its own would do nothing else all day, and a client without requests needs no keys); from
+ * 10 minutes before on, all wait for it. Keys of a short life are renewed at half of it. While
+ * the place does not answer, keys that have not ended stay in use. One thread at a time asks a
+ * place; the others wait for what it gets, its error too. Nothing is asked under the lock.
+ *
+ * The store has the last word on whether keys are good, since the clock here may be wrong: keys
+ * that look ended when they come are used all the same. Keys are wiped when freed and never
+ * stand in a message. */
 #ifndef CLEAT_STORAGE_S3_CREDENTIALS_H
 #define CLEAT_STORAGE_S3_CREDENTIALS_H
 
-#include "base/clock.h"
-#include "base/error.h"
+#include "storage/s3_provider.h"
 
-/* AWS documents 16 to 128 for the id, none for the others; secrets of MinIO users go to 128, session
- * tokens seen in the wild stay below 4 KiB. Lower would refuse valid keys, higher costs stack. */
-#define CLEAT__S3_ACCESS_KEY_MAX 128
-#define CLEAT__S3_SECRET_KEY_MAX 256
-#define CLEAT__S3_SESSION_TOKEN_MAX 8192
-
-/* Keys, plain data: a copy for one request. Wipe with cleat__s3_credentials_wipe. */
-struct cleat__s3_credentials {
-  char access_key_id[CLEAT__S3_ACCESS_KEY_MAX + 1];
-  char secret_access_key[CLEAT__S3_SECRET_KEY_MAX + 1];
-  char session_token[CLEAT__S3_SESSION_TOKEN_MAX + 1]; /* "" when there is none */
-  int64_t expires_s;                                   /* wall clock; 0: never */
-};
+/* Of AWS's SDKs. Lower: one short outage of the place ends a save. Higher: a place that renews
+ * its keys late (EC2 does so some 5 minutes before) is asked in vain. */
+#define CLEAT__S3_RENEW_SOON_S 900
+#define CLEAT__S3_RENEW_NOW_S 600
+/* After a renewal that failed or brought keys that look ended. */
+#define CLEAT__S3_RENEW_PAUSE_S 10
 
 struct cleat__s3_chain;
 
-/* Reads the options (access_key_id, secret_access_key, session_token) and the environment; copies
- * what it needs. `profile` NULL: AWS_PROFILE, else "default". Touches no file.
+/* Reads the options and the environment; copies what it needs. Touches no file.
  * Errors: INVALID (half-set options, too long), DENIED (half-set environment), NO_MEMORY. */
-cleat_status cleat__s3_credentials_new(const struct cleat_client_options *options,
-                                       const char *profile, const struct cleat__clock *clock,
+cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
                                        struct cleat__s3_chain **chain, struct cleat_error *err);
 
-/* Copies the keys to use now. Cheap once they are known; called for every request.
- * Errors: DENIED (none found; the hint names where it looked), INVALID (malformed file, half a pair,
- * unknown profile), IO, NO_MEMORY. */
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
+/* Copies the keys to use now. Cheap but for renewals; called for every request. `cancel` may be
+ * NULL. Errors: DENIED (none found; the message names where it looked), those of the providers;
+ * err->retryable tells that a later call may succeed. */
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atomic_bool *cancel,
                                        struct cleat__s3_credentials *credentials,
                                        struct cleat_error *err);
 
@@ -51,7 +48,5 @@ const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain);
 
 /* Wipes and frees. NULL is allowed. */
 void cleat__s3_credentials_free(struct cleat__s3_chain *chain);
-
-void cleat__s3_credentials_wipe(struct cleat__s3_credentials *credentials);
 
 #endif

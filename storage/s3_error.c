@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* What the user can do about it; written out in hint_for. */
 enum hint {
@@ -22,7 +23,8 @@ enum hint {
   HINT_THROTTLED,
   HINT_TIME_LIMIT,
   HINT_CHECKSUM,
-  HINT_PROXY
+  HINT_PROXY,
+  HINT_KMS
 };
 
 struct rule {
@@ -139,6 +141,12 @@ static struct rule rule_for_reply(int http_status, const char *code,
   }
   if (strncmp(code, "Throttl", 7) == 0)
     return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  /* A missing key of KMS ("KMS.NotFoundException", MinIO's "kms:KeyNotFound" with 404) must not look like
+   * a missing object: whoever finds no checkpoint may begin anew. */
+  if (strncasecmp(code, "kms", 3) == 0 && http_status >= 400 && http_status < 500)
+    return strstr(code, "Throttl") != NULL
+               ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
+               : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
   return rule_for_status(http_status);
 }
 
@@ -241,6 +249,10 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
     cleat__error_hint(err,
                       "the body was damaged on the way, or the store computes checksums "
                       "otherwise: AWS_REQUEST_CHECKSUM_CALCULATION=when_required leaves them out");
+    break;
+  case HINT_KMS:
+    cleat__error_hint(err, "the KMS key must exist, be enabled, and be yours to use: see "
+                           "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_PROXY:
     cleat__error_hint(err, "check HTTPS_PROXY and NO_PROXY");

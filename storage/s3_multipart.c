@@ -2,7 +2,6 @@
  * do. No state of its own: an upload lives in the store, its parts in the caller's hands. */
 #include "storage/s3.h"
 
-#include "base/checksum.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -35,18 +34,23 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   char id[CLEAT__UPLOAD_ID_MAX + 1];
   struct cleat__s3_pair query[] = {{"uploads", ""}};
-  /* Without the algorithm at Create, the store would not keep the checksums of the parts. Its type is
-   * then COMPOSITE, the one that S3 has for CRC-32C by default. */
+  /* Without the algorithm at Create, the store would not keep the checksums of the parts. The type of
+   * CRC-32C is then COMPOSITE by default; CRC-64/NVME has that of the whole object alone. */
+  const struct cleat__s3_config *config = &s3->configs[0];
   struct cleat__s3_pair headers[] = {
       {"content-type", content_type != NULL ? content_type : "application/octet-stream"},
-      {"x-amz-checksum-algorithm", "CRC32C"}};
+      {"x-amz-checksum-algorithm", config->crc64nvme ? "CRC64NVME" : "CRC32C"},
+      {"x-amz-checksum-type", "FULL_OBJECT"}};
   struct cleat__s3_request request = {.operation = "CreateMultipartUpload",
+                                      .kind = CLEAT__S3_CREATE,
                                       .method = "POST",
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 1,
                                       .headers = headers,
-                                      .header_count = s3->configs[0].checksums ? 2 : 1,
+                                      .header_count = config->crc64nvme   ? 3u
+                                                      : config->checksums ? 2u
+                                                                          : 1u,
                                       .has_body = true,
                                       .text_cap = CLEAT__S3_XML_MAX,
                                       .grace_ms = CLEAT__S3_GRACE_MS,
@@ -78,20 +82,24 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
                                       struct cleat__stored_part *part, const atomic_bool *cancel,
                                       struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  char number[NUMBER_TEXT], crc[9], operation[32];
+  char number[NUMBER_TEXT], crc[CLEAT__S3_CHECKSUM_TEXT], operation[32];
   snprintf(number, sizeof number, "%u", part->number);
   snprintf(operation, sizeof operation, "UploadPart %u", part->number);
-  cleat__crc32c_base64(part->crc32c, crc);
   struct cleat__s3_pair query[] = {{"partNumber", number}, {"uploadId", upload->id}};
-  struct cleat__s3_pair headers[] = {{"x-amz-checksum-crc32c", crc}};
+  struct cleat__s3_pair header;
+  size_t header_count = 0;
+  part->has_crc64nvme = s3->configs[0].crc64nvme;
+  if (part->has_crc32c || part->has_crc64nvme)
+    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c, &part->crc64nvme,
+                                             crc, &header);
   struct cleat__s3_request request = {.operation = operation,
+                                      .kind = CLEAT__S3_PART,
                                       .method = "PUT",
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 2,
-                                      .headers = headers,
-                                      .header_count =
-                                          part->has_crc32c && s3->configs[0].checksums ? 1 : 0,
+                                      .headers = &header,
+                                      .header_count = header_count,
                                       .has_body = true,
                                       .body = body,
                                       .body_count = body_count,
@@ -116,22 +124,40 @@ static cleat_status accept_completed(void *ctx, const struct cleat__http_reply *
                                  err);
 }
 
+/* The CRC-64/NVME of the whole object, from those of its parts; false where one lacks it. */
+static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
+                           char text[CLEAT__S3_CHECKSUM_TEXT]) {
+  uint64_t crc = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (!parts[i].has_crc64nvme)
+      return false;
+    crc = cleat__crc64nvme_combine(crc, parts[i].crc64nvme, parts[i].size);
+  }
+  cleat__crc64_base64(crc, text);
+  return true;
+}
+
 static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__upload *upload,
+                                  const struct cleat__stored_part *parts, size_t count,
                                   const struct cleat__buffer *body, const atomic_bool *cancel,
                                   struct cleat_error *err) {
-  char size[24];
+  char size[24], crc[CLEAT__S3_CHECKSUM_TEXT];
+  bool has_crc = s3->configs[0].crc64nvme && whole_checksum(parts, count, crc);
   snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
   struct cleat__span span = {body->data, body->length};
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   struct cleat__s3_pair headers[] = {{"content-type", "application/xml"},
-                                     {"x-amz-mp-object-size", size}};
+                                     {"x-amz-mp-object-size", size},
+                                     {"x-amz-checksum-type", "FULL_OBJECT"},
+                                     {"x-amz-checksum-crc64nvme", crc}};
   struct cleat__s3_request request = {.operation = "CompleteMultipartUpload",
+                                      .kind = CLEAT__S3_COMPLETE,
                                       .method = "POST",
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 1,
                                       .headers = headers,
-                                      .header_count = 2,
+                                      .header_count = has_crc ? 4 : 2,
                                       .has_body = true,
                                       .body = &span,
                                       .body_count = 1,
@@ -168,7 +194,7 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
     cleat__error_set(err, status, "the list of %zu parts cannot be written", count);
     goto done;
   }
-  status = send_complete(s3, upload, &body, cancel, &problem);
+  status = send_complete(s3, upload, parts, count, &body, cancel, &problem);
   if (is_gone(status, &problem) && was_completed(store, upload, cancel))
     status = CLEAT_OK;
   if (status != CLEAT_OK)
@@ -195,6 +221,7 @@ static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *
   struct cleat__s3_pair query[] = {
       {"max-parts", "1000"}, {"part-number-marker", number}, {"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "ListParts",
+                                      .kind = CLEAT__S3_LIST_PARTS,
                                       .method = "GET",
                                       .key = upload->key,
                                       .query = query,
@@ -262,6 +289,7 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
                                const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "AbortMultipartUpload",
+                                      .kind = CLEAT__S3_ABORT,
                                       .method = "DELETE",
                                       .key = upload->key,
                                       .query = query,

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization */
-#define OWN_HEADERS 5
+/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization, and the bucket's */
+#define OWN_HEADERS (5 + CLEAT__S3_OPTION_HEADERS)
 /* "s3://bucket/" and a key */
 #define TARGET_BYTES 1200
 /* 1,024 bytes of key as %XX, a tenant's path, an upload id in the query */
@@ -28,6 +28,7 @@ struct sender {
   char payload_hash[CLEAT__SHA256_HEX];
   unsigned malformed; /* tries whose reply could not be read */
   bool fresh;         /* the next try takes a new connection */
+  bool keyless;       /* the last try had no keys to sign with */
 
   /* of the last try */
   const struct cleat__s3_config *config;
@@ -98,9 +99,10 @@ static bool add_line(struct lines *lines, const char *name, const char *value) {
   return true;
 }
 
+/* Some may hold the session token, or an SSE-C key. */
 static void clear_lines(struct lines *lines) {
   for (size_t i = 0; i < lines->count; i++)
-    cleat__free(lines->items[i]);
+    cleat__s3_wipe_text(lines->items[i]);
   lines->count = 0;
 }
 
@@ -114,12 +116,14 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
   struct cleat__buffer authorization;
   char date[17];
   size_t count = 0;
-  if (request->header_count + OWN_HEADERS > CLEAT__S3_HEADERS_MAX)
-    return cleat__error_set(err, CLEAT_INTERNAL, "the request has too many headers");
+  if (request->header_count + OWN_HEADERS > CLEAT__S3_HEADERS_MAX || request->kind == 0)
+    return cleat__error_set(err, CLEAT_INTERNAL, "the request has too many headers, or no kind");
   cleat__buffer_init(&authorization, CLEAT__S3_AUTHORIZATION_MAX);
   headers[count++] = (struct cleat__s3_pair){"host", sender->config->host_header};
   for (size_t i = 0; i < request->header_count; i++)
     headers[count++] = request->headers[i];
+  count +=
+      cleat__s3_options_headers(&sender->s3->configs[0].options, request->kind, headers + count);
 
   struct cleat__s3_sign_request sign = {.method = request->method,
                                         .path = path,
@@ -132,17 +136,19 @@ static cleat_status make_headers(const struct sender *sender, const char *path, 
                                         .region = sender->config->region,
                                         .wall_s = clock->wall_s(clock->ctx) +
                                                   atomic_load(&sender->s3->skew_s)};
-  cleat_status status = cleat__s3_sign(&sign, date, &authorization, err);
+  bool anonymous = sender->credentials.access_key_id[0] == '\0';
+  cleat_status status = anonymous ? CLEAT_OK : cleat__s3_sign(&sign, date, &authorization, err);
   if (status != CLEAT_OK)
     goto done;
 
   bool whole = true;
   for (size_t i = 0; i < count && whole; i++)
     whole = add_line(lines, headers[i].name, headers[i].value);
-  whole = whole && add_line(lines, "x-amz-date", date) &&
-          add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
-          (token[0] == '\0' || add_line(lines, "x-amz-security-token", token)) &&
-          add_line(lines, "Authorization", cleat__buffer_text(&authorization));
+  if (whole && !anonymous)
+    whole = add_line(lines, "x-amz-date", date) &&
+            add_line(lines, "x-amz-content-sha256", sender->payload_hash) &&
+            (token[0] == '\0' || add_line(lines, "x-amz-security-token", token)) &&
+            add_line(lines, "Authorization", cleat__buffer_text(&authorization));
   if (!whole)
     status = cleat__error_no_memory(err, "a request's headers");
 
@@ -183,7 +189,9 @@ static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
   cleat__buffer_init(&path, URL_BYTES_MAX);
   cleat__buffer_init(&url, URL_BYTES_MAX);
   sender->config = cleat__s3_config_now(sender->s3);
-  cleat_status status = cleat__s3_credentials_get(sender->s3->chain, &sender->credentials, err);
+  cleat_status status =
+      cleat__s3_credentials_get(sender->s3->chain, sender->cancel, &sender->credentials, err);
+  sender->keyless = status != CLEAT_OK;
   if (status != CLEAT_OK)
     goto done;
   status = make_path(sender, &path);
@@ -404,9 +412,28 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   return CLEAT_OK;
 }
 
+/* The keys have ended and the place that renews them does not answer just now: a save waits for that as it waits for
+ * the store. Without keys from the start there is no such place, or its address is wrong. */
+static bool wait_for_keys(struct sender *sender, struct cleat_error *err) {
+  enum cleat__retry_stop stop = CLEAT__RETRY_STOP_NONE;
+  if (!sender->keyless || !err->retryable ||
+      cleat__s3_credentials_source(sender->s3->chain)[0] == '\0')
+    return false;
+  if (cleat__retry_wait(&sender->retry, CLEAT__RETRY_THROTTLED, -1, sender->cancel, &stop))
+    return true;
+  if (stop == CLEAT__RETRY_STOP_CANCELLED)
+    (void)cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+  return false;
+}
+
 static cleat_status run(struct sender *sender, struct cleat_error *err) {
   for (;;) {
-    if (send_once(sender, err) != CLEAT_OK || judge(sender, err) != CLEAT_OK)
+    if (send_once(sender, err) != CLEAT_OK) {
+      if (wait_for_keys(sender, err))
+        continue;
+      return fail_here(sender, err);
+    }
+    if (judge(sender, err) != CLEAT_OK)
       return fail_here(sender, err);
     enum cleat__retry_class class = classify(sender);
     if (class == CLEAT__RETRY_DONE) {

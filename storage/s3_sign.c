@@ -11,7 +11,10 @@
 #include <string.h>
 
 #define ALGORITHM "AWS4-HMAC-SHA256"
-#define SERVICE "s3"
+/* The scope names it: a signature for one service is worth nothing at another. */
+static const char *service_of(const struct cleat__s3_sign_request *request) {
+  return request->service ? request->service : "s3";
+}
 
 /* Above any request of ours: a path of 1,024 bytes as %XX, a query, a session token, 40 headers. */
 #define CANONICAL_BYTES_MAX 131072u
@@ -75,7 +78,8 @@ static cleat_status collect_headers(const struct cleat__s3_sign_request *request
       add_header(list, request->headers[i].name, request->headers[i].value);
   }
   add_header(list, "x-amz-date", amz_date);
-  add_header(list, "x-amz-content-sha256", request->payload_hash);
+  if (!request->no_content_sha256)
+    add_header(list, "x-amz-content-sha256", request->payload_hash);
   if (request->credentials->session_token[0] != '\0')
     add_header(list, "x-amz-security-token", request->credentials->session_token);
   qsort(list->items, list->count, sizeof list->items[0], compare_names);
@@ -134,7 +138,7 @@ static cleat_status canonical_request(const struct cleat__s3_sign_request *reque
   return status;
 }
 
-/* HMAC(HMAC(HMAC(HMAC("AWS4" + secret, date), region), "s3"), "aws4_request"). */
+/* HMAC(HMAC(HMAC(HMAC("AWS4" + secret, date), region), service), "aws4_request"). */
 static cleat_status signing_key(const struct cleat__s3_sign_request *request, const char *amz_date,
                                 uint8_t key[CLEAT__SHA256_BYTES]) {
   char seed[4 + CLEAT__S3_SECRET_KEY_MAX] = {'A', 'W', 'S', '4'};
@@ -146,7 +150,8 @@ static cleat_status signing_key(const struct cleat__s3_sign_request *request, co
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, request->region, strlen(request->region), key);
   if (!status)
-    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, SERVICE, strlen(SERVICE), step);
+    status = cleat__hmac_sha256(key, CLEAT__SHA256_BYTES, service_of(request),
+                                strlen(service_of(request)), step);
   if (!status)
     status = cleat__hmac_sha256(step, sizeof step, "aws4_request", strlen("aws4_request"), key);
   explicit_bzero(seed, sizeof seed);
@@ -203,7 +208,8 @@ cleat_status cleat__s3_sign(const struct cleat__s3_sign_request *request, char a
   struct cleat__buffer scope;
   cleat__buffer_init(&scope, 256);
   char hex[CLEAT__SHA256_HEX];
-  status = cleat__buffer_print(&scope, "%.8s/%s/" SERVICE "/aws4_request", date, request->region);
+  status = cleat__buffer_print(&scope, "%.8s/%s/%s/aws4_request", date, request->region,
+                               service_of(request));
   if (!status)
     status = canonical_request(request, &list, &canonical);
   if (!status)

@@ -8,6 +8,8 @@
 #include "storage/s3_credentials.h"
 #include "storage/s3_encode.h"
 
+#include <stdbool.h>
+
 /* Payload hashes that are not computed. */
 #define CLEAT__S3_PAYLOAD_UNSIGNED "UNSIGNED-PAYLOAD"
 #define CLEAT__S3_PAYLOAD_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -27,10 +29,12 @@ struct cleat__s3_sign_request {
       *headers; /* lowercase names, one each, in any order; "host" among them,
                                            with the port when it is not the scheme's own */
   size_t header_count;
+  bool no_content_sha256;   /* leave out x-amz-content-sha256, which S3 alone demands */
   const char *payload_hash; /* lowercase hex SHA-256, or one of the two above */
   const struct cleat__s3_credentials *credentials;
   const char *region;
-  int64_t wall_s; /* the store's idea of now: the clock plus the known skew */
+  const char *service; /* NULL: "s3" */
+  int64_t wall_s;      /* the store's idea of now: the clock plus the known skew */
 };
 
 /* Signs all given headers (but those that the transport or a proxy may change: accept-encoding,

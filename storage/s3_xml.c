@@ -3,6 +3,7 @@
 #include "storage/s3_xml.h"
 
 #include "base/checksum.h"
+#include "base/crc64.h"
 #include "base/mem.h"
 #include "storage/s3_encode.h"
 #include "storage/s3_xml_reader.h"
@@ -317,6 +318,8 @@ static void parts_leaf(struct cleat__xml_reader *reader, void *target, const cha
     read_etag(reader, text, parts->part.etag);
   } else if (strcmp(name, "/Part/ChecksumCRC32C") == 0) {
     parts->part.has_crc32c = cleat__crc32c_unbase64(text, &parts->part.crc32c);
+  } else if (strcmp(name, "/Part/ChecksumCRC64NVME") == 0) {
+    parts->part.has_crc64nvme = cleat__crc64_unbase64(text, &parts->part.crc64nvme);
   } else if (strcmp(name, "/Part") == 0) {
     add_part(reader, parts);
   } else if (strcmp(name, "/IsTruncated") == 0) {
@@ -374,8 +377,11 @@ static cleat_status append_part(const struct cleat__stored_part *part, bool chec
     status = append_escaped(body, part->etag);
   if (!status)
     status = cleat__buffer_print(body, "</ETag>");
-  if (!status && checksums && part->has_crc32c) {
-    char checksum[9];
+  char checksum[13];
+  if (!status && checksums && part->has_crc64nvme) {
+    cleat__crc64_base64(part->crc64nvme, checksum);
+    status = cleat__buffer_print(body, "<ChecksumCRC64NVME>%s</ChecksumCRC64NVME>", checksum);
+  } else if (!status && checksums && part->has_crc32c) {
     cleat__crc32c_base64(part->crc32c, checksum);
     status = cleat__buffer_print(body, "<ChecksumCRC32C>%s</ChecksumCRC32C>", checksum);
   }

@@ -57,8 +57,8 @@ struct cleat__s3_parts_page {
 cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_parts_page *page,
                                  struct cleat_error *err);
 
-/* Appends the body of a CompleteMultipartUpload: number, ETag and, where has_crc32c and `checksums`,
- * ChecksumCRC32C of every part. NO_MEMORY, LIMIT. 10,000 parts take some 1.5 MiB. */
+/* Appends the body of a CompleteMultipartUpload: number, ETag and, with `checksums`, ChecksumCRC64NVME of
+ * every part that has it, else its ChecksumCRC32C. NO_MEMORY, LIMIT. 10,000 parts take some 1.5 MiB. */
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,
                                          bool checksums, struct cleat__buffer *body) CLEAT_MUST_USE;
 

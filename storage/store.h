@@ -84,6 +84,8 @@ struct cleat__stored_part {
   uint64_t size;
   uint32_t crc32c; /* valid when has_crc32c */
   bool has_crc32c;
+  bool has_crc64nvme; /* filled by a driver whose store checks by that instead */
+  uint64_t crc64nvme;
   char etag[CLEAT__ETAG_MAX];
 };
 

@@ -67,6 +67,9 @@ START_TEST(settings) {
                                         "?payload=unsigned",
                                         "?checksum=when_required",
                                         "?payload=signed&checksum=when_required",
+                                        "?checksum=crc64nvme",
+                                        "?checksum=crc64nvme&payload=always",
+                                        "?tags=a%3Db&storage_class=REDUCED_REDUNDANCY",
                                         "?style=path"};
   struct cleat_client_options options = fixture_options();
   store = fixture_open_url(fixture_s3_url(queries[_i]), &options, NULL);
@@ -283,7 +286,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("store_s3");
   TCase *c = tcase_create("s3");
   tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, settings, 0, 6);
+  tcase_add_loop_test(c, settings, 0, 9);
   tcase_add_test(c, no_folder_in_the_url);
   tcase_add_test(c, missing_bucket);
   tcase_add_test(c, wrong_keys);

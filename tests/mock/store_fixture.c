@@ -52,8 +52,11 @@ static void create_bucket(void) {
   struct cleat__http_reply reply;
   struct cleat_error err = {0};
   atomic_bool cancel = false;
-  struct cleat__s3_request request = {
-      .operation = "CreateBucket", .method = "PUT", .has_body = true, .text_cap = 1024};
+  struct cleat__s3_request request = {.operation = "CreateBucket",
+                                      .kind = CLEAT__S3_OTHER,
+                                      .method = "PUT",
+                                      .has_body = true,
+                                      .text_cap = 1024};
   cleat__http_reply_init(&reply);
   if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, &cancel, &err) != CLEAT_OK)
     die("creating a bucket", err.message);

@@ -166,7 +166,7 @@ START_TEST(a_bad_query_is_refused) {
   check_invalid("bucket?region=a%00b", "escape");
   check_invalid("bucket?style=host", "auto, path, virtual");
   check_invalid("bucket?checksum=no", "when_required");
-  check_invalid("bucket?payload=no", "signed, unsigned, auto");
+  check_invalid("bucket?payload=no", "auto, always (signed), never (unsigned)");
   check_invalid("bucket?region=a/b", "region 'a/b' (from the URL)");
   check_invalid("bucket?endpoint=127.0.0.1", "endpoint '127.0.0.1' (from the URL)");
 }
@@ -234,6 +234,41 @@ START_TEST(a_profile_chooses_the_section) {
   ck_assert_ptr_null(config.profile);
   init_ok("bucket?profile=url");
   ck_assert_str_eq(config.region, "u");
+}
+END_TEST
+
+START_TEST(where_keys_of_roles_come_from) {
+  init_ok("bucket");
+  ck_assert_ptr_null(config.sts_endpoint);
+  write_config("[default]\nservices = dev\nendpoint_url = http://h1\n"
+               "[services dev]\nsts =\n  endpoint_url = http://h2\n");
+  init_ok("bucket?endpoint=http://h9"); /* the store's alone */
+  ck_assert_str_eq(config.sts_endpoint, "http://h2");
+  setenv("AWS_ENDPOINT_URL", "http://h3", 1);
+  init_ok("bucket");
+  ck_assert_str_eq(config.sts_endpoint, "http://h3");
+  setenv("AWS_ENDPOINT_URL_STS", "http://h4", 1);
+  init_ok("bucket");
+  ck_assert_str_eq(config.sts_endpoint, "http://h4");
+  setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true", 1);
+  init_ok("bucket");
+  ck_assert_ptr_null(config.sts_endpoint);
+  unsetenv("AWS_ENDPOINT_URL_STS");
+}
+END_TEST
+
+START_TEST(anonymous_is_asked_for) {
+  init_ok("bucket");
+  ck_assert(!config.anonymous);
+  init_ok("bucket?anonymous=false");
+  ck_assert(!config.anonymous);
+  init_ok("bucket?anonymous=true");
+  ck_assert(config.anonymous);
+  struct cleat__s3_config moved;
+  ck_assert_int_eq(cleat__s3_config_move(&config, "eu-west-3", &moved, &err), CLEAT_OK);
+  ck_assert(moved.anonymous);
+  cleat__s3_config_clear(&moved);
+  check_invalid("bucket?anonymous=1", "none of true, false");
 }
 END_TEST
 
@@ -451,6 +486,8 @@ int main(void) {
   tcase_add_test(tcase, region_precedence);
   tcase_add_test(tcase, endpoint_precedence);
   tcase_add_test(tcase, a_profile_chooses_the_section);
+  tcase_add_test(tcase, where_keys_of_roles_come_from);
+  tcase_add_test(tcase, anonymous_is_asked_for);
   tcase_add_test(tcase, a_bad_config_file_is_told);
   tcase_add_test(tcase, endpoints_of_ones_own_have_the_bucket_in_the_path);
   tcase_add_test(tcase, style_can_be_forced);

@@ -17,6 +17,7 @@ static struct cleat_client_options options;
 static struct cleat__s3_credentials keys;
 static struct cleat__s3_chain *chain;
 static char home[64];
+static bool anonymous;
 
 static void write_file(const char *name, const char *text) {
   char path[128];
@@ -28,11 +29,18 @@ static void write_file(const char *name, const char *text) {
 }
 
 static void setup(void) {
-  static const char *const names[] = {"AWS_ACCESS_KEY_ID",           "AWS_SECRET_ACCESS_KEY",
-                                      "AWS_SESSION_TOKEN",           "AWS_PROFILE",
-                                      "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"};
+  static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                      "AWS_SECRET_ACCESS_KEY",
+                                      "AWS_SESSION_TOKEN",
+                                      "AWS_PROFILE",
+                                      "AWS_SHARED_CREDENTIALS_FILE",
+                                      "AWS_CONFIG_FILE",
+                                      "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                      "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                      "AWS_CONTAINER_CREDENTIALS_FULL_URI"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     unsetenv(names[i]);
+  setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   snprintf(home, sizeof home, "%s", "/tmp/cleat-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(home));
   char folder[128];
@@ -43,6 +51,7 @@ static void setup(void) {
   memset(&keys, 0, sizeof keys);
   options = (struct cleat_client_options)CLEAT_CLIENT_OPTIONS_INIT;
   chain = NULL;
+  anonymous = false;
 }
 
 static void teardown(void) {
@@ -60,9 +69,12 @@ static void teardown(void) {
 static cleat_status get(const char *profile) {
   cleat__s3_credentials_free(chain);
   chain = NULL;
-  cleat_status status =
-      cleat__s3_credentials_new(&options, profile, cleat__clock_system(), &chain, &err);
-  return status ? status : cleat__s3_credentials_get(chain, &keys, &err);
+  const struct cleat__s3_chain_options how = {.client = &options,
+                                              .profile = profile,
+                                              .anonymous = anonymous,
+                                              .clock = cleat__clock_system()};
+  cleat_status status = cleat__s3_credentials_new(&how, &chain, &err);
+  return status ? status : cleat__s3_credentials_get(chain, NULL, &keys, &err);
 }
 
 static void check_keys(const char *id, const char *secret, const char *token, const char *source) {
@@ -222,10 +234,22 @@ START_TEST(a_profile_that_was_named_must_exist) {
 END_TEST
 
 START_TEST(ways_that_are_not_supported_are_named) {
-  write_file("config", "[default]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = x\n");
-  check_failure(get(NULL), CLEAT_DENIED, "role_arn");
-  write_file("config", "[default]\ncredential_process = /bin/x\n");
-  check_failure(get(NULL), CLEAT_DENIED, "credential_process");
+  write_file("config", "[default]\nsso_session = x\n");
+  check_failure(get(NULL), CLEAT_DENIED, "sso_session");
+  write_file("config", "[default]\nrole_arn = r\nsource_profile = x\nmfa_serial = m\n");
+  check_failure(get(NULL), CLEAT_DENIED, "mfa_serial");
+}
+END_TEST
+
+/* Not even keys that lie about are used, and those in the options are a contradiction. */
+START_TEST(none_when_none_are_asked_for) {
+  anonymous = true;
+  set_environment("env-id", "env-secret", "");
+  ck_assert_int_eq(get(NULL), CLEAT_OK);
+  check_keys("", "", "", "nowhere: requests are anonymous");
+  options.access_key_id = "opt-id";
+  options.secret_access_key = "opt-secret";
+  check_failure(get(NULL), CLEAT_INVALID, "anonymous");
 }
 END_TEST
 
@@ -241,15 +265,15 @@ START_TEST(files_are_read_once_and_again_after_a_refusal) {
   ck_assert_int_eq(get(NULL), CLEAT_OK);
   struct cleat__s3_credentials first = keys;
   write_file("credentials", "[default]\naws_access_key_id = n\naws_secret_access_key = g\n");
-  ck_assert_int_eq(cleat__s3_credentials_get(chain, &keys, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_credentials_get(chain, NULL, &keys, &err), CLEAT_OK);
   ck_assert_str_eq(keys.access_key_id, "f");
   /* What another thread has replaced already is not read again. */
   struct cleat__s3_credentials other = {.access_key_id = "long gone"};
   cleat__s3_credentials_refuse(chain, &other);
-  ck_assert_int_eq(cleat__s3_credentials_get(chain, &keys, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_credentials_get(chain, NULL, &keys, &err), CLEAT_OK);
   ck_assert_str_eq(keys.access_key_id, "f");
   cleat__s3_credentials_refuse(chain, &first);
-  ck_assert_int_eq(cleat__s3_credentials_get(chain, &keys, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_credentials_get(chain, NULL, &keys, &err), CLEAT_OK);
   ck_assert_str_eq(keys.access_key_id, "n");
 }
 END_TEST
@@ -260,7 +284,7 @@ START_TEST(the_environment_is_read_when_the_chain_is_made) {
   struct cleat__s3_credentials first = keys;
   set_environment("other", "other", "");
   cleat__s3_credentials_refuse(chain, &first);
-  ck_assert_int_eq(cleat__s3_credentials_get(chain, &keys, &err), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_credentials_get(chain, NULL, &keys, &err), CLEAT_OK);
   ck_assert_str_eq(keys.access_key_id, "env-id");
 }
 END_TEST
@@ -270,7 +294,7 @@ static void *get_often(void *arg) {
   struct cleat_error error;
   (void)arg;
   for (int i = 0; i < 300; i++) {
-    ck_assert_int_eq(cleat__s3_credentials_get(chain, &mine, &error), CLEAT_OK);
+    ck_assert_int_eq(cleat__s3_credentials_get(chain, NULL, &mine, &error), CLEAT_OK);
     ck_assert_str_eq(mine.access_key_id, "f");
     if (i % 50 == 0)
       cleat__s3_credentials_refuse(chain, &mine);
@@ -330,6 +354,7 @@ int main(void) {
   tcase_add_test(tcase, keys_are_bounded);
   tcase_add_test(tcase, a_profile_that_was_named_must_exist);
   tcase_add_test(tcase, ways_that_are_not_supported_are_named);
+  tcase_add_test(tcase, none_when_none_are_asked_for);
   tcase_add_test(tcase, a_malformed_file_is_refused);
   tcase_add_test(tcase, files_are_read_once_and_again_after_a_refusal);
   tcase_add_test(tcase, the_environment_is_read_when_the_chain_is_made);

@@ -41,6 +41,64 @@ START_TEST(create_and_complete_requests) {
 }
 END_TEST
 
+/* Two parts of "123456789", whose own CRC-64/NVME is the check value of that checksum. */
+START_TEST(crc64nvme_of_parts_and_of_the_whole) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part parts[2] = {{.number = 1, .size = 5, .has_crc32c = true},
+                                        {.number = 2, .size = 4, .has_crc32c = true}};
+  struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
+  char text[] = "123456789";
+  struct cleat__span first[] = {{text, 2}, {text + 2, 3}}, second = {text + 5, 4};
+  struct cleat__span whole[] = {{text, 5}, {text + 5, 0}, {text + 5, 4}};
+  SCRIPT(XML_REPLY("<InitiateMultipartUploadResult><UploadId>new/id</UploadId>"
+                   "</InitiateMultipartUploadResult>"),
+         OK_REPLY, OK_REPLY, COMPLETED, COMPLETED, OK_REPLY);
+  const struct cleat__store_ops *ops = script.store->ops;
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
+  ck_ok(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
+  script_expect_header(1, "x-amz-checksum-algorithm", "CRC64NVME");
+  script_expect_header(1, "x-amz-checksum-type", "FULL_OBJECT");
+  ck_ok(ops->multipart_part(script.store, &upload, first, 2, &parts[0], &no_cancel, &err));
+  ck_ok(ops->multipart_part(script.store, &upload, &second, 1, &parts[1], &no_cancel, &err));
+  script_expect_header(2, "x-amz-checksum-crc64nvme", "Fmrit/9iyvg=");
+  script_expect_header(3, "x-amz-checksum-crc64nvme", "4NY2j0LQBzc=");
+  script_expect_header(2, "x-amz-checksum-crc32c", NULL);
+  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, &no_cancel, &err));
+  script_expect_header(4, "x-amz-checksum-crc64nvme", "rosUhgp5mIg=");
+  script_expect_header(4, "x-amz-checksum-type", "FULL_OBJECT");
+  /* Where a part's is not known, the store is left to make that of the whole. */
+  parts[1].has_crc64nvme = false;
+  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, &no_cancel, &err));
+  script_expect_header(5, "x-amz-checksum-crc64nvme", NULL);
+  script_expect_header(5, "x-amz-checksum-type", NULL);
+  ck_ok(ops->put(script.store, "k", whole, 3, &put, &no_cancel, &err));
+  script_expect_header(6, "x-amz-checksum-crc64nvme", "rosUhgp5mIg=");
+  script_expect_header(6, "x-amz-checksum-crc32c", NULL);
+  script_end(6);
+}
+END_TEST
+
+START_TEST(checksums_can_be_off) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {.number = 1, .size = 1, .has_crc32c = true};
+  char byte = 'x';
+  struct cleat__span span = {&byte, 1};
+  SCRIPT(XML_REPLY("<InitiateMultipartUploadResult><UploadId>new/id</UploadId>"
+                   "</InitiateMultipartUploadResult>"),
+         OK_REPLY, COMPLETED);
+  const struct cleat__store_ops *ops = script.store->ops;
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=off", NULL);
+  ck_ok(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
+  ck_ok(ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err));
+  ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err));
+  for (unsigned request = 1; request <= 3; request++)
+    ck_assert_ptr_null(strstr(script_seen(request)->head, "x-amz-checksum"));
+  script_end(3);
+}
+END_TEST
+
 START_TEST(part_without_an_etag) {
   struct cleat__upload upload = an_upload();
   struct cleat__stored_part part = {.number = 3, .size = 1, .has_crc32c = true};
@@ -147,6 +205,8 @@ static Suite *suite(void) {
   TCase *c = tcase_create("s3_multipart");
   tcase_set_timeout(c, 120);
   tcase_add_test(c, create_and_complete_requests);
+  tcase_add_test(c, crc64nvme_of_parts_and_of_the_whole);
+  tcase_add_test(c, checksums_can_be_off);
   tcase_add_test(c, part_without_an_etag);
   tcase_add_test(c, complete_fails_late);
   tcase_add_test(c, complete_fails_late_for_good);

@@ -370,6 +370,7 @@ START_TEST(parts_are_read_in_order) {
                       "<PartNumberMarker>0</PartNumberMarker><NextPartNumberMarker>7"
                       "</NextPartNumberMarker><MaxParts>2</MaxParts><IsTruncated>true</IsTruncated>"
                       "<Part><PartNumber>7</PartNumber><ETag>&quot;b&quot;</ETag><Size>3</Size>"
+                      "<ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME>"
                       "</Part><Part><PartNumber>2</PartNumber><ETag>&quot;a&quot;</ETag>"
                       "<Size>5242880</Size><ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"
                       "</ListPartsResult>",
@@ -382,7 +383,9 @@ START_TEST(parts_are_read_in_order) {
   ck_assert(page.parts[0].has_crc32c);
   ck_assert_uint_eq(page.parts[0].crc32c, 0xE3069283);
   ck_assert_uint_eq(page.parts[1].number, 7);
-  ck_assert(!page.parts[1].has_crc32c);
+  ck_assert(!page.parts[1].has_crc32c && page.parts[1].has_crc64nvme);
+  ck_assert_uint_eq(page.parts[1].crc64nvme, UINT64_C(0xAE8B14860A799888));
+  ck_assert(!page.parts[0].has_crc64nvme);
   ck_assert(page.truncated);
   ck_assert_uint_eq(page.next_marker, 7);
   cleat__free(page.parts);
@@ -434,6 +437,15 @@ START_TEST(the_body_of_a_complete) {
                    "<ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"
                    "<Part><PartNumber>10000</PartNumber><ETag>c</ETag></Part>"
                    "</CompleteMultipartUpload>");
+  cleat__buffer_reset(&body);
+  const struct cleat__stored_part other = {.number = 1,
+                                           .has_crc32c = true,
+                                           .has_crc64nvme = true,
+                                           .crc64nvme = UINT64_C(0xAE8B14860A799888)};
+  ck_assert_int_eq(cleat__s3_xml_complete_body(&other, 1, true, &body), CLEAT_OK);
+  ck_assert_ptr_nonnull(
+      strstr(cleat__buffer_text(&body),
+             "</ETag><ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part>"));
   cleat__buffer_reset(&body);
   ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 1, false, &body), CLEAT_OK);
   ck_assert_ptr_null(strstr(cleat__buffer_text(&body), "Checksum"));
