@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed and memory of saves and loads, as ratios within one run.
 
-Compared things alternate A B A B, so that a machine whose speed drifts is fair to both; medians are
+Compared things alternate A B B A, each after an unmeasured run of itself, so that a machine whose speed drifts is fair to both; medians are
 quoted. Data is incompressible and in the page cache. Prints a table, and writes results.json into the
 build folder. Only the standard library is used.
 """
@@ -77,15 +77,15 @@ class Bench:
     # -- file:// against cp ---------------------------------------------------------------------------
 
     def measure(self, command, source, target):
-        """Every run begins alike: no target, nothing dirty, the source in the page cache, and the memory
-        that its pages will need just freed. A virtual machine's host takes free memory away, and giving it
-        back costs more than the copy: without this, the tool that runs after the other pays for both."""
-        remove(target)
-        os.sync()
-        read_once(source)
-        shutil.copytree(source, self.path("warm"))
-        remove(self.path("warm"))
-        return Run(command)
+        """Every run begins alike: no target, nothing dirty, the source in the page cache, and the same
+        command just run and its target removed. A virtual machine's host takes free memory away, and
+        giving it back costs more than the copy: whoever runs after the other would pay for that."""
+        for _ in range(2):
+            remove(target)
+            os.sync()
+            read_once(source)
+            run = Run(command)
+        return run
 
     def alternate(self, ours, theirs, source, target):
         """A B, B A, A B, …: neither always has the other's leavings before it."""
