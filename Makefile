@@ -150,9 +150,10 @@ $(BUILD)/libcleat.so: $(BUILD)/$(SO_FILE)
 	@ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME)
 	@ln -sf $(SO_NAME) $@
 
-# Made anew whenever it would read differently: PREFIX may be another at `make install`.
+# Made anew whenever it would read differently: PREFIX may be another at `make install`. It names the libraries
+# themselves: by Requires.private, `pkg-config --static` would ask for all that libcurl was ever linked with.
 $(BUILD)/cleat.pc: api/cleat.pc.in $(BUILD)/.flags force
-	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' $< > $@.new
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|-pthread $(ALL_LIBS)|' $< > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # The program carries the library inside, so that it runs in place and can be copied alone.

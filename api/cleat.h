@@ -339,7 +339,8 @@ CLEAT_API const struct cleat_error *cleat_list_damage(const struct cleat_list *l
 CLEAT_API void cleat_list_free(struct cleat_list *list);
 
 /* The newest step with a valid manifest and all its objects present. Error NOT_FOUND: there is none,
- * with an empty err->s3_code; or, with the code NoSuchBucket, not even the bucket. */
+ * with an empty err->s3_code; or, with the code NoSuchBucket, not even the bucket. INTEGRITY: there are
+ * some, but every one is damaged. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
                                                    struct cleat_error *err);
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <isa-l/crc.h>
 #include <limits.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -54,6 +55,12 @@ cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
     status = openssl_failure();
   EVP_MD_CTX_free(context);
   return status;
+}
+
+cleat_status cleat__checksum_prepare(void) {
+  if (cleat__fault_point() || OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL) != 1)
+    return CLEAT_NO_MEMORY;
+  return CLEAT_OK;
 }
 
 cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES]) {

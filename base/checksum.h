@@ -15,6 +15,10 @@
  * `crc`; the first call passes 0. */
 uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size);
 
+/* Makes OpenSSL set itself up, which it otherwise does at the first digest, where some versions crash
+ * when memory runs out. Cheap when it has been done. Error: NO_MEMORY. */
+cleat_status cleat__checksum_prepare(void) CLEAT_MUST_USE;
+
 /* Fallible: OpenSSL takes memory. Status without an error struct; INTERNAL or NO_MEMORY. */
 cleat_status cleat__sha256(const void *bytes, size_t size,
                            uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;

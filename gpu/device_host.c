@@ -36,7 +36,7 @@ static cleat_status host_alloc(struct cleat__device *device, size_t bytes, void 
   if (mapped == MAP_FAILED) {
     cleat_status status =
         cleat__error_errno(err, errno, "cannot take %zu bytes of staging memory", bytes);
-    cleat__error_hint(err, "lower staging_bytes");
+    cleat__error_hint(err, "lower the staging memory (--staging, staging_bytes)");
     return status;
   }
   host_make_resident(mapped, bytes);

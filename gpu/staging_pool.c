@@ -23,7 +23,8 @@ static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
     cleat_status status = cleat__error_set(
         err, CLEAT_LIMIT, "a staging budget of %llu bytes holds no buffer of %llu bytes",
         (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
-    cleat__error_hint(err, "raise staging_bytes to at least the part size");
+    cleat__error_hint(
+        err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
     return status;
   }
   if (total_bytes > SIZE_MAX / 2) {

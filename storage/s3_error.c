@@ -234,7 +234,8 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
     cleat__error_hint(err, "the store asks for fewer requests: lower the concurrency");
     break;
   case HINT_TIME_LIMIT:
-    cleat__error_hint(err, "the store may be overloaded; a longer time_limit_s waits longer");
+    cleat__error_hint(err, "the store may be overloaded; a longer time limit (--time-limit, "
+                           "time_limit_s) waits longer");
     break;
   case HINT_CHECKSUM:
     cleat__error_hint(err,

@@ -221,13 +221,12 @@ void cleat__catalog_free(struct cleat_list *list) {
 
 /* ---- Latest ----------------------------------------------------------------------------------- */
 
-/* CLEAT_OK: *checkpoint is whole. NOT_FOUND: look at the one before it. */
+/* CLEAT_OK: *checkpoint is whole. NOT_FOUND: there is none; damage: there is, in pieces. In both
+ * cases the one before it is looked at. */
 static cleat_status latest_try(struct cleat_client *client, int64_t step,
                                struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *candidate = NULL;
   cleat_status status = cleat__checkpoint_open(client, step, &candidate, err);
-  if (status == CLEAT_NOT_FOUND)
-    return status;
   if (status == CLEAT_OK)
     status = cleat__checkpoint_check_present(candidate, err);
   if (status == CLEAT_OK) {
@@ -235,11 +234,36 @@ static cleat_status latest_try(struct cleat_client *client, int64_t step,
     return CLEAT_OK;
   }
   cleat__checkpoint_free(candidate);
-  if (status != CLEAT_NEWER && is_damage(status)) {
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "passed over: %s", err->message);
-    return CLEAT_NOT_FOUND;
-  }
   return status;
+}
+
+/* The last damage that was met, or that there is nothing. A job that starts afresh when nothing is
+ * found must not do so because everything is broken. */
+static cleat_status latest_none(const struct cleat_client *client, size_t damaged,
+                                struct cleat_error *err) {
+  if (damaged == 0)
+    return cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s",
+                            client->store->display);
+  cleat_status status =
+      cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu there, all damaged",
+                       client->store->display, damaged);
+  cleat__error_hint(err, "`cleat verify URL --step N` tells what is wrong with one");
+  return status;
+}
+
+static cleat_status latest_search(struct cleat_client *client, const struct steps *steps,
+                                  struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  size_t damaged = 0;
+  for (size_t i = steps->count; i-- > 0;) {
+    cleat_status status = latest_try(client, steps->items[i], checkpoint, err);
+    bool passed_over = status != CLEAT_NEWER && is_damage(status);
+    if (status != CLEAT_NOT_FOUND && !passed_over)
+      return status;
+    if (passed_over)
+      cleat__log(&client->log, CLEAT_LOG_WARNING, "passed over: %s", err->message);
+    damaged += passed_over;
+  }
+  return latest_none(client, damaged, err);
 }
 
 cleat_status cleat__catalog_open_latest(struct cleat_client *client,
@@ -247,16 +271,8 @@ cleat_status cleat__catalog_open_latest(struct cleat_client *client,
                                         struct cleat_error *err) {
   struct steps steps = {0};
   cleat_status status = steps_list(client, &steps, err);
-  if (status == CLEAT_OK) {
-    status = CLEAT_NOT_FOUND;
-    for (size_t i = steps.count; i-- > 0 && status == CLEAT_NOT_FOUND;) {
-      status = latest_try(client, steps.items[i], checkpoint, err);
-    }
-    if (status == CLEAT_NOT_FOUND) {
-      cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s",
-                       client->store->display);
-    }
-  }
+  if (status == CLEAT_OK)
+    status = latest_search(client, &steps, checkpoint, err);
   cleat__free(steps.items);
   return status;
 }

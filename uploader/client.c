@@ -37,7 +37,7 @@ static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t
     cleat_status status = cleat__error_set(
         err, CLEAT_INVALID, "part size %llu: must be a multiple of 4096, from %llu bytes to 5 GiB",
         (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
-    cleat__error_hint(err, "leave part_bytes 0 for 16 MiB");
+    cleat__error_hint(err, "leave the part size away for 16 MiB");
     return status;
   }
   *part_bytes = bytes;
@@ -57,6 +57,8 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
 cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
+  if (cleat__checksum_prepare() != CLEAT_OK)
+    return cleat__error_no_memory(err, "OpenSSL");
   struct cleat_client *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the client");
@@ -150,6 +152,7 @@ cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_
       err, CLEAT_LIMIT, "%s: its parts of %llu bytes do not fit into the staging budget of %llu",
       file, (unsigned long long)bytes,
       (unsigned long long)have * cleat__staging_buffer_bytes(client->staging));
-  cleat__error_hint(err, "raise staging_bytes to at least the part size");
+  cleat__error_hint(
+      err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
   return status;
 }

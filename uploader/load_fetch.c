@@ -102,8 +102,10 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
                               "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
                               wanted, i + 1);
     cleat__error_hint(err, "the stored bytes are damaged; load another step");
+    if (i > 0)
+      continue;
     cleat__log(&load->operation.client->log, CLEAT_LOG_WARNING,
-               "part %zu of %s arrived with a wrong checksum", fetch->part + 1,
+               "part %zu of %s arrived with a wrong checksum: fetching it again", fetch->part + 1,
                load->checkpoint->files[fetch->file].info.name);
   }
   if (status != CLEAT_OK)

@@ -102,30 +102,12 @@ int cleat__cli_job_fail(const struct cleat__cli *cli, const struct cleat__cli_si
   return status;
 }
 
-/* True if the store has checkpoints, whole or not, that its listing knows of. */
-static bool has_any(struct cleat_client *client, size_t *count) {
-  struct cleat_list *list = NULL;
-  if (cleat_list(client, &list, NULL) != CLEAT_OK)
-    return false;
-  *count = cleat_list_count(list) + cleat_list_damaged(list);
-  cleat_list_free(list);
-  return *count > 0;
-}
-
 int cleat__cli_open_checkpoint(const struct cleat__cli *cli, struct cleat_client *client,
                                struct cleat_checkpoint **checkpoint) {
   struct cleat_error err;
-  size_t count = 0;
-  cleat__error_clear(&err);
   cleat_status status = cleat_checkpoint_open(client, cli->options.step, checkpoint, &err);
   if (status == CLEAT_OK)
     return CLEAT__CLI_DONE;
-  /* A job that starts anew when nothing is found must not do so because everything is broken. */
-  if (status == CLEAT_NOT_FOUND && !cli->options.has_step && has_any(client, &count)) {
-    cleat__error_set(&err, CLEAT_INTEGRITY, "no whole checkpoint in %s: %zu there, all damaged",
-                     cli->options.arguments[0], count);
-    cleat__error_hint(&err, "'cleat verify URL --step N' tells what is wrong with one");
-  }
   return cleat__cli_fail(cli, &err);
 }
 

@@ -30,7 +30,10 @@ int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_erro
   case CLEAT_INVALID:
     return CLEAT__CLI_USAGE;
   case CLEAT_NOT_FOUND:
-    return CLEAT__CLI_NOTHING;
+    /* 3 makes scripts start afresh: only "there is no checkpoint" may say it, not a bucket that is
+     * mistyped, nor a save, which looks for none. */
+    return saving || strcmp(err->s3_code, "NoSuchBucket") == 0 ? CLEAT__CLI_FAILED
+                                                               : CLEAT__CLI_NOTHING;
   case CLEAT_INTEGRITY:
   case CLEAT_FORMAT:
   case CLEAT_NEWER:

@@ -103,11 +103,8 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   if (!options->has_step)
     return need_step(cli);
   if (cleat__cli_sources_collect(options->arguments, options->argument_count - 1, url, &sources,
-                                 &err) != CLEAT_OK) {
-    int exit_status = cleat__cli_fail(cli, &err);
-    /* "Nothing found" is said of checkpoints; a missing source is a plain failure. */
-    return exit_status == CLEAT__CLI_NOTHING ? CLEAT__CLI_FAILED : exit_status;
-  }
+                                 &err) != CLEAT_OK)
+    return cleat__cli_fail(cli, &err);
   int exit_status = save_files(cli, client, url, &sources);
   cleat__cli_sources_clear(&sources);
   return exit_status;

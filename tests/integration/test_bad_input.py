@@ -93,7 +93,7 @@ def test_a_wrong_endpoint_says_what_is_wrong(bucket, small, tmp_path, endpoint, 
 def test_a_missing_bucket_is_named_by_every_command(bucket, small, tmp_path):
     url = "s3://%s-not/run" % bucket.bucket
     for command in commands(url, small, tmp_path):
-        error = error_of(bucket.cleat(*command, "--json", timeout=60), 3, "NOT_FOUND", "%s-not" % bucket.bucket)
+        error = error_of(bucket.cleat(*command, "--json", timeout=60), 1, "NOT_FOUND", "%s-not" % bucket.bucket)
         assert error["s3_code"] == "NoSuchBucket" and not error["retryable"], error
     assert not (tmp_path / "back").exists()
 

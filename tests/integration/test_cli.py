@@ -494,7 +494,7 @@ def test_region_option():
 def test_missing_bucket(bucket, small, tmp_path):
     url = "s3://%s-not/run" % bucket.bucket
     for command in (["ls", url], ["save", small, url, "--step", "1"], ["load", url, tmp_path / "back"]):
-        lines = assert_error(bucket.cleat(*command), 3)
+        lines = assert_error(bucket.cleat(*command), 1)  # 3 would make a job start afresh
         assert "%s-not" % bucket.bucket in lines[0] and "bucket" in lines[0], lines
     assert not (tmp_path / "back").exists()
 

@@ -9,7 +9,8 @@ packages_of() {
   build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
   minio) echo ca-certificates python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
-  test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 ;;
+  test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 \
+    util-linux mandoc ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
   all) echo "$(packages_of test)" "$(packages_of lint)" ;;
   *) die "unknown group '$1'" ;;

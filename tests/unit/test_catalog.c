@@ -162,7 +162,9 @@ START_TEST(damaged_steps_are_passed_over) {
   cleat_list_free(list);
   memory_remove(bucket, of_step(1, "model.safetensors"));
   int64_t step = 0;
-  ck_fails(cleat_latest(client, &step, &err), CLEAT_NOT_FOUND);
+  /* Not NOT_FOUND: a job would start afresh. */
+  ck_fails(cleat_latest(client, &step, &err), CLEAT_INTEGRITY);
+  ck_assert_ptr_nonnull(strstr(err.message, "all damaged"));
 }
 END_TEST
 
