@@ -95,11 +95,10 @@ struct process {
   const struct cleat__s3_search *search;
   int64_t deadline_ms;
   pid_t pid;
-  int fd;       /* its standard output */
-  bool ended;   /* it has been waited for */
-  bool unknown; /* somebody else did that: its exit status is lost */
-  int wait_status;
-  bool closed; /* all of its output is read */
+  int fd;          /* its standard output */
+  bool ended;      /* it has been waited for */
+  int wait_status; /* 0 also when it is lost */
+  bool closed;     /* all of its output is read */
   bool too_long;
   size_t size;
   char output[CLEAT__S3_ANSWER_MAX + 1]; /* one byte more shows that there is too much */
@@ -176,8 +175,8 @@ static void look_for_end(struct process *process, int flags) {
   pid_t got = waitpid(process->pid, &process->wait_status, flags);
   if (got < 0 && errno == EINTR)
     return;
-  /* The program that Cleat is part of may ignore SIGCHLD or wait for all its children. */
-  process->unknown = got < 0;
+  /* An error: the program that Cleat is part of ignores SIGCHLD or waits for all its children. Then
+   * the exit status is lost, and what was printed has to tell. */
   process->ended = got != 0;
 }
 
@@ -241,7 +240,7 @@ static void stop(struct process *process) {
 static cleat_status judge_end(const struct process *process, const char *place,
                               struct cleat_error *err) {
   int status = process->wait_status;
-  if (process->unknown || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return CLEAT_OK;
   if (WIFEXITED(status))
     (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process ended with exit status %d",
