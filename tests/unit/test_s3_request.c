@@ -105,7 +105,8 @@ START_TEST(storm_passes) {
          "HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\n<html>", OK_REPLY);
   char first[64], last[64];
   ck_ok(put(CLEAT__PUT_ALWAYS));
-  /* A jitter that comes out at 0 ms is no wait: at least the throttled one is seen, nearly always. */
+  /* A jitter that comes out at 0 ms is no wait; that all four do is as good as impossible. */
+  ck_assert_uint_ge(script.waits, 1);
   ck_assert_uint_le(script.waits, 4);
   ck_assert_uint_eq(script.log_lines, 4);
   ck_assert(strstr(script.last_log, "s3://bucket/run/a b") != NULL);
