@@ -172,6 +172,8 @@ enum cleat_checksum {
 struct cleat_client_options {
   size_t struct_bytes;
   uint64_t staging_bytes; /* host memory for copies in flight, taken at open; 0: 256 MiB */
+  int staging_on_demand;  /* 1: its pages are made resident by their first use, not at open: for a
+                             program that saves or loads once, and has no fence to keep short */
   uint64_t part_bytes;    /* size of a part, and of a staging buffer; 0: 16 MiB */
   unsigned concurrency;   /* requests in flight; 0: 16 for s3://, 4 for file:// */
   unsigned time_limit_s;  /* longest time for one store operation with its retries; 0: 900 */

@@ -8,16 +8,19 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 struct cleat__device;
 
 struct cleat__device_ops {
   const char *name;
 
   /* Required. Host memory that the device copies to and from at full speed (pinned, where that
-   * means something): `bytes` bytes, page-aligned and resident when it returns, so that the first
-   * copy costs what later ones do. Owned by the caller, freed by host_free. */
-  cleat_status (*host_alloc)(struct cleat__device *device, size_t bytes, void **memory,
-                             struct cleat_error *err);
+   * means something): `bytes` bytes, page-aligned. With `resident` every page is there when it
+   * returns, so that the first copy costs what later ones do; without, a device may leave that to
+   * the first use. Owned by the caller, freed by host_free. */
+  cleat_status (*host_alloc)(struct cleat__device *device, size_t bytes, bool resident,
+                             void **memory, struct cleat_error *err);
 
   /* Required. Frees what host_alloc gave; same size. */
   void (*host_free)(struct cleat__device *device, void *memory, size_t bytes);

@@ -18,8 +18,6 @@
 
 /* Faults every page in now: the first save would otherwise pay for it inside the fence. */
 static void host_make_resident(void *memory, size_t bytes) {
-  /* Fewer faults and fewer TLB misses in every later copy; where it is switched off, nothing is lost. */
-  (void)madvise(memory, bytes, MADV_HUGEPAGE);
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
     return;
   volatile char *page = memory;
@@ -27,8 +25,8 @@ static void host_make_resident(void *memory, size_t bytes) {
     page[at] = 0;
 }
 
-static cleat_status host_alloc(struct cleat__device *device, size_t bytes, void **memory,
-                               struct cleat_error *err) {
+static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool resident,
+                               void **memory, struct cleat_error *err) {
   (void)device;
   if (cleat__fault_point())
     return cleat__error_no_memory(err, "staging buffers");
@@ -39,7 +37,10 @@ static cleat_status host_alloc(struct cleat__device *device, size_t bytes, void 
     cleat__error_hint(err, "lower the staging memory (--staging, staging_bytes)");
     return status;
   }
-  host_make_resident(mapped, bytes);
+  /* Fewer faults and fewer TLB misses in every later copy; where it is switched off, nothing is lost. */
+  (void)madvise(mapped, bytes, MADV_HUGEPAGE);
+  if (resident)
+    host_make_resident(mapped, bytes);
   *memory = mapped;
   return CLEAT_OK;
 }

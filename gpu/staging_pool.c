@@ -35,8 +35,8 @@ static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
 }
 
 cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
-                                uint64_t buffer_bytes, struct cleat__staging **staging,
-                                struct cleat_error *err) {
+                                uint64_t buffer_bytes, bool resident,
+                                struct cleat__staging **staging, struct cleat_error *err) {
   cleat_status status = staging_check(total_bytes, buffer_bytes, err);
   if (status != CLEAT_OK)
     return status;
@@ -54,7 +54,7 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
     goto fail;
   }
   void *block = NULL;
-  status = device->ops->host_alloc(device, fresh->block_bytes, &block, err);
+  status = device->ops->host_alloc(device, fresh->block_bytes, resident, &block, err);
   if (status != CLEAT_OK)
     goto fail;
   fresh->block = block;

@@ -15,11 +15,11 @@
 
 struct cleat__staging;
 
-/* floor(total_bytes / buffer_bytes) buffers. The device must outlive the pool. Errors: LIMIT (not
- * one buffer fits), NO_MEMORY. */
+/* floor(total_bytes / buffer_bytes) buffers; `resident` as in host_alloc. The device must outlive the
+ * pool. Errors: LIMIT (not one buffer fits), NO_MEMORY. */
 cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
-                                uint64_t buffer_bytes, struct cleat__staging **staging,
-                                struct cleat_error *err);
+                                uint64_t buffer_bytes, bool resident,
+                                struct cleat__staging **staging, struct cleat_error *err);
 
 /* All buffers must have been given back. NULL is allowed. */
 void cleat__staging_free(struct cleat__staging *staging);

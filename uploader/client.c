@@ -76,7 +76,8 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   if (status == CLEAT_OK) {
     uint64_t budget =
         options->staging_bytes != 0 ? options->staging_bytes : CLEAT__STAGING_BYTES_DEFAULT;
-    status = cleat__staging_new(fresh->device, budget, fresh->part_bytes, &fresh->staging, err);
+    status = cleat__staging_new(fresh->device, budget, fresh->part_bytes,
+                                options->staging_on_demand == 0, &fresh->staging, err);
   }
   if (status != CLEAT_OK) {
     fresh->store = NULL; /* still the caller's */

@@ -65,7 +65,7 @@ struct cleat__cli_command {
   unsigned takes;        /* of enum cleat__cli_takes */
   size_t min_arguments;
   size_t max_arguments;
-  bool small;    /* moves no data: one part of staging memory will do */
+  bool small;    /* moves no data: its time limit is short */
   bool url_last; /* the store's URL is the last argument, not the first */
   /* Returns the exit status. */
   int (*run)(const struct cleat__cli *cli, struct cleat_client *client);

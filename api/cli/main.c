@@ -75,12 +75,12 @@ static int run_help(const struct cleat__cli *cli, int argc, char **argv) {
 
 static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **client,
                                 struct cleat_error *err) {
-  static const uint64_t default_part_bytes = UINT64_C(16) << 20;
   /* A person who waits for a list has a dead server's name misspelt more often than patience. */
   static const unsigned small_time_limit_s = 60;
   const struct cleat__cli_options *given = &cli->options;
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
   options.staging_bytes = given->staging_bytes;
+  options.staging_on_demand = 1;
   options.part_bytes = given->part_bytes;
   options.concurrency = given->jobs;
   options.time_limit_s = given->time_limit_s;
@@ -88,8 +88,6 @@ static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **cl
   options.region = given->region;
   options.log = cleat__cli_log;
   options.log_user = cli;
-  if (cli->command->small && !options.staging_bytes)
-    options.staging_bytes = options.part_bytes ? options.part_bytes : default_part_bytes;
   if (cli->command->small && !options.time_limit_s)
     options.time_limit_s = small_time_limit_s;
   size_t url = cli->command->url_last ? given->argument_count - 1 : 0;

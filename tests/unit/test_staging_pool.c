@@ -7,12 +7,13 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct cleat_error err;
 
 static struct cleat__staging *make(uint64_t total, uint64_t buffer) {
   struct cleat__staging *staging = NULL;
-  ck_ok(cleat__staging_new(cleat__device_host(), total, buffer, &staging, &err));
+  ck_ok(cleat__staging_new(cleat__device_host(), total, buffer, true, &staging, &err));
   return staging;
 }
 
@@ -27,6 +28,28 @@ START_TEST(counts) {
   ck_assert_uint_eq(cleat__staging_buffers_for(staging, 4097), 2);
   ck_assert_uint_eq(cleat__staging_buffers_for(staging, UINT64_MAX), (size_t)1 << 52);
   cleat__staging_free(staging);
+}
+END_TEST
+
+/* How many of a pool's four pages are in memory before anybody has touched them. */
+static int resident_pages(bool resident) {
+  struct cleat__staging *staging = NULL;
+  void *buffers[4];
+  unsigned char in_memory[4] = {0};
+  ck_ok(cleat__staging_new(cleat__device_host(), sizeof buffers / sizeof buffers[0] * 4096, 4096,
+                           resident, &staging, &err));
+  ck_assert(cleat__staging_take_locked(staging, 4, buffers));
+  ck_assert_int_eq(mincore(buffers[0], sizeof in_memory * 4096, in_memory), 0);
+  cleat__staging_give_locked(staging, 4, buffers);
+  cleat__staging_free(staging);
+  return (in_memory[0] & 1) + (in_memory[1] & 1) + (in_memory[2] & 1) + (in_memory[3] & 1);
+}
+
+/* A trainer's first fence must not pay for faults; a program that saves once must not for memory that
+ * it never uses. */
+START_TEST(resident_at_once_or_on_demand) {
+  ck_assert_int_eq(resident_pages(true), 4);
+  ck_assert_int_eq(resident_pages(false), 0);
 }
 END_TEST
 
@@ -75,18 +98,18 @@ END_TEST
 START_TEST(refused) {
   struct cleat__staging *staging = NULL;
   struct cleat__device *host = cleat__device_host();
-  ck_fails(cleat__staging_new(host, 4095, 4096, &staging, &err), CLEAT_LIMIT);
+  ck_fails(cleat__staging_new(host, 4095, 4096, true, &staging, &err), CLEAT_LIMIT);
   ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
-  ck_fails(cleat__staging_new(host, 4096, 0, &staging, &err), CLEAT_LIMIT);
-  ck_fails(cleat__staging_new(host, UINT64_MAX, 4096, &staging, &err), CLEAT_LIMIT);
+  ck_fails(cleat__staging_new(host, 4096, 0, true, &staging, &err), CLEAT_LIMIT);
+  ck_fails(cleat__staging_new(host, UINT64_MAX, 4096, true, &staging, &err), CLEAT_LIMIT);
   /* More than the address space has: the system says no. */
   memset(&err, 0, sizeof err);
-  ck_fails(cleat__staging_new(host, 1ull << 47, 1ull << 40, &staging, &err), CLEAT_NO_MEMORY);
+  ck_fails(cleat__staging_new(host, 1ull << 47, 1ull << 40, true, &staging, &err), CLEAT_NO_MEMORY);
   ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
   ck_assert_ptr_null(staging);
   for (unsigned long n = 1; n <= 3; n++) {
     cleat__fault_arm(n, false);
-    ck_fails(cleat__staging_new(host, 4096, 4096, &staging, &err), CLEAT_NO_MEMORY);
+    ck_fails(cleat__staging_new(host, 4096, 4096, true, &staging, &err), CLEAT_NO_MEMORY);
     ck_assert_uint_eq(cleat__fault_disarm(), n);
   }
   cleat__staging_free(NULL);
@@ -110,6 +133,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("staging_pool");
   TCase *c = tcase_create("staging_pool");
   tcase_add_test(c, counts);
+  tcase_add_test(c, resident_at_once_or_on_demand);
   tcase_add_test(c, all_or_none);
   tcase_add_test(c, last_in_first_out);
   tcase_add_test(c, refused);
