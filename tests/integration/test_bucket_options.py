@@ -17,6 +17,7 @@ import botocore.exceptions
 import pytest
 
 from helpers import ROOT, assert_error, clean_environment, fill, noise, run, tree
+from signing import SigningProxy
 
 KEY = bytes(range(7, 39))
 KEY_TEXT = base64.b64encode(KEY).decode()
@@ -66,7 +67,9 @@ class Server:
         while not is_ready(self.port, self.ca):
             assert self.process.poll() is None and time.monotonic() < end, (folder / "log").read_text()
             time.sleep(0.1)
-        self.endpoint = "https://127.0.0.1:%d" % self.port
+        self.proxy = SigningProxy("https://127.0.0.1:%d" % self.port, "cleat-secret", folder / "signatures",
+                                  (self.ca, folder / "certs" / "private.key", self.ca))
+        self.endpoint, self.port = self.proxy.endpoint, self.proxy.port
         self.client = boto3.client("s3", endpoint_url=self.endpoint, verify=str(self.ca), region_name="us-east-1",
                                    aws_access_key_id="cleat-user", aws_secret_access_key="cleat-secret",
                                    config=botocore.config.Config(s3={"addressing_style": "path"}))
@@ -78,6 +81,7 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+        self.proxy.stop()
 
     def heads(self, prefix, **more):
         """Every object below the prefix, as HEAD tells it, by key."""
