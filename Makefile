@@ -223,14 +223,14 @@ print-torture:
 print-integration:
 	@printf '%s\n' $(INTEGRATION_BIN)
 
-.PHONY: deps test unit torture header integration lint format bench demo demo-minio clean help
+.PHONY: deps test unit torture header integration endurance lint format bench demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
 	+@tests/tools/run_tests.sh unit torture header integration
-unit torture header integration:
+unit torture header integration endurance:
 	+@tests/tools/run_tests.sh $@
 
 lint:
@@ -258,6 +258,7 @@ help:
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
 	@echo 'make unit | torture | header | integration     one group of them'
+	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'
 	@echo 'make bench        figures of speed and memory'

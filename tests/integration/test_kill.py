@@ -1,13 +1,15 @@
 """Saves that are killed, stopped, or raced: whatever happens, a reader sees whole checkpoints and nothing else.
 
-The judge is not Cleat: loaded files are compared by their SHA-256 with what was to be saved, leftovers are looked for
-with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED repeats it.
+The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so are
+loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED repeats
+it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
 """
 
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -23,6 +25,8 @@ from proxy import Proxy, abort_uploads, unfinished_uploads
 MIB = 1 << 20
 SECONDS_MAX = 120
 SAVE = ["--part-size", "5M", "--jobs", "4"]
+KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 50))
+RACES = int(os.environ.get("CLEAT_TEST_RACES", 40))
 
 
 @pytest.fixture
@@ -116,9 +120,29 @@ def load(store, tmp_path, *arguments):
     return result.json["step"], found
 
 
+def sha256_of(store, key):
+    return hashlib.sha256(store.get(key)).hexdigest()
+
+
+def visible_steps(store):
+    """Without Cleat: a step is visible if it has a manifest."""
+    manifests = [re.fullmatch(r"step-(\d{12})/manifest\.json", key) for key in store.keys()]
+    return sorted(int(match.group(1)) for match in manifests if match)
+
+
+def assert_stored(store, step, digests_wanted):
+    """Without Cleat: what the manifest names is there, bit for bit as it was to be saved."""
+    assert sha256_of(store, store.record_key(step)) == store.manifest(step)["ranks"][0]["sha256"]
+    found = {file["name"]: sha256_of(store, store.file_key(step, file["name"])) for file in store.record(step)["files"]}
+    assert found == digests_wanted, "step %d is visible and not what was saved" % step
+
+
 def assert_whole(store, tmp_path, sources, steps):
-    """Just these steps are there; the latest loads bit for bit, the others verify."""
+    """Just these steps are there, bit for bit; the latest loads, the others verify."""
     assert listed(store) == sorted(steps)
+    assert visible_steps(store) == sorted(steps)
+    for step in steps:
+        assert_stored(store, step, sources.digests[step])
     assert load(store, tmp_path) == (max(steps), sources.digests[max(steps)])
     for step in sorted(steps)[:-1]:
         result = store.cleat("verify", store.url, "--step", step)
@@ -134,6 +158,17 @@ def sweep(store, keep):
     if store.proxy:
         abort_uploads(store, store.proxy.upload_keys())
         store.proxy.forget()
+
+
+def assert_orphans_are_listed(store):
+    """Every upload that was begun and not ended stands in ListMultipartUploads, and no other; how many."""
+    if not store.proxy:
+        return 0
+    with store.proxy.lock:
+        done = [(request.kind, request.key) for request in store.proxy.requests if request.status in (200, 204)]
+    begun = {key for kind, key in done if kind == "create"} - {key for kind, key in done if kind in ("complete", "abort")}
+    assert {key for key, _ in unfinished_uploads(store, store.proxy.upload_keys())} == begun
+    return len(begun)
 
 
 def settle(store):
@@ -167,7 +202,7 @@ def kill_after(process, seconds):
 def torment(store, tmp_path, rng, sources, kills):
     """Kills as many saves, at moments spread evenly over a save; after each, all that is visible is whole."""
     seconds = [measure(store, sources, sources.turn(step)) for step in (0, 1, 2)]
-    latest, visible, missed = 2, 0, 0
+    latest, visible, missed, orphans = 2, 0, 0, 0
     sweep(store, [latest])
     print("an undisturbed save takes %s s" % ", ".join("%.3f" % each for each in seconds))
     for number in range(kills):
@@ -185,7 +220,9 @@ def torment(store, tmp_path, rng, sources, kills):
 
         survived = step in listed(store)
         visible += survived
-        print("killed after %.3f s: %s" % (moment, "visible" if survived else "invisible"))
+        left = assert_orphans_are_listed(store)
+        orphans += left > 0
+        print("killed after %.3f s: %s, %d unfinished uploads" % (moment, "visible" if survived else "invisible", left))
         assert_whole(store, tmp_path, sources, [latest, step] if survived else [latest])
 
         # The same start tries again, as a restarted job would.
@@ -198,7 +235,8 @@ def torment(store, tmp_path, rng, sources, kills):
         latest = step
         sweep(store, [latest])
     assert_whole(store, tmp_path, sources, [latest])
-    print("%d killed, %d of them after the commit; %d ended too soon to be killed" % (kills, visible, missed))
+    print("%d killed, %d of them after the commit, %d with unfinished uploads, all of them listed; %d ended too soon to be "
+          "killed" % (kills, visible, orphans, missed))
 
 
 # Some 20 requests.
@@ -206,14 +244,14 @@ LARGE = {"model-00001-of-00002.safetensors": 16 * MIB, "model-00002-of-00002.saf
          "optimizer/state.bin": 11 * MIB + 77, "config.json": 1000, "tokenizer.json": 2 * MIB}
 
 
-def test_killed_at_50_random_moments_on_minio(proxied, tmp_path, rng):
-    torment(proxied, tmp_path, rng, Sources(tmp_path / "in", LARGE), 50)
+def test_killed_at_random_moments_on_minio(proxied, tmp_path, rng):
+    torment(proxied, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS)
 
 
-def test_killed_at_20_random_moments_on_a_folder(tmp_path, rng):
+def test_killed_at_random_moments_on_a_folder(tmp_path, rng):
     folder = Folder(tmp_path / "store")
     folder.proxy = None
-    torment(folder, tmp_path, rng, Sources(tmp_path / "in", LARGE), 20)
+    torment(folder, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS * 2 // 5)
 
 
 # ---- Killed at every step of the protocol ------------------------------------------------------------------------------
@@ -316,7 +354,7 @@ class Meeting:
 @pytest.mark.parametrize("store, options", [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
                          indirect=["store"])
 def test_two_processes_save_one_step(store, tmp_path, options):
-    rounds = 20
+    rounds = RACES if options == [] and store.proxy else RACES // 2
     both = [Sources(tmp_path / name, {"large.bin": 5 * MIB + 1, "small.bin": 1000, name: 10}) for name in "ab"]
     met = 0
     for step in range(rounds):
@@ -330,18 +368,23 @@ def test_two_processes_save_one_step(store, tmp_path, options):
         assert sorted(code for code, _, _ in ended) == [0, 5], ended
         winner = [code for code, _, _ in ended].index(0)
         loser_says = ended[1 - winner][2]
-        assert "step %d" % step in loser_says, ended
+        lines = loser_says.splitlines()
+        late = "step %d was committed by another writer, as attempt %s" % (step, store.manifest(step)["attempt"])
+        later = "step %d is committed already, by another start" % step  # it came so late that it sent nothing
+        assert len(lines) == 2 and (late in lines[0] or later in lines[0]) and lines[1].startswith("hint: "), ended
         if store.proxy:
             store.proxy.before = None
             met += meeting.met == 2
         assert load(store, tmp_path, "--step", str(step)) == (step, both[winner].digests[step])
+        assert_stored(store, step, both[winner].digests[step])
         # The loser took its bytes away again.
         folder = "step-%012d/" % step
         expected = {"%s%s/%s" % (folder, store.manifest(step)["attempt"], name)
                     for name in [*tree(both[winner].folder), "rank-00000.json"]} | {folder + "manifest.json"}
         settle(store)
         assert {key for key in store.keys() if key.startswith(folder)} == expected
-    assert listed(store) == list(range(rounds))
+    assert listed(store) == visible_steps(store) == list(range(rounds))
+    print("%d races: one winner each, the other told with status 5" % rounds)
     if store.proxy:
         print("both wanted to commit at the same time in %d of %d rounds" % (met, rounds))
         assert met > rounds / 2
