@@ -1,11 +1,12 @@
 """Fixtures of the integration tests."""
 
 import os
+import re
 import subprocess
 
 import pytest
 
-from helpers import Bucket, Folder, fill, noise
+from helpers import CLEAT, Bucket, Folder, fill, noise
 
 
 @pytest.fixture(scope="session")
@@ -42,11 +43,14 @@ def small(tmp_path):
 
 @pytest.fixture(scope="session")
 def bad_disk(tmp_path_factory):
-    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write."""
+    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write. A sanitizer
+    that the program was built with insists on being loaded before."""
     built = tmp_path_factory.mktemp("disk") / "bad_disk.so"
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-o", built, "-", "-ldl"], check=True,
                    input=BAD_DISK.encode())
-    return {"LD_PRELOAD": str(built)}
+    libraries = subprocess.run(["ldd", CLEAT], check=True, stdout=subprocess.PIPE, text=True).stdout
+    sanitizers = re.findall(r"=> (\S+/lib[at]san\S+)", libraries)
+    return {"LD_PRELOAD": ":".join([*sanitizers, str(built)])}
 
 
 BAD_DISK = r"""

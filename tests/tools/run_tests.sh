@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture header integration
+# usage: run_tests.sh GROUP…    groups: unit torture header integration endurance
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -28,6 +28,9 @@ stop_all() {
     kill -TERM -- "-$job" 2>/dev/null || true
     sleep 0.2
     kill -KILL -- "-$job" 2>/dev/null || true
+  fi
+  if [ -d "$scratch/signatures" ]; then
+    "$TOOLS/signing_proxy.py" stop "$scratch/signatures"
   fi
   if [ -n "$MINIO_PID" ]; then
     "$TOOLS/minio.sh" stop "$MINIO_PID"
@@ -119,11 +122,11 @@ run_check_group() {
   done
 }
 
-# A header test: a script that prints "ok - …" and "not ok - …" lines.
+# A header test: a script that prints "ok - …" and "not ok - …" lines; "${@:2}" are its arguments.
 run_header_test() {
   local script=$1 log=$scratch/output status=0 good bad
   say "$script"
-  run_logged "$PROGRAM_SECONDS" "$log" "$script" || status=$?
+  run_logged "$PROGRAM_SECONDS" "$log" "$@" || status=$?
   good=$(grep -c '^ok ' "$log") || true
   bad=$(grep -c '^not ok ' "$log") || true
   passed=$((passed + good))
@@ -153,22 +156,71 @@ print(total - bad, bad)
 PY
 }
 
-# The Check programs that need a server, then pytest.
-run_integration_group() {
+# run_pytest WHAT…: a part of tests/integration, and how each of its requests was signed.
+run_pytest() {
   local python log=$scratch/output junit=$scratch/junit.xml status=0 good=0 bad=0
-  run_check_group integration
   python=$("$TOOLS/venv.sh")
-  say "tests/integration"
-  CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "$python" -m pytest -p no:cacheprovider \
-    -ra -v --durations=5 --junitxml="$junit" tests/integration || status=$?
+  say "$*"
+  CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "${runner[@]}" "$python" -m pytest \
+    -p no:cacheprovider -ra -v --durations=5 --junitxml="$junit" "$@" || status=$?
   if [ -e "$junit" ]; then
     read -r good bad < <(read_junit "$junit")
   fi
   passed=$((passed + good))
   if [ "$bad" -gt 0 ]; then
-    fail "$bad" "tests/integration: $bad failed or skipped"
+    fail "$bad" "$*: $bad failed or skipped"
   elif [ "$status" -ne 0 ] || [ "$good" -eq 0 ]; then
-    fail 1 "tests/integration: pytest ended with $status after $good tests"
+    fail 1 "$*: pytest ended with $status after $good tests"
+  fi
+}
+
+# judge_signatures [--full]: what the proxies before the servers have seen.
+judge_signatures() {
+  "$TOOLS/signing_proxy.py" stop "$CLEAT_TEST_SIGNATURES"
+  run_header_test "$TOOLS/signing_proxy.py" report "$@" "$CLEAT_TEST_SIGNATURES"
+}
+
+# The Check programs that need a server, then pytest. CLEAT_TEST_SELECT, words for pytest, chooses among its tests.
+run_integration_group() {
+  local select=()
+  run_check_group integration
+  read -ra select <<<"${CLEAT_TEST_SELECT:-}"
+  run_pytest tests/integration "${select[@]}"
+  if [ ${#select[@]} -eq 0 ]; then
+    judge_signatures --full
+  else
+    judge_signatures
+  fi
+}
+
+# Kills and races until luck is no excuse.
+run_endurance_group() {
+  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
+  run_pytest tests/integration/test_kill.py -s -k 'random_moments or two_processes'
+  judge_signatures
+}
+
+# What sanitizers find goes into files, so that no test can take it for an expected failure.
+listen_to_sanitizers() {
+  [ -n "${SANITIZE:-}" ] || return 0
+  mkdir "$scratch/findings"
+  export CK_FORK=${CK_FORK:-no}
+  export ASAN_OPTIONS=log_path=$scratch/findings/asan:exitcode=97:detect_leaks=1
+  export UBSAN_OPTIONS=log_path=$scratch/findings/ubsan:print_stacktrace=1
+  export TSAN_OPTIONS=log_path=$scratch/findings/tsan:exitcode=97
+}
+
+judge_sanitizers() {
+  [ -n "${SANITIZE:-}" ] || return 0
+  local finding
+  for finding in "$scratch"/findings/*; do
+    [ -e "$finding" ] || continue
+    head -n 60 "$finding"
+    fail 1 "sanitizer: $(grep -m 1 -E 'ERROR|WARNING|runtime error' "$finding" || echo "${finding##*/}")"
+  done
+  if [ -z "$(ls "$scratch/findings")" ]; then
+    passed=$((passed + 1))
+    echo "ok - no finding of the sanitizers ($SANITIZE)"
   fi
 }
 
@@ -180,12 +232,22 @@ start_server() {
   export CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
 
+# What the tests know as the server is a proxy that verifies how each request is signed. CLEAT_TEST_DIRECT is the server
+# itself, for tests that damage requests on their way.
+start_signing_proxy() {
+  local python lines
+  python=$("$TOOLS/venv.sh") || return 1
+  export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
+  lines=$("$python" "$TOOLS/signing_proxy.py" start "$CLEAT_TEST_ENDPOINT" "$CLEAT_TEST_SIGNATURES") || return 1
+  eval "$lines"
+}
+
 build() {
   local group targets=()
   for group in "$@"; do
     case $group in
     unit | torture) targets+=("$group-programs") ;;
-    integration) targets+=(all integration-programs) ;;
+    integration | endurance) targets+=(all integration-programs) ;;
     header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
     esac
@@ -204,7 +266,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|header|integration…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|header|integration|endurance…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
@@ -215,8 +277,12 @@ mkdir "$scratch/tmp"
 build "$@" || { fail 1 "the build"; finish; }
 clean_environment
 choose_runner
+listen_to_sanitizers
 case " $* " in
-*" integration "*) start_server || { fail 1 "MinIO did not start"; finish; } ;;
+*" integration "* | *" endurance "*)
+  start_server || { fail 1 "MinIO did not start"; finish; }
+  start_signing_proxy || { fail 1 "the verifying proxy did not start"; finish; }
+  ;;
 esac
 for group in "$@"; do
   case $group in
@@ -225,4 +291,5 @@ for group in "$@"; do
   esac
 done
 
+judge_sanitizers
 finish
