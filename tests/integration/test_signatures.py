@@ -213,7 +213,7 @@ def source(tmp_path):
 
 
 def test_a_session_token(bucket, source, tmp_path):
-    keys = boto3.client("sts", endpoint_url=os.environ["CLEAT_TEST_ENDPOINT"]).assume_role(
+    keys = boto3.client("sts", endpoint_url=os.environ["CLEAT_TEST_ENDPOINT"], region_name=os.environ["AWS_REGION"]).assume_role(
         RoleArn="arn:aws:iam::123456789012:role/any", RoleSessionName="test")["Credentials"]
     bucket.environment.update(AWS_ACCESS_KEY_ID=keys["AccessKeyId"], AWS_SECRET_ACCESS_KEY=keys["SecretAccessKey"],
                               AWS_SESSION_TOKEN=keys["SessionToken"])

@@ -36,7 +36,7 @@ LINGER_S = 5  # for a client that is still sending when the server has hung up: 
 STOP_S_MAX = 10
 # What the requests of a whole run of the integration tests must show, each at least once.
 KINDS = ("odd keys", "odd queries", "signed payloads", "unsigned payloads", "session tokens", "virtual-host names",
-         "SSE-C keys", "SSE-KMS", "tags", "requests by TLS", "clocks that are off", "secrets that are wrong")
+         "SSE-C keys", "SSE-KMS", "tags", "requests to STS", "requests by TLS", "clocks that are off", "secrets that are wrong")
 
 
 class Tally:
@@ -78,7 +78,7 @@ def kinds_of(head, verdict, is_tls):
         "SSE-KMS": head.get("x-amz-server-side-encryption") == "aws:kms",
         "tags": head.get("x-amz-tagging") is not None,
         "requests by TLS": is_tls,
-        "STS": verdict.service == "sts",
+        "requests to STS": verdict.service == "sts",
         "clocks that are off": (verdict.must_be_refused or "").startswith("the clock"),
         "secrets that are wrong": (verdict.must_be_refused or "").startswith("the secret"),
     }
