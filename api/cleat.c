@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "uploader/catalog.h"
+#include "uploader/doctor.h"
 #include "uploader/load.h"
 #include "uploader/save.h"
 #include "uploader/tensor.h"
@@ -352,4 +353,67 @@ void cleat_load_cancel(struct cleat_load *load) {
 
 void cleat_load_free(struct cleat_load *load) {
   cleat__load_free(load);
+}
+
+/* ---- Doctor ----------------------------------------------------------------------------------- */
+
+cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor **doctor,
+                                struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  if (client == NULL)
+    return missing(errp, "client");
+  if (doctor == NULL)
+    return missing(errp, "doctor");
+  return cleat__doctor_start(client, doctor, errp);
+}
+
+cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doctor,
+                          struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_doctor *started = NULL;
+  if (doctor == NULL)
+    return missing(errp, "doctor");
+  cleat_status status = cleat_doctor_async(client, &started, errp);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__doctor_wait(started, errp);
+  if (status == CLEAT_OK)
+    *doctor = started;
+  else
+    cleat__doctor_free(started);
+  return status;
+}
+
+cleat_status cleat_doctor_wait(struct cleat_doctor *doctor, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return doctor != NULL ? cleat__doctor_wait(doctor, errp) : missing(errp, "doctor");
+}
+
+int cleat_doctor_ended(const struct cleat_doctor *doctor) {
+  return cleat__doctor_ended(doctor);
+}
+
+void cleat_doctor_cancel(struct cleat_doctor *doctor) {
+  cleat__doctor_cancel(doctor);
+}
+
+int cleat_doctor_safe(const struct cleat_doctor *doctor) {
+  return cleat__doctor_safe(doctor);
+}
+
+size_t cleat_doctor_count(const struct cleat_doctor *doctor) {
+  return cleat__doctor_count(doctor);
+}
+
+const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor, size_t index) {
+  return cleat__doctor_get_check(doctor, index);
+}
+
+void cleat_doctor_free(struct cleat_doctor *doctor) {
+  cleat__doctor_free(doctor);
+}
+
+const char *cleat_check_result_name(enum cleat_check_result result) {
+  static const char *const names[] = {"ok", "missing", "ignored", "failed", "skipped"};
+  return (unsigned)result < sizeof names / sizeof names[0] ? names[result] : "unknown";
 }

@@ -492,6 +492,64 @@ CLEAT_API void cleat_load_progress(const struct cleat_load *load, struct cleat_p
 CLEAT_API void cleat_load_cancel(struct cleat_load *load);
 CLEAT_API void cleat_load_free(struct cleat_load *load); /* waits for its end; NULL is allowed */
 
+/* ---- Doctor ------------------------------------------------------------------------------- */
+
+/* What one check of a store came to. */
+enum cleat_check_result {
+  CLEAT_CHECK_OK = 0,
+  CLEAT_CHECK_MISSING = 1, /* the store says that it cannot do this */
+  CLEAT_CHECK_IGNORED = 2, /* it takes the request and does not do what that asks for */
+  CLEAT_CHECK_FAILED = 3,
+  CLEAT_CHECK_SKIPPED =
+      4 /* does not apply, or rests on a check that did not pass; `seen` says which */
+};
+
+/* Strings are single lines, never NULL, without secrets, and live as long as the report. */
+struct cleat_check {
+  const char *name; /* such as "create-only"; never changes once released, for scripts */
+  enum cleat_check_result result;
+  int blocks;          /* 1: no save is safe until this is put right */
+  const char *seen;    /* what was found */
+  const char *meaning; /* what that means for a save; "" when all is well */
+  const char *hint;    /* what to do; or "" */
+};
+
+struct cleat_doctor;
+
+/* Tries every ability that saves and loads rely on against the client's store, in a folder
+ * "doctor-<random>" of its own below the store's, and cleans up after, also after failures and when
+ * cancelled. It stores some 5 MiB and ends within two minutes and the time limit of one operation.
+ * What is wrong with the store is in the report, not an error; *doctor, the report, is the caller's, to
+ * be freed with cleat_doctor_free before the client is closed. Errors: NO_MEMORY, CANCELLED. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor(struct cleat_client *client,
+                                                   struct cleat_doctor **doctor,
+                                                   struct cleat_error *err);
+
+/* The same, returning at once. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_async(struct cleat_client *client,
+                                                         struct cleat_doctor **doctor,
+                                                         struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_wait(struct cleat_doctor *doctor,
+                                                        struct cleat_error *err);
+
+/* 1 once it has ended, 0 before. Never blocks on the store. */
+CLEAT_API int cleat_doctor_ended(const struct cleat_doctor *doctor);
+
+/* Asks it to stop: what it stored is removed, and cleat_doctor_wait returns CANCELLED. */
+CLEAT_API void cleat_doctor_cancel(struct cleat_doctor *doctor);
+
+/* The report: 1 when no check blocks; how many checks there are; the one at `index`, NULL beyond the
+ * count. Not before it has ended: 0, 0 and NULL until then. */
+CLEAT_API int cleat_doctor_safe(const struct cleat_doctor *doctor);
+CLEAT_API size_t cleat_doctor_count(const struct cleat_doctor *doctor);
+CLEAT_API const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor,
+                                                       size_t index);
+CLEAT_API void
+cleat_doctor_free(struct cleat_doctor *doctor); /* waits for its end; NULL is allowed */
+
+/* "ok", "missing", "ignored", "failed", "skipped". Static; never NULL. */
+CLEAT_API const char *cleat_check_result_name(enum cleat_check_result result);
+
 #ifdef __cplusplus
 }
 #endif

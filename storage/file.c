@@ -306,6 +306,7 @@ static const struct cleat__store_ops file_ops = {
     .multipart_complete = cleat__file_multipart_complete,
     .multipart_abort = cleat__file_multipart_abort,
     .multipart_list_parts = cleat__file_multipart_list_parts,
+    .describe = cleat__file_describe,
     .close = file_close,
 };
 

@@ -125,6 +125,11 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
                                               struct cleat__stored_part **parts, size_t *count,
                                               const atomic_bool *cancel, struct cleat_error *err);
 
+/* The table's describe, of file_facts.c. */
+cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
+                                  struct cleat__store_facts *facts, const atomic_bool *cancel,
+                                  struct cleat_error *err);
+
 /* Lets go of all uploads that were neither completed nor aborted; their files stay. */
 void cleat__file_unpin_all(struct cleat__file_store *store);
 

@@ -48,6 +48,8 @@ struct cleat__put_options {
   const char *etag;         /* for CLEAT__PUT_IF_MATCH */
   const char *content_type; /* NULL: application/octet-stream */
   uint32_t crc32c;          /* of the whole body; the store is asked to check it where it can */
+  bool wrong_checksum;      /* the doctor's: the checksum is not the body's, and is to be refused; a
+                               driver that sends another than crc32c spoils that one */
 };
 
 struct cleat__object {
@@ -86,7 +88,22 @@ struct cleat__stored_part {
   bool has_crc32c;
   bool has_crc64nvme; /* filled by a driver whose store checks by that instead */
   uint64_t crc64nvme;
+  bool wrong_checksum; /* as in struct cleat__put_options */
   char etag[CLEAT__ETAG_MAX];
+};
+
+/* What only a driver knows of its place, for the doctor. Plain data without secrets; "", 0 or false
+ * where it does not apply or is not known. */
+struct cleat__store_facts {
+  char place[600];      /* where requests go: an endpoint, a folder and its file system */
+  char addressing[600]; /* how the bucket is named in a request, and its region */
+  char keys[64];        /* which place gave the keys */
+  bool needs_keys;
+  int64_t keys_end_s; /* wall clock; 0: they do not end */
+  char checksum[32];  /* what the store is asked to check of each body */
+  bool forgets;       /* what is stored is gone after a restart of the machine */
+  bool has_clock;
+  int64_t clock_offset_s; /* the store's clock minus ours */
 };
 
 struct cleat__store;
@@ -157,6 +174,13 @@ struct cleat__store_ops {
                                        const struct cleat__upload *upload,
                                        struct cleat__stored_part **parts, size_t *count,
                                        const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Optional; NULL: there is nothing to tell. Asks the store for `key`, which must be absent, so that
+   * its answer tells about the way there, and fills *facts as far as that goes, on failure too. That the
+   * key is absent is the success; a failure is that of get_small. */
+  cleat_status (*describe)(struct cleat__store *store, const char *key,
+                           struct cleat__store_facts *facts, const atomic_bool *cancel,
+                           struct cleat_error *err);
 
   /* Required. Frees the store. No operation may be running. */
   void (*close)(struct cleat__store *store);

@@ -76,6 +76,7 @@ extern const struct cleat__cli_command cleat__cli_load;
 extern const struct cleat__cli_command cleat__cli_ls;
 extern const struct cleat__cli_command cleat__cli_show;
 extern const struct cleat__cli_command cleat__cli_verify;
+extern const struct cleat__cli_command cleat__cli_doctor;
 
 /* What a command is given. */
 struct cleat__cli {
@@ -271,12 +272,13 @@ bool cleat__cli_progress_possible(void);
 /* Columns of the terminal at `fd`; 0: it is none. */
 size_t cleat__cli_terminal_columns(int fd);
 
-/* ---- job.c: opening, and waiting for a save or a load --------------------------------------------------------- */
+/* ---- job.c: opening, and waiting for a save, a load or a doctor --------------------------------------------------------- */
 
-/* A running save or load: one of the two is set. */
+/* A running save, load or doctor: one of them is set. */
 struct cleat__cli_job {
   struct cleat_save *save;
   struct cleat_load *load;
+  struct cleat_doctor *doctor; /* shows no progress: it counts no bytes */
 };
 
 /* Signals that end a job in an orderly way, held back while it runs. */

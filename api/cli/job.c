@@ -1,4 +1,4 @@
-/* job.c: opening a checkpoint, and waiting for a save or a load: progress, Ctrl-C, and the end.
+/* job.c: opening a checkpoint, and waiting for a save, a load or a doctor: progress, Ctrl-C, and the end.
  *
  * The main thread polls, and sleeps in sigtimedwait: the signals that end a job are held back in
  * every thread, so there is no handler and no variable for one to set. */
@@ -36,15 +36,26 @@ void cleat__cli_signals_release(struct cleat__cli_signals *signals) {
 static void read_progress(const struct cleat__cli_job *job, struct cleat_progress *progress) {
   if (job->save)
     cleat_save_progress(job->save, progress);
-  else
+  else if (job->load)
     cleat_load_progress(job->load, progress);
+  else
+    *progress = (struct cleat_progress){
+        .phase = cleat_doctor_ended(job->doctor) ? CLEAT_PHASE_DONE : CLEAT_PHASE_RUNNING};
 }
 
 static void cancel(const struct cleat__cli_job *job) {
   if (job->save)
     cleat_save_cancel(job->save);
-  else
+  else if (job->load)
     cleat_load_cancel(job->load);
+  else
+    cleat_doctor_cancel(job->doctor);
+}
+
+static cleat_status wait_for(const struct cleat__cli_job *job, struct cleat_error *err) {
+  if (job->save)
+    return cleat_save_wait(job->save, err);
+  return job->load ? cleat_load_wait(job->load, err) : cleat_doctor_wait(job->doctor, err);
 }
 
 static bool has_ended(const struct cleat_progress *progress) {
@@ -66,7 +77,8 @@ static void watch(const struct cleat__cli_job *job, struct cleat__cli_progress *
     read_progress(job, last);
     if (has_ended(last))
       return;
-    cleat__cli_progress_draw(progress, last);
+    if (!job->doctor)
+      cleat__cli_progress_draw(progress, last);
     signals->caught = wait_signal(signals, ms);
     if (signals->caught)
       return;
@@ -88,8 +100,7 @@ cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct clea
     /* Signals have their usual effect again: the second one kills. */
     cleat__cli_signals_release(signals);
   }
-  cleat_status status =
-      job->save ? cleat_save_wait(job->save, err) : cleat_load_wait(job->load, err);
+  cleat_status status = wait_for(job, err);
   read_progress(job, last);
   return status;
 }

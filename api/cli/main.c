@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const struct cleat__cli_command *const commands[] = {
-    &cleat__cli_save, &cleat__cli_load, &cleat__cli_ls, &cleat__cli_show, &cleat__cli_verify,
+    &cleat__cli_save, &cleat__cli_load,   &cleat__cli_ls,
+    &cleat__cli_show, &cleat__cli_verify, &cleat__cli_doctor,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -62,6 +62,10 @@ void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *u
   bucket->user = user;
 }
 
+void memory_ignore(struct memory_bucket *bucket, unsigned ignored) {
+  bucket->ignored = ignored;
+}
+
 void memory_hold(struct memory_bucket *bucket, const char *op, const char *part) {
   pthread_mutex_lock(&bucket->lock);
   bucket->held = true;

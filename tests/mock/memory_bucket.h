@@ -44,6 +44,7 @@ struct memory_bucket {
   unsigned long versions;
   memory_hook *hook;
   void *user;
+  unsigned ignored; /* of enum memory_ignored */
   bool held;
   char held_op[32];
   char held_part[256];

@@ -20,19 +20,20 @@ static void etag_of(const struct object *object, char etag[CLEAT__ETAG_MAX]) {
 }
 
 /* The spans as one block, whose checksum bucket_must be the one announced. */
-static cleat_status take_body(const char *key, const struct cleat__span *body, size_t count,
-                              uint32_t crc32c, char **bytes, size_t *size,
-                              struct cleat_error *err) {
+static cleat_status take_body(const struct memory_bucket *bucket, const char *key,
+                              const struct cleat__span *body, size_t count, uint32_t crc32c,
+                              char **bytes, size_t *size, struct cleat_error *err) {
   *size = (size_t)cleat__spans_length(body, count);
   *bytes = bucket_must(malloc(*size + 1));
   struct cleat__span_cursor cursor;
   cleat__span_cursor_init(&cursor, body, count);
   cleat__span_cursor_read(&cursor, *bytes, *size);
   (*bytes)[*size] = '\0';
-  if (cleat__crc32c(0, *bytes, *size) == crc32c)
+  if (cleat__crc32c(0, *bytes, *size) == crc32c ||
+      (bucket->ignored & MEMORY_IGNORES_CHECKSUMS) != 0)
     return CLEAT_OK;
   free(*bytes);
-  return cleat__error_set(err, CLEAT_STORE, "%s: the body's checksum is not the one announced",
+  return cleat__error_set(err, CLEAT_INTEGRITY, "%s: the body's checksum is not the one announced",
                           key);
 }
 
@@ -55,12 +56,14 @@ static cleat_status memory_put(struct cleat__store *store, const char *key,
   char etag[CLEAT__ETAG_MAX] = "";
   if (there != NULL)
     etag_of(there, etag);
-  if (options->condition == CLEAT__PUT_CREATE_ONLY && there != NULL) {
+  if (options->condition == CLEAT__PUT_CREATE_ONLY && there != NULL &&
+      (bucket->ignored & MEMORY_IGNORES_CREATE_ONLY) == 0) {
     status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", key);
-  } else if (options->condition == CLEAT__PUT_IF_MATCH && strcmp(etag, options->etag) != 0) {
+  } else if (options->condition == CLEAT__PUT_IF_MATCH && strcmp(etag, options->etag) != 0 &&
+             (bucket->ignored & MEMORY_IGNORES_IF_MATCH) == 0) {
     status = cleat__error_set(err, CLEAT_LOST, "%s was replaced", key);
   } else {
-    status = take_body(key, body, body_count, options->crc32c, &bytes, &size, err);
+    status = take_body(bucket, key, body, body_count, options->crc32c, &bytes, &size, err);
   }
   if (status == CLEAT_OK && size > store->max_put_bytes) {
     free(bytes);
@@ -152,7 +155,8 @@ static cleat_status memory_delete(struct cleat__store *store, const char *key,
   cleat_status status = bucket_enter(bucket, "remove", key, cancel, err);
   if (status != CLEAT_OK)
     return status;
-  bucket_remove_locked(bucket, key);
+  if ((bucket->ignored & MEMORY_IGNORES_REMOVALS) == 0)
+    bucket_remove_locked(bucket, key);
   return bucket_leave(bucket, "remove", key, CLEAT_OK, cancel, err);
 }
 
@@ -274,7 +278,7 @@ static cleat_status multipart_part(struct cleat__store *store, const struct clea
   if (mine == NULL || part->number < 1 || part->number > mine->part_count) {
     status = no_upload(upload, err);
   } else {
-    status = take_body(upload->key, body, body_count, part->crc32c, &bytes, &size, err);
+    status = take_body(bucket, upload->key, body, body_count, part->crc32c, &bytes, &size, err);
   }
   if (status == CLEAT_OK) {
     struct part *place = &mine->parts[part->number - 1];

@@ -42,6 +42,16 @@ void memory_hold(struct memory_bucket *bucket, const char *op, const char *part)
 void memory_wait_held(struct memory_bucket *bucket, unsigned count);
 void memory_release(struct memory_bucket *bucket);
 
+/* What the bucket takes and ignores from now on, as some real stores do; 0: nothing. Set while no store
+ * is in use. */
+enum memory_ignored {
+  MEMORY_IGNORES_CREATE_ONLY = 1,
+  MEMORY_IGNORES_IF_MATCH = 2,
+  MEMORY_IGNORES_CHECKSUMS = 4,
+  MEMORY_IGNORES_REMOVALS = 8
+};
+void memory_ignore(struct memory_bucket *bucket, unsigned ignored);
+
 /* ---- What is in it ---- */
 
 /* Keys that hold `part` ("" for all). */
