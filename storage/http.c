@@ -23,7 +23,7 @@ struct cleat__http {
   char *ca_file;
   char *user_agent;
   int64_t connect_ms;
-  bool direct;
+  const struct cleat__http_proxies *proxies;
   struct {
     pthread_mutex_t lock;
     struct handle *idle; /* newest first: its connection is the least likely to have been closed */
@@ -82,7 +82,7 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
     return cleat__error_no_memory(err, "the HTTP client");
   }
   made->ca_file = ca_file;
-  made->direct = options->direct;
+  made->proxies = options->proxies;
   made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
   made->user_agent = user_agent;
   pthread_mutex_init(&made->synced.lock, NULL);
@@ -125,12 +125,23 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
   SET(CURLOPT_SSL_VERIFYPEER, 1L);
   SET(CURLOPT_SSL_VERIFYHOST, 2L);
-  if (http->direct)
-    SET(CURLOPT_PROXY, "");
   if (http->ca_file != NULL) {
     SET(CURLOPT_CAINFO, http->ca_file);
     SET(CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
+    SET(CURLOPT_PROXY_CAINFO, http->ca_file);
+    SET(CURLOPT_PROXY_CAPATH, NULL);
   }
+  return code;
+}
+
+/* The environment is not left to libcurl: see http_proxy.c. */
+static CURLcode set_proxy(CURL *curl, const struct cleat__http_proxy *proxy) {
+  CURLcode code = CURLE_OK;
+  SET(CURLOPT_NOPROXY, "");
+  SET(CURLOPT_PROXY, proxy != NULL ? proxy->url : "");
+  if (proxy != NULL && proxy->port != 0)
+    SET(CURLOPT_PROXYPORT, proxy->port);
+  SET(CURLOPT_PROXY_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
   return code;
 }
 
@@ -235,6 +246,10 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
   case CLEAT__HTTP_VERDICT_IDLE:
     snprintf(message, size, "no byte moved for %g s", (double)call->idle_ms / 1000);
     return CLEAT__TRANSPORT_TIMEOUT;
+  case CLEAT__HTTP_VERDICT_SLOW:
+    snprintf(message, size, "fewer than %lld bytes a second moved for %g s",
+             (long long)call->pace_bytes_s, (double)call->pace_ms / 1000);
+    return CLEAT__TRANSPORT_TIMEOUT;
   case CLEAT__HTTP_VERDICT_TOO_LONG:
     call->reply->too_long = true;
     snprintf(message, size, "the body is longer than expected");
@@ -248,20 +263,35 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
   }
 }
 
+/* A proxy that does not let us through: no (it wants a password, or forbids the host), or not now. */
+static enum cleat__transport transport_of_refusal(long connect_status) {
+  bool final = connect_status < 500 && connect_status != 408 && connect_status != 429;
+  return final ? CLEAT__TRANSPORT_PROXY : CLEAT__TRANSPORT_CONNECT;
+}
+
 static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code,
+                                    const struct cleat__http_proxy *proxy,
                                     const char *curl_message) {
   struct cleat__http_reply *reply = call->reply;
-  long status = 0;
+  long status = 0, connect_status = 0;
   curl_off_t length = -1;
   curl_easy_getinfo(call->curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(call->curl, CURLINFO_HTTP_CONNECTCODE, &connect_status);
   curl_easy_getinfo(call->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
   reply->status = (int)status;
   reply->content_length = length;
   if (code != CURLE_OK && call->verdict != CLEAT__HTTP_VERDICT_NONE)
     return transport_of_verdict(call);
-  if (code != CURLE_OK)
-    snprintf(reply->message, sizeof reply->message, "%s",
-             curl_message[0] != '\0' ? curl_message : curl_easy_strerror(code));
+  if (code == CURLE_OK)
+    return CLEAT__TRANSPORT_OK;
+  snprintf(reply->message, sizeof reply->message, "%s%s%s%s",
+           curl_message[0] != '\0' ? curl_message : curl_easy_strerror(code),
+           proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "",
+           proxy != NULL ? ")" : "");
+  if (connect_status >= 300) {
+    reply->status = 0; /* it was not the store that answered */
+    return transport_of_refusal(connect_status);
+  }
   return transport_of(code, curl_message);
 }
 
@@ -287,8 +317,17 @@ static enum cleat__transport run_call(const struct cleat__http *http, struct cle
                                       struct curl_slist *headers) {
   char message[CURL_ERROR_SIZE] = "";
   CURL *curl = call->curl;
+  const struct cleat__http_proxy *proxy = NULL;
+  struct cleat_error problem;
+  if (http->proxies != NULL &&
+      cleat__http_proxies_find(http->proxies, call->request->url, &proxy, &problem) != CLEAT_OK) {
+    snprintf(call->reply->message, sizeof call->reply->message, "%.255s", problem.message);
+    return CLEAT__TRANSPORT_PROXY;
+  }
   curl_easy_reset(curl); /* keeps the connection and the TLS session */
   CURLcode code = set_transport(curl, http);
+  if (code == CURLE_OK)
+    code = set_proxy(curl, proxy);
   if (code == CURLE_OK)
     code = set_request(curl, call->request, headers);
   if (code == CURLE_OK)
@@ -297,7 +336,7 @@ static enum cleat__transport run_call(const struct cleat__http *http, struct cle
     code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message);
   if (code == CURLE_OK)
     code = perform_without_sigpipe(curl);
-  enum cleat__transport transport = finish(call, code, message);
+  enum cleat__transport transport = finish(call, code, proxy, message);
   /* The handle outlives what it points to. */
   curl_easy_reset(curl);
   return transport;

@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/span.h"
+#include "storage/http_proxy.h"
 #include "storage/s3_error.h"
 #include "storage/store.h"
 
@@ -20,6 +21,12 @@
 #define CLEAT__HTTP_CONNECT_MS 10000
 /* Lower: a store that syncs a part to slow disks is given up. Higher: a black hole holds a worker. */
 #define CLEAT__HTTP_IDLE_MS 30000
+/* A body that moves with fewer bytes a second, over CLEAT__HTTP_PACE_MS, is given up: the connection is sick, and the
+ * next one may not be. Lower: one that trickles holds up its part until the time limit; at this pace even S3's
+ * smallest part, 5 MiB, would take 85 minutes. Higher: 16 connections that share a slow line are taken for sick. */
+#define CLEAT__HTTP_PACE_BYTES_S 1024
+/* Lower: a pause of the network is taken for a sick connection. Higher: a sick one is found late. */
+#define CLEAT__HTTP_PACE_MS 30000
 /* Of each handle, one to send and one to receive. Sending to a MinIO over loopback took 0.54 CPU-s/GB with
  * 16 KiB, 0.48 with 64 KiB, 0.43 with 256 KiB, 0.41 with 512 KiB; 16 handles with 256 KiB hold 8 MiB. */
 #define CLEAT__HTTP_BUFFER_BYTES 262144L
@@ -35,7 +42,9 @@ struct cleat__http_options {
 
   const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
   int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
-  bool direct;         /* past any proxy, whatever the environment says */
+
+  /* Borrowed for the client's life; NULL: past any proxy, whatever the environment says. */
+  const struct cleat__http_proxies *proxies;
 };
 
 /* Borrows everything for the call. */
@@ -50,11 +59,12 @@ struct cleat__http_request {
   bool into_spans; /* the body of a 2xx reply goes into `into`, else into reply->text */
   const struct cleat__span *into;
   size_t into_count;
-  size_t text_cap; /* the most bytes of a 2xx reply's text */
-  int64_t
-      idle_ms; /* less than a byte a second moves in either direction for so long: TIMEOUT; 0: CLEAT__HTTP_IDLE_MS */
-  int64_t limit_ms;          /* the whole request; 0: none */
-  bool fresh;                /* on a new connection */
+  size_t text_cap;      /* the most bytes of a 2xx reply's text */
+  int64_t idle_ms;      /* no byte moves for so long: TIMEOUT; 0: CLEAT__HTTP_IDLE_MS */
+  int64_t pace_bytes_s; /* a body that is slower: TIMEOUT; 0: CLEAT__HTTP_PACE_BYTES_S, -1: none */
+  int64_t pace_ms;      /* over so long; 0: CLEAT__HTTP_PACE_MS */
+  int64_t limit_ms;     /* the whole request; 0: none */
+  bool fresh;           /* on a new connection */
   const atomic_bool *cancel; /* looked at about once a second; may be NULL */
   int64_t
       grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */
@@ -75,6 +85,10 @@ struct cleat__http_reply {
   char retry_after[40];
   char request_id[96]; /* x-amz-request-id */
   char region[64];     /* x-amz-bucket-region */
+  char transfer_encoding[32];
+  char checksum_crc32c
+      [40]; /* x-amz-checksum-…: base64, of the whole object or (with a "-") of its parts' */
+  char checksum_crc64nvme[40];
 };
 
 struct cleat__http;

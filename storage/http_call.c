@@ -116,6 +116,9 @@ static const struct {
     FIELD("Retry-After", retry_after),
     FIELD("x-amz-request-id", request_id),
     FIELD("x-amz-bucket-region", region),
+    FIELD("Transfer-Encoding", transfer_encoding),
+    FIELD("x-amz-checksum-crc32c", checksum_crc32c),
+    FIELD("x-amz-checksum-crc64nvme", checksum_crc64nvme),
 };
 
 static void forget_headers(struct cleat__http_reply *reply) {
@@ -183,15 +186,32 @@ static int64_t unsent_bytes(CURL *curl) {
   return unsent;
 }
 
-static bool is_idle(struct cleat__http_call *call, int64_t received, int64_t written) {
+/* Whether a body is on its way. The store may think before it answers for as long as the idle limit lets it, but once
+ * it reads or sends, it keeps a pace. */
+static bool is_moving(const struct cleat__http_call *call, int64_t received, int64_t unsent) {
+  return call->unread_bytes > 0 || unsent > 0 || received > 0;
+}
+
+static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t received,
+                                      int64_t written) {
   int64_t now = now_ms();
-  int64_t moved = received + written - unsent_bytes(call->curl);
-  int64_t least = call->idle_ms / 1000 > 1 ? call->idle_ms / 1000 : 1; /* a byte a second */
-  if (moved - call->moved_bytes >= least) {
+  int64_t unsent = unsent_bytes(call->curl);
+  int64_t moved = received + written - unsent;
+  int64_t least = call->pace_bytes_s * call->pace_ms / 1000;
+  if (moved != call->moved_bytes) {
     call->moved_bytes = moved;
     call->moved_ms = now;
   }
-  return now - call->moved_ms >= call->idle_ms;
+  bool moving = is_moving(call, received, unsent);
+  if (!moving || !call->moving || moved - call->paced_bytes >= least) {
+    call->paced_bytes = moved;
+    call->paced_ms = now;
+  }
+  call->moving = moving;
+  if (now - call->moved_ms >= call->idle_ms)
+    return CLEAT__HTTP_VERDICT_IDLE;
+  return now - call->paced_ms >= call->pace_ms ? CLEAT__HTTP_VERDICT_SLOW
+                                               : CLEAT__HTTP_VERDICT_NONE;
 }
 
 /* Called after every piece of work, and about once a second while there is none. */
@@ -200,10 +220,10 @@ static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
   struct cleat__http_call *call = ctx;
   (void)receive_total;
   (void)send_total;
-  if (is_cancelled(call))
-    call->verdict = CLEAT__HTTP_VERDICT_CANCELLED;
-  else if (is_idle(call, received, sent))
-    call->verdict = CLEAT__HTTP_VERDICT_IDLE;
+  enum cleat__http_verdict verdict =
+      is_cancelled(call) ? CLEAT__HTTP_VERDICT_CANCELLED : watch(call, received, sent);
+  if (verdict != CLEAT__HTTP_VERDICT_NONE)
+    call->verdict = verdict;
   return call->verdict != CLEAT__HTTP_VERDICT_NONE;
 }
 
@@ -217,7 +237,11 @@ void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
   call->unread_bytes = cleat__spans_length(request->body, request->body_count);
   cleat__span_cursor_init(&call->into, request->into, request->into_count);
   call->idle_ms = request->idle_ms > 0 ? request->idle_ms : CLEAT__HTTP_IDLE_MS;
-  call->moved_ms = now_ms();
+  call->pace_bytes_s = request->pace_bytes_s < 0    ? 0
+                       : request->pace_bytes_s == 0 ? CLEAT__HTTP_PACE_BYTES_S
+                                                    : request->pace_bytes_s;
+  call->pace_ms = request->pace_ms > 0 ? request->pace_ms : CLEAT__HTTP_PACE_MS;
+  call->moved_ms = call->paced_ms = now_ms();
   struct cleat__buffer text = reply->text;
   cleat__buffer_reset(&text);
   *reply = (struct cleat__http_reply){.text = text, .content_length = -1};

@@ -13,6 +13,7 @@ enum cleat__http_verdict {
   CLEAT__HTTP_VERDICT_NONE = 0,
   CLEAT__HTTP_VERDICT_CANCELLED,
   CLEAT__HTTP_VERDICT_IDLE,
+  CLEAT__HTTP_VERDICT_SLOW,
   CLEAT__HTTP_VERDICT_TOO_LONG,
   CLEAT__HTTP_VERDICT_HEADERS, /* too many, or too long */
   CLEAT__HTTP_VERDICT_NO_MEMORY
@@ -26,8 +27,13 @@ struct cleat__http_call {
   struct cleat__span_cursor into;
   uint64_t unread_bytes; /* of the body: libcurl has not asked for them yet */
   int64_t idle_ms;
-  int64_t moved_ms;     /* when the bytes below were counted */
+  int64_t pace_bytes_s; /* 0: any pace will do */
+  int64_t pace_ms;
+  int64_t moved_ms;     /* when a byte moved last */
   int64_t moved_bytes;  /* that have crossed the network in both directions */
+  bool moving;          /* a body was on its way at the last look */
+  int64_t paced_ms;     /* the begin of the time over which the pace is taken, … */
+  int64_t paced_bytes;  /* … and moved_bytes then */
   int64_t cancelled_ms; /* when the cancel was seen; 0: not yet */
   size_t header_count;
   size_t header_bytes;

@@ -17,9 +17,19 @@
 
 /* ---- put ---- */
 
+/* Whatever stands between may answer 200 to anything: what has no ETag was not stored. */
+static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
+                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  (void)ctx;
+  (void)error;
+  if (reply->etag[0] == '\0')
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
+  return CLEAT_OK;
+}
+
 size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, bool wrong,
-                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
+                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
+                                 char text[CLEAT__S3_CHECKSUM_TEXT],
                                  struct cleat__s3_pair *header) {
   if (!s3->configs[0].checksums)
     return 0;
@@ -31,7 +41,6 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
   uint64_t crc = 0;
   for (size_t i = 0; i < body_count; i++)
     crc = cleat__crc64nvme(s3->crc64, crc, body[i].base, body[i].length);
-  crc ^= wrong ? 1 : 0;
   *crc64nvme = crc;
   cleat__crc64_base64(crc, text);
   *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
@@ -61,9 +70,8 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
   char crc[CLEAT__S3_CHECKSUM_TEXT];
   uint64_t crc64nvme = 0;
   size_t header_count = put_headers(options, headers);
-  header_count +=
-      cleat__s3_checksum_header(s3, body, body_count, options->crc32c, options->wrong_checksum,
-                                &crc64nvme, crc, &headers[header_count]);
+  header_count += cleat__s3_checksum_header(s3, body, body_count, options->crc32c, &crc64nvme, crc,
+                                            &headers[header_count]);
   struct cleat__s3_request request = {
       .operation = "PUT",
       .kind = CLEAT__S3_PUT,
@@ -76,6 +84,7 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
       .body_count = body_count,
       .text_cap = CLEAT__S3_TEXT_IGNORED,
       .grace_ms = CLEAT__S3_GRACE_MS,
+      .accept = accept_etag,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
@@ -161,32 +170,61 @@ static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t
   return status;
 }
 
-static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
-                                struct cleat__s3_reply_error *error, struct cleat_error *err) {
-  (void)ctx;
-  (void)error;
-  if (reply->etag[0] == '\0')
-    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
-  return CLEAT_OK;
-}
-
 static void fill_object(struct cleat__object *object, uint64_t size, const char *etag) {
   object->size = size;
   snprintf(object->etag, sizeof object->etag, "%s", etag);
 }
 
+/* Takes the checksum of a whole body that the store kept, if it says one that we can make: of its parts (with a "-")
+ * it tells nothing here. False: the body is another. */
+static bool has_its_checksum(const struct cleat__s3 *s3, const struct cleat__http_reply *reply) {
+  const char *bytes = cleat__buffer_text(&reply->text);
+  const char *crc32c = reply->checksum_crc32c, *crc64nvme = reply->checksum_crc64nvme;
+  char made[CLEAT__S3_CHECKSUM_TEXT];
+  if (crc32c[0] != '\0' && strchr(crc32c, '-') == NULL) {
+    cleat__crc32c_base64(cleat__crc32c(0, bytes, reply->text.length), made);
+    return strcmp(made, crc32c) == 0;
+  }
+  if (s3->crc64 != NULL && crc64nvme[0] != '\0' && strchr(crc64nvme, '-') == NULL) {
+    cleat__crc64_base64(cleat__crc64nvme(s3->crc64, 0, bytes, reply->text.length), made);
+    return strcmp(made, crc64nvme) == 0;
+  }
+  return true;
+}
+
+/* A document must come whole, and as it was stored. */
+static cleat_status accept_small(void *ctx, const struct cleat__http_reply *reply,
+                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  if (reply->status != 200)
+    return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the whole object");
+  if (reply->content_length < 0 && reply->transfer_encoding[0] == '\0')
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply does not tell where its body ends");
+  if (!has_its_checksum(ctx, reply)) {
+    /* The code that a store answers when the same happens to what it is sent. */
+    snprintf(error->code, sizeof error->code, "BadDigest");
+    snprintf(error->message, sizeof error->message, "what came is not what was stored");
+    return CLEAT_OK;
+  }
+  return accept_etag(NULL, reply, error, err);
+}
+
 static cleat_status s3_get_small(struct cleat__store *store, const char *key, size_t cap,
                                  char **bytes, size_t *size, struct cleat__object *object,
                                  const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat__s3_pair headers[] = {{"x-amz-checksum-mode", "ENABLED"}};
   struct cleat__http_reply reply;
   struct cleat__s3_request request = {.operation = "GET",
                                       .kind = CLEAT__S3_GET,
                                       .method = "GET",
                                       .key = key,
+                                      .headers = headers,
+                                      .header_count = s3->configs[0].checksums ? 1 : 0,
                                       .text_cap = cap,
-                                      .accept = accept_etag};
+                                      .accept = accept_small,
+                                      .accept_ctx = s3};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
   if (status != CLEAT_OK)
     goto done;
   size_t length = reply.text.length;
@@ -318,6 +356,7 @@ static void s3_close(struct cleat__store *store) {
   cleat__http_free(s3->http);
   cleat__free(s3->crc64);
   cleat__s3_credentials_free(s3->chain);
+  cleat__http_proxies_clear(&s3->proxies);
   cleat__s3_config_clear(&s3->configs[0]);
   if (atomic_load(&s3->moved))
     cleat__s3_config_clear(&s3->configs[1]);
@@ -337,7 +376,6 @@ static const struct cleat__store_ops s3_ops = {
     .multipart_complete = cleat__s3_multipart_complete,
     .multipart_abort = cleat__s3_multipart_abort,
     .multipart_list_parts = cleat__s3_multipart_list_parts,
-    .describe = cleat__s3_describe,
     .close = s3_close,
 };
 
@@ -360,11 +398,23 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
       .budget_ms = (int64_t)(limit_s > 0 ? limit_s : DEFAULT_TIME_LIMIT_S) * 1000};
 }
 
+/* A wrong setting is told here, not at the first request. */
+static cleat_status open_proxies(struct cleat__s3 *s3, struct cleat_error *err) {
+  const struct cleat__http_proxy *ignored = NULL;
+  cleat_status status = cleat__http_proxies_init(&s3->proxies, err);
+  return status != CLEAT_OK
+             ? status
+             : cleat__http_proxies_find(&s3->proxies, s3->configs[0].base_url, &ignored, err);
+}
+
 static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
                                const struct cleat__store_config *config, struct cleat_error *err) {
   const struct cleat_client_options *options = config->options;
   struct cleat__s3_config *settings = &s3->configs[0];
   cleat_status status = cleat__s3_config_init(settings, location, options, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = open_proxies(s3, err);
   if (status != CLEAT_OK)
     return status;
   const struct cleat__s3_chain_options chain = {.client = options,
@@ -373,13 +423,16 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
                                                 .sts_endpoint = settings->sts_endpoint,
                                                 .ca_file = settings->ca_file,
                                                 .anonymous = settings->anonymous,
+                                                .proxies = &s3->proxies,
                                                 .clock = config->clock,
+                                                .skew_s = &s3->skew_s,
                                                 .log = config->log};
   status = cleat__s3_credentials_new(&chain, &s3->chain, err);
   if (status != CLEAT_OK)
     return status;
   struct cleat__http_options http = {.ca_file = settings->ca_file,
-                                     .user_agent = settings->options.user_agent};
+                                     .user_agent = settings->options.user_agent,
+                                     .proxies = &s3->proxies};
   status = cleat__http_new(&http, &s3->http, err);
   if (status != CLEAT_OK)
     return status;

@@ -38,6 +38,7 @@ struct cleat__s3 {
   struct cleat__store store; /* first: the table's functions get a pointer to it */
   struct cleat__http *http;
   struct cleat__crc64 *crc64; /* tables, where bodies are checked by CRC-64/NVME; else NULL */
+  struct cleat__http_proxies proxies;
   struct cleat__s3_chain *chain;
   struct cleat__retry_config retry;
   struct cleat__log log;
@@ -55,7 +56,8 @@ struct cleat__s3 {
 
 /* Looks at a 2xx reply and takes its results. Results:
  *   CLEAT_OK       done; or, with error->code set, an <Error> inside a 200
- *   CLEAT_FORMAT   not the reply of an S3 store (err->message says why): tried again
+ *   CLEAT_FORMAT   not the reply of an S3 store (err->message says why): tried again; where its text is an
+ *                  <Error> document, that is taken instead
  *   others         end the operation with *err */
 typedef cleat_status cleat__s3_accept_fn(void *ctx, const struct cleat__http_reply *reply,
                                          struct cleat__s3_reply_error *error,
@@ -74,11 +76,13 @@ struct cleat__s3_request {
   bool has_body;
   const struct cleat__span *body;
   size_t body_count;
+  bool sign_body;  /* nothing else guards it: it is signed, unless the user wants none signed */
   bool into_spans; /* a 2xx body goes there */
   const struct cleat__span *into;
   size_t into_count;
   size_t text_cap;                  /* of a 2xx text; longer: LIMIT */
   int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
+  bool any_pace;                    /* however slow its body */
   int64_t grace_ms;                 /* as in struct cleat__http_request */
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
@@ -95,12 +99,11 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
 const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3);
 
 /* Writes the checksum of a body to send, as base64, to `text`, and its header to *header. Returns 1, or 0
- * where none is to be sent. *crc64nvme is set where that is the checksum; `wrong` makes it a wrong one. */
+ * where none is to be sent. *crc64nvme is set where that is the checksum. */
 #define CLEAT__S3_CHECKSUM_TEXT 13
 size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, bool wrong,
-                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
-                                 struct cleat__s3_pair *header);
+                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
+                                 char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header);
 
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
@@ -122,11 +125,6 @@ cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
                                             const atomic_bool *cancel, struct cleat_error *err);
-
-/* The table's describe, of s3_facts.c. */
-cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
-                                struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                struct cleat_error *err);
 
 /* The table's head, which s3_multipart.c asks after a lost reply. */
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,

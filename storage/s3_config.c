@@ -360,6 +360,7 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   consider(&choice, names[asked], "the options");
   consider(&choice, sources->url[SET_PAYLOAD], "the URL");
   consider(&choice, "auto", "the default");
+  config->sign_lists = strcmp(choice.value, "never") != 0 && strcmp(choice.value, "unsigned") != 0;
   if (strcmp(choice.value, "always") == 0 || strcmp(choice.value, "signed") == 0)
     config->sign_payload = true;
   else if (strcmp(choice.value, "never") == 0 || strcmp(choice.value, "unsigned") == 0)
@@ -535,7 +536,8 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                   .anonymous = config->anonymous,
                                   .checksums = config->checksums,
                                   .crc64nvme = config->crc64nvme,
-                                  .sign_payload = config->sign_payload};
+                                  .sign_payload = config->sign_payload,
+                                  .sign_lists = config->sign_lists};
   struct cleat__s3_endpoint endpoint;
   cleat_status status = CLEAT_OK;
   if (!is_region(region))

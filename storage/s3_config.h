@@ -44,6 +44,7 @@ struct cleat__s3_config {
   bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) … */
   bool crc64nvme;    /* … or x-amz-checksum-crc64nvme in its place */
   bool sign_payload; /* SHA-256 of the body is signed; else UNSIGNED-PAYLOAD */
+  bool sign_lists;   /* that of a list of parts is signed in any case: no checksum goes with it */
 
   struct cleat__s3_options options; /* what the bucket asks for; empty in a moved one */
 };

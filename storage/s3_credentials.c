@@ -103,7 +103,7 @@ cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *opt
 /* ---- Renewing ---- */
 
 static int64_t wall_s(const struct cleat__s3_chain *chain) {
-  return chain->clock->wall_s(chain->clock->ctx);
+  return cleat__s3_now_s(&chain->settings, chain->clock);
 }
 
 static int64_t at_most(int64_t value, int64_t limit) {

@@ -158,6 +158,8 @@ static struct rule rule_for(const struct cleat__s3_result *result,
   case CLEAT__TRANSPORT_RESOLVE:
   case CLEAT__TRANSPORT_CONNECT:
     return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_PROXY:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PROXY};
   case CLEAT__TRANSPORT_TLS:
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NETWORK, HINT_TLS};
   case CLEAT__TRANSPORT_TIMEOUT:
@@ -255,7 +257,9 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
                            "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_PROXY:
-    cleat__error_hint(err, "check HTTPS_PROXY and NO_PROXY");
+    cleat__error_hint(err,
+                      "check HTTPS_PROXY or HTTP_PROXY, with user and password where the proxy "
+                      "asks for them; hosts in NO_PROXY are reached without it");
     break;
   default:
     break;
@@ -291,6 +295,8 @@ static const char *transport_text(enum cleat__transport transport) {
     return "the host name is not known";
   case CLEAT__TRANSPORT_CONNECT:
     return "cannot connect";
+  case CLEAT__TRANSPORT_PROXY:
+    return "the proxy does not pass it on";
   case CLEAT__TRANSPORT_TLS:
     return "TLS failed";
   case CLEAT__TRANSPORT_TIMEOUT:

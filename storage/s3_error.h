@@ -14,6 +14,7 @@ enum cleat__transport {
   CLEAT__TRANSPORT_OK = 0,    /* a whole reply: http_status tells */
   CLEAT__TRANSPORT_RESOLVE,   /* the host name has no address */
   CLEAT__TRANSPORT_CONNECT,   /* refused or unreachable */
+  CLEAT__TRANSPORT_PROXY,     /* the proxy says no, or is none: not retried */
   CLEAT__TRANSPORT_TLS,       /* certificate or handshake: not retried */
   CLEAT__TRANSPORT_TIMEOUT,   /* connect, first byte, stalled or overall */
   CLEAT__TRANSPORT_BROKEN,    /* reset, or closed before the reply was whole */

@@ -90,8 +90,8 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
   size_t header_count = 0;
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (part->has_crc32c || part->has_crc64nvme)
-    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c,
-                                             part->wrong_checksum, &part->crc64nvme, crc, &header);
+    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c, &part->crc64nvme,
+                                             crc, &header);
   struct cleat__s3_request request = {.operation = operation,
                                       .kind = CLEAT__S3_PART,
                                       .method = "PUT",
@@ -161,8 +161,10 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
                                       .has_body = true,
                                       .body = &span,
                                       .body_count = 1,
+                                      .sign_body = true,
                                       .text_cap = CLEAT__S3_XML_MAX,
                                       .idle_ms = COMPLETE_IDLE_MS,
+                                      .any_pace = true, /* white space, a byte now and then */
                                       .accept = accept_completed};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);

@@ -89,6 +89,8 @@ cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
   settings->profile_in_url = profile != NULL;
   settings->profile_named = name != NULL;
   settings->anonymous = options->anonymous;
+  settings->proxies = options->proxies;
+  settings->skew_s = options->skew_s;
   settings->process_ms = options->process_ms;
   cleat_status status = read_keys(settings, options, err);
   if (status)
@@ -121,6 +123,20 @@ void cleat__s3_settings_clear(struct cleat__s3_settings *settings) {
   cleat__s3_wipe_text(settings->container_full);
   cleat__s3_wipe_text(settings->container_token);
   explicit_bzero(settings, sizeof *settings);
+}
+
+/* ---- The time ---- */
+
+int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings,
+                        const struct cleat__clock *clock) {
+  return clock->wall_s(clock->ctx) +
+         (settings->skew_s != NULL ? (int64_t)atomic_load(settings->skew_s) : 0);
+}
+
+void cleat__s3_learn_time(const struct cleat__s3_settings *settings,
+                          const struct cleat__clock *clock, int64_t true_s) {
+  if (settings->skew_s != NULL)
+    atomic_store(settings->skew_s, true_s - clock->wall_s(clock->ctx));
 }
 
 /* ---- A token in a file ---- */
@@ -219,6 +235,7 @@ static cleat_status status_of(enum cleat__transport transport) {
     return CLEAT_INVALID;
   case CLEAT__TRANSPORT_MALFORMED:
   case CLEAT__TRANSPORT_INTERNAL:
+  case CLEAT__TRANSPORT_PROXY:
     return CLEAT_DENIED;
   default:
     return CLEAT_NETWORK;
@@ -277,6 +294,7 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
   if (!status) {
     bool success = reply.status < 300;
     answer->http_status = reply.status;
+    memcpy(answer->date, reply.date, sizeof answer->date);
     answer->length = success ? (size_t)reply.body_bytes : reply.text.length;
     if (!success && answer->length > 0)
       memcpy(answer->text, reply.text.data, answer->length);
@@ -296,8 +314,10 @@ cleat_status cleat__s3_ask(const struct cleat__s3_search *search,
                            const struct cleat__s3_question *question,
                            struct cleat__s3_answer **answer, struct cleat_error *err) {
   struct cleat__http *http = NULL;
-  struct cleat__http_options options = {
-      .ca_file = question->ca_file, .connect_ms = question->connect_ms, .direct = question->direct};
+  struct cleat__http_options options = {.ca_file = question->ca_file,
+                                        .connect_ms = question->connect_ms,
+                                        .proxies =
+                                            question->direct ? NULL : search->settings->proxies};
   struct cleat__s3_answer *made = cleat__calloc(1, sizeof *made);
   cleat_status status =
       made ? cleat__http_new(&options, &http, err) : cleat__error_no_memory(err, "the credentials");

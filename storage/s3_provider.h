@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "storage/http_proxy.h"
 #include "storage/s3_keys.h"
 
 #include <stdatomic.h>
@@ -27,7 +28,10 @@ struct cleat__s3_chain_options {
   const char *sts_endpoint; /* NULL: AWS's own */
   const char *ca_file;      /* for STS; NULL: the system's */
   bool anonymous;
-  const struct cleat__clock *clock; /* outlives the chain */
+  const struct cleat__http_proxies *proxies; /* for STS; outlive the chain; NULL: none */
+  const struct cleat__clock *clock;          /* outlives the chain */
+  atomic_llong
+      *skew_s; /* true time minus the clock's, as far as it is known; outlives the chain; NULL: 0 */
   struct cleat__log log;
   int64_t process_ms; /* for a credential_process; 0: CLEAT__S3_PROCESS_MS */
 };
@@ -51,6 +55,8 @@ struct cleat__s3_settings {
   char *region;
   char *sts_endpoint;
   char *ca_file;
+  const struct cleat__http_proxies *proxies; /* borrowed; NULL: none */
+  atomic_llong *skew_s;                      /* borrowed, shared with the store; NULL: 0 */
   bool anonymous;
   bool has_options;
   bool has_environment;
@@ -105,6 +111,14 @@ cleat_status cleat__s3_split_command(const char *command, char ***words, struct 
 
 /* ---- What the providers share ---- */
 
+/* The time, as far as it is known: the clock's, put right by what stores have told. */
+int64_t cleat__s3_now_s(const struct cleat__s3_settings *settings,
+                        const struct cleat__clock *clock);
+
+/* Takes the time of a server as the true one, for all who sign. */
+void cleat__s3_learn_time(const struct cleat__s3_settings *settings,
+                          const struct cleat__clock *clock, int64_t true_s);
+
 /* A token from a file, without white space at its end; owned, wipe before cleat__free. `what`
  * names it in errors. INVALID (empty, too long, a line end or control character inside), and
  * those of opening. */
@@ -129,6 +143,7 @@ struct cleat__s3_question {
 
 struct cleat__s3_answer {
   int http_status;
+  char date[40]; /* the header, "" when there is none */
   size_t length;
   char text[CLEAT__S3_ANSWER_MAX + 1];
 };

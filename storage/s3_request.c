@@ -50,8 +50,9 @@ static cleat_status hash_payload(struct sender *sender, struct cleat_error *err)
   const char *text = CLEAT__S3_PAYLOAD_EMPTY;
   uint8_t digest[CLEAT__SHA256_BYTES];
   if (cleat__spans_length(request->body, request->body_count) > 0) {
+    const struct cleat__s3_config *config = cleat__s3_config_now(sender->s3);
     text = CLEAT__S3_PAYLOAD_UNSIGNED;
-    if (cleat__s3_config_now(sender->s3)->sign_payload) {
+    if (config->sign_payload || (request->sign_body && config->sign_lists)) {
       cleat_status status = cleat__sha256_spans(request->body, request->body_count, digest);
       if (status != CLEAT_OK)
         return cleat__error_set(err, status, "SHA-256 of a body failed");
@@ -175,6 +176,7 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .into_count = request->into_count,
                                      .text_cap = request->text_cap,
                                      .idle_ms = request->idle_ms,
+                                     .pace_bytes_s = request->any_pace ? -1 : 0,
                                      .limit_ms = left_ms > 0 ? left_ms : 1,
                                      .fresh = sender->fresh,
                                      .cancel = sender->cancel,
@@ -222,6 +224,11 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
     return CLEAT_OK;
   cleat_status status =
       request->accept(request->accept_ctx, sender->reply, &sender->error, &problem);
+  struct cleat_error ignored;
+  if (status == CLEAT_FORMAT &&
+      cleat__s3_xml_error(cleat__buffer_text(&sender->reply->text), sender->reply->text.length,
+                          &sender->error, &ignored) == CLEAT_OK)
+    return CLEAT_OK;
   if (status == CLEAT_FORMAT) {
     snprintf(sender->unreadable, sizeof sender->unreadable, "%.255s", problem.message);
     sender->result.transport = CLEAT__TRANSPORT_MALFORMED;
@@ -408,7 +415,8 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   if (repair(sender, class, err) != CLEAT_OK)
     return fail_here(sender, err);
   log_retry(sender);
-  sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK;
+  /* What damaged a body may sit on this connection's way. */
+  sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK || class == CLEAT__RETRY_DIGEST;
   return CLEAT_OK;
 }
 

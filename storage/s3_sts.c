@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "storage/retry.h"
 #include "storage/s3_encode.h"
 #include "storage/s3_endpoint.h"
 #include "storage/s3_sign.h"
@@ -19,6 +20,8 @@
 #define LIMIT_MS 15000
 #define TRIES 3
 #define HEADERS_MAX 6
+/* STS refuses signatures that are over 5 minutes old or early. */
+#define SUSPECT_SKEW_S 240
 
 /* ---- The reply ---- */
 
@@ -234,7 +237,7 @@ static cleat_status sign(const struct cleat__s3_search *search, const struct cle
       .credentials = role->source,
       .region = search->settings->region ? search->settings->region : "us-east-1",
       .service = "sts",
-      .wall_s = search->clock->wall_s(search->clock->ctx)};
+      .wall_s = cleat__s3_now_s(search->settings, search->clock)};
   status = cleat__s3_sign(&what, date, &authorization, err);
   if (!status &&
       !(add_line(request, "x-amz-date", date) && add_line(request, "x-amz-content-sha256", hash) &&
@@ -271,6 +274,26 @@ static cleat_status send_request(const struct cleat__s3_search *search,
   return cleat__s3_ask(search, &question, answer, err);
 }
 
+static void clear_lines(struct sts_request *request) {
+  for (size_t i = 0; i < request->line_count; i++)
+    cleat__s3_wipe_text(request->lines[i]);
+  request->line_count = 0;
+}
+
+/* A signed request was refused, and the server's clock is another than ours: takes its time. STS has one code for an
+ * old signature and for a wrong key, so the header tells. */
+static bool learn_time(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
+                       const struct cleat__s3_answer *answer) {
+  int64_t true_s = 0;
+  if (!role->source || answer->http_status < 400 || !cleat__http_date(answer->date, &true_s))
+    return false;
+  int64_t off_s = true_s - cleat__s3_now_s(search->settings, search->clock);
+  if (off_s <= SUSPECT_SKEW_S && off_s >= -SUSPECT_SKEW_S)
+    return false;
+  cleat__s3_learn_time(search->settings, search->clock, true_s);
+  return true;
+}
+
 static cleat_status check_role(const struct cleat__s3_role *role, struct cleat_error *err) {
   if (!role->duration_s)
     return CLEAT_OK;
@@ -299,10 +322,15 @@ cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
     status = make_form(search, role, &request, err);
   if (!status)
     status = send_request(search, role, &request, &answer, err);
+  if (!status && learn_time(search, role, answer)) {
+    cleat__s3_answer_free(answer);
+    answer = NULL;
+    clear_lines(&request);
+    status = send_request(search, role, &request, &answer, err);
+  }
   if (!status)
     status = read_reply(role, request.place, request.action, answer, keys, err);
-  for (size_t i = 0; i < request.line_count; i++)
-    cleat__s3_wipe_text(request.lines[i]);
+  clear_lines(&request);
   if (request.form.data)
     explicit_bzero(request.form.data, request.form.capacity);
   cleat__buffer_clear(&request.form);

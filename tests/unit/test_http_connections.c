@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static void pause_ms(int64_t ms) {
   const struct cleat__clock *clock = cleat__clock_system();
@@ -134,7 +135,7 @@ START_TEST(reply_before_the_body_was_read) {
 }
 END_TEST
 
-/* ---- time and cancellation ---- */
+/* ---- time ---- */
 
 static bool stay_silent(void *ctx, const struct mock_request *request) {
   (void)ctx;
@@ -147,7 +148,7 @@ static bool stay_silent(void *ctx, const struct mock_request *request) {
 static void expect_end(struct cleat__http_request *request, enum cleat__transport transport,
                        double most_s) {
   double before = cleat__seconds();
-  ck_assert_int_eq(web_send(request), transport);
+  ck_assert_msg(web_send(request) == transport, "%s", web.reply.message);
   ck_assert_msg(cleat__seconds() - before < most_s, "took %g s", cleat__seconds() - before);
 }
 
@@ -173,6 +174,11 @@ START_TEST(stalled_upload_ends_after_the_idle_limit) {
 }
 END_TEST
 
+static bool answer_late(void *ctx, const struct mock_request *request) {
+  pause_ms(2500); /* libcurl looks around once a second while nothing moves */
+  return web_say(ctx, request);
+}
+
 static bool trickle(void *ctx, const struct mock_request *request) {
   (void)ctx;
   mock_print(request->fd, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n");
@@ -195,6 +201,102 @@ START_TEST(slow_reply_is_not_idle) {
   web_stop();
 }
 END_TEST
+
+/* ---- pace ---- */
+
+static void expect_slow(struct cleat__http_request *request) {
+  request->idle_ms = 20000;
+  request->pace_bytes_s = 1000;
+  request->pace_ms = 400;
+  expect_end(request, CLEAT__TRANSPORT_TIMEOUT, 15);
+  ck_assert_str_eq(web.reply.message, "fewer than 1000 bytes a second moved for 0.4 s");
+}
+
+static bool trickle_for_ever(void *ctx, const struct mock_request *request) {
+  mock_print(request->fd, "HTTP/1.1 %s\r\nContent-Length: 1000000\r\n\r\n", (char *)ctx);
+  while (!mock_server_stopping(web.server)) {
+    mock_print(request->fd, "x");
+    pause_ms(20);
+  }
+  return false;
+}
+
+START_TEST(reply_that_trickles_is_given_up) {
+  char *const statuses[] = {"200 OK", "503 Slow Down"};
+  static char bytes[1000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  for (size_t i = 0; i < 2; i++) {
+    web_start(trickle_for_ever, statuses[i], MOCK_WHOLE);
+    struct cleat__http_request request = web_get_into(spans, 1);
+    expect_slow(&request);
+    web_stop();
+  }
+}
+END_TEST
+
+static bool read_slowly(void *ctx, const struct mock_request *request) {
+  char byte;
+  (void)ctx;
+  while (!mock_server_stopping(web.server) && recv(request->fd, &byte, 1, MSG_DONTWAIT) != 0)
+    pause_ms(20);
+  return false;
+}
+
+START_TEST(upload_that_trickles_is_given_up) {
+  static char bytes[16000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  web_start(read_slowly, NULL, MOCK_HEAD);
+  struct cleat__http_request request = web_put(spans, 1);
+  expect_slow(&request);
+  web_stop();
+}
+END_TEST
+
+static bool trickle_headers(void *ctx, const struct mock_request *request) {
+  const char *name = ctx;
+  mock_print(request->fd, "HTTP/1.1 200 OK\r\n");
+  while (!mock_server_stopping(web.server)) {
+    for (const char *at = name; *at != '\0'; at++) {
+      mock_print(request->fd, "%c", *at);
+      pause_ms(20);
+    }
+  }
+  return false;
+}
+
+/* Headers are no body: all of them come within the idle limit. */
+START_TEST(headers_that_trickle_are_given_up) {
+  web_start(trickle_headers, "X-A: b\r\n", MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.idle_ms = 1000;
+  expect_end(&request, CLEAT__TRANSPORT_TIMEOUT, 15);
+  web_stop();
+}
+END_TEST
+
+/* A store that thinks keeps no pace: after the body that is sent, and before the one that comes. */
+START_TEST(thinking_is_not_slow) {
+  static char bytes[3000000];
+  struct cleat__span spans[] = {{bytes, sizeof bytes}};
+  web_start(answer_late, web_ok_reply, MOCK_WHOLE);
+  struct cleat__http_request request = web_put(spans, 1);
+  request.pace_ms = 200;
+  expect_end(&request, CLEAT__TRANSPORT_OK, 60);
+  web_stop();
+}
+END_TEST
+
+START_TEST(any_pace_will_do) {
+  web_start(trickle, NULL, MOCK_WHOLE);
+  struct cleat__http_request request = web_request("GET");
+  request.pace_bytes_s = -1;
+  request.pace_ms = 300;
+  expect_end(&request, CLEAT__TRANSPORT_OK, 60);
+  web_stop();
+}
+END_TEST
+
+/* ---- cancellation ---- */
 
 static void *cancel_soon(void *ctx) {
   atomic_bool *cancel = ctx;
@@ -235,6 +337,100 @@ START_TEST(grace_of_a_cancelled_request) {
   request.grace_ms = 100;
   expect_end(&request, CLEAT__TRANSPORT_CANCELLED, 5);
   web_stop();
+}
+END_TEST
+
+/* ---- proxies ---- */
+
+static struct cleat__http_proxies ways;
+
+/* web.http goes by a proxy that the server plays. */
+static void use_proxy(const char *user) {
+  struct cleat_error err;
+  char url[128];
+  snprintf(url, sizeof url, "http://%s%s", user, mock_server_url(web.server) + strlen("http://"));
+  setenv("http_proxy", url, 1);
+  setenv("https_proxy", url, 1);
+  unsetenv("no_proxy");
+  unsetenv("NO_PROXY");
+  ck_assert_int_eq(cleat__http_proxies_init(&ways, &err), CLEAT_OK);
+  cleat__http_free(web.http);
+  struct cleat__http_options options = {.proxies = &ways};
+  ck_assert_int_eq(cleat__http_new(&options, &web.http, &err), CLEAT_OK);
+}
+
+static bool keep_head(void *ctx, const struct mock_request *request) {
+  struct mock_request *kept = ctx;
+  *kept = *request;
+  mock_write(request->fd, web_ok_reply, strlen(web_ok_reply));
+  return true;
+}
+
+START_TEST(proxy_forwards) {
+  static struct mock_request kept;
+  static const char *const headers[] = {"Host: store.example"};
+  char value[64];
+  web_start(keep_head, &kept, MOCK_WHOLE);
+  use_proxy("me:hidden@");
+  struct cleat__http_request request = web_request("GET");
+  request.url = "http://store.example/a%20b/../c?x=";
+  request.headers = headers;
+  request.header_count = 1;
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  const char *line = "GET http://store.example/a%20b/../c?x= HTTP/1.1\r\n";
+  ck_assert_msg(strncmp(kept.head, line, strlen(line)) == 0, "%.200s", kept.head);
+  ck_assert(mock_header(&kept, "Host", value, sizeof value));
+  ck_assert_str_eq(value, "store.example");
+  ck_assert(mock_header(&kept, "Proxy-Authorization", value, sizeof value));
+  ck_assert_str_eq(value, "Basic bWU6aGlkZGVu");
+  /* What needs no proxy gets nothing of it. */
+  request.url = mock_server_url(web.server);
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  ck_assert(strncmp(kept.head, "GET / HTTP/1.1\r\n", 16) == 0);
+  ck_assert(!mock_header(&kept, "Proxy-Authorization", value, sizeof value));
+  web_stop();
+  cleat__http_proxies_clear(&ways);
+}
+END_TEST
+
+START_TEST(proxy_that_wants_a_password) {
+  web_start(web_say, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno",
+            MOCK_WHOLE);
+  use_proxy("me:hidden@");
+  struct cleat__http_request request = web_request("GET");
+  request.url = "http://store.example/";
+  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
+  ck_assert_int_eq(web.reply.status, 407);
+  web_stop();
+  cleat__http_proxies_clear(&ways);
+}
+END_TEST
+
+START_TEST(proxy_that_refuses_a_tunnel) {
+  static const struct {
+    char reply[100];
+    enum cleat__transport transport;
+  } cases[] = {
+      {"HTTP/1.1 407 Password\r\nContent-Length: 2\r\n\r\nno", CLEAT__TRANSPORT_PROXY},
+      {"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", CLEAT__TRANSPORT_PROXY},
+      {"HTTP/1.1 302 Found\r\nLocation: http://login/\r\n\r\n", CLEAT__TRANSPORT_PROXY},
+      {"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\nno", CLEAT__TRANSPORT_CONNECT},
+      {"HTTP/1.1 429 Later\r\nContent-Length: 2\r\n\r\nno", CLEAT__TRANSPORT_CONNECT},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    static char reply[100];
+    memcpy(reply, cases[i].reply, sizeof reply);
+    web_start(web_say_and_close, reply, MOCK_WHOLE);
+    use_proxy("me:hidden@");
+    struct cleat__http_request request = web_request("GET");
+    request.url = "https://store.example/";
+    ck_assert_msg(web_send(&request) == cases[i].transport, "%s: %s", reply, web.reply.message);
+    ck_assert_int_eq(web.reply.status, 0);
+    ck_assert_ptr_nonnull(strstr(web.reply.message, "https_proxy"));
+    ck_assert_ptr_null(strstr(web.reply.message, "hidden"));
+    web_stop();
+    cleat__http_proxies_clear(&ways);
+  }
 }
 END_TEST
 
@@ -315,6 +511,14 @@ static Suite *suite(void) {
   tcase_add_test(c, silence_ends_after_the_idle_limit);
   tcase_add_test(c, stalled_upload_ends_after_the_idle_limit);
   tcase_add_test(c, slow_reply_is_not_idle);
+  tcase_add_test(c, reply_that_trickles_is_given_up);
+  tcase_add_test(c, upload_that_trickles_is_given_up);
+  tcase_add_test(c, headers_that_trickle_are_given_up);
+  tcase_add_test(c, thinking_is_not_slow);
+  tcase_add_test(c, any_pace_will_do);
+  tcase_add_test(c, proxy_forwards);
+  tcase_add_test(c, proxy_that_wants_a_password);
+  tcase_add_test(c, proxy_that_refuses_a_tunnel);
   tcase_add_test(c, cancel_ends_a_silent_request);
   tcase_add_test(c, grace_of_a_cancelled_request);
   tcase_add_test(c, no_grace_before_the_body_is_sent);

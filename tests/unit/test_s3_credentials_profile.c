@@ -38,6 +38,66 @@ START_TEST(a_role_by_another_profile) {
 }
 END_TEST
 
+#define REFUSED(date)                     \
+  "HTTP/1.1 403 Forbidden\r\nDate: " date \
+  "\r\nConnection: close\r\n\r\n" STS_ERROR("SignatureDoesNotMatch", "Signature not yet current")
+#define AN_HOUR_ON "Wed, 14 Oct 2026 18:46:40 GMT"
+#define IN_TWO_HOURS "2026-10-14T19:46:40Z"
+
+static void use_role(void) {
+  use_server();
+  key_write(".aws/config",
+            "[default]\nrole_arn = r\nsource_profile = base\n[profile base]\n" STATIC("base-id"));
+}
+
+/* Our clock is an hour late: STS's is taken, for the store too. */
+START_TEST(a_role_and_a_wrong_clock) {
+  atomic_llong skew_s = 0;
+  KEY_SERVE(REFUSED(AN_HOUR_ON),
+            HTTP_REPLY("200 OK", STS_KEYS("AssumeRole", "role", IN_TWO_HOURS)));
+  use_role();
+  keys_of.options.skew_s = &skew_s;
+  ck_ok(key_get());
+  key_expect("role", FILES, KEY_NOW_S + 7200);
+  key_saw_header(1, "x-amz-date", "20261014T174640Z");
+  key_saw_header(2, "x-amz-date", "20261014T184640Z");
+  ck_assert_int_eq(atomic_load(&skew_s), 3600);
+  /* What is known is used at once. */
+  ck_ok(key_get());
+  key_saw_header(3, "x-amz-date", "20261014T184640Z");
+  ck_assert_uint_eq(key_requests(), 3);
+}
+END_TEST
+
+START_TEST(a_role_that_is_refused_at_the_right_time) {
+  atomic_llong skew_s = 0;
+  KEY_SERVE(REFUSED("Wed, 14 Oct 2026 17:49:40 GMT"), REFUSED(AN_HOUR_ON), REFUSED(AN_HOUR_ON));
+  use_role();
+  keys_of.options.skew_s = &skew_s;
+  key_fails(key_get(), CLEAT_DENIED, "SignatureDoesNotMatch");
+  ck_assert_uint_eq(key_requests(), 1);
+  ck_assert_int_eq(atomic_load(&skew_s), 0);
+  /* Refused again at STS's own time: that is its answer. */
+  key_fails(key_get(), CLEAT_DENIED, "SignatureDoesNotMatch");
+  ck_assert_uint_eq(key_requests(), 3);
+}
+END_TEST
+
+/* By our clock, an hour ahead of true time, the keys have ended when they come. */
+START_TEST(the_end_of_keys_is_told_by_the_true_time) {
+  atomic_llong skew_s = -3600;
+  KEY_SERVE(ROLE_KEYS("role-1"), ROLE_KEYS("role-2"));
+  use_role();
+  keys_of.options.skew_s = &skew_s;
+  atomic_store(&keys_of.wall_s, KEY_NOW_S + 3600);
+  ck_ok(key_get());
+  atomic_fetch_add(&keys_of.wall_s, 60);
+  ck_ok(key_get_again());
+  key_expect("role-1", FILES, KEY_NOW_S + 3600);
+  ck_assert_uint_eq(key_requests(), 1);
+}
+END_TEST
+
 START_TEST(a_chain_of_roles) {
   KEY_SERVE(ROLE_KEYS("role-1"), ROLE_KEYS("role-2"));
   use_server();
@@ -187,6 +247,9 @@ int main(void) {
   tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
   tcase_add_test(tcase, a_role_by_another_profile);
   tcase_add_test(tcase, a_chain_of_roles);
+  tcase_add_test(tcase, a_role_and_a_wrong_clock);
+  tcase_add_test(tcase, a_role_that_is_refused_at_the_right_time);
+  tcase_add_test(tcase, the_end_of_keys_is_told_by_the_true_time);
   tcase_add_test(tcase, a_profile_that_names_itself);
   tcase_add_test(tcase, a_role_by_a_place);
   tcase_add_test(tcase, a_role_by_a_web_identity);

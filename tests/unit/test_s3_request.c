@@ -301,6 +301,110 @@ START_TEST(ranges_that_are_wrong) {
 }
 END_TEST
 
+/* Something between that says yes to everything has stored nothing. */
+START_TEST(put_without_an_etag) {
+  SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", OK_REPLY,
+         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  ck_ok(put(CLEAT__PUT_ALWAYS));
+  ck_fails(put(CLEAT__PUT_ALWAYS), CLEAT_STORE);
+  ck_assert_ptr_nonnull(strstr(err.message, "ETag"));
+  script_end(2 + CLEAT__S3_MALFORMED_MAX);
+}
+END_TEST
+
+/* A store that notices late has sent its 200 already. */
+START_TEST(errors_inside_a_200) {
+  struct cleat__list_page page;
+  SCRIPT(XML_REPLY("<Error><Code>SlowDown</Code></Error>"),
+         XML_REPLY("<ListBucketResult></ListBucketResult>"),
+         XML_REPLY("<Error><Code>InternalError</Code></Error>"), OK_REPLY,
+         XML_REPLY("<Error><Code>AccessDenied</Code><Message>no</Message></Error>"));
+  ck_ok(list(&page));
+  cleat__list_page_clear(&page);
+  ck_ok(put(CLEAT__PUT_ALWAYS));
+  ck_fails(put(CLEAT__PUT_ALWAYS), CLEAT_DENIED);
+  ck_assert_str_eq(err.s3_code, "AccessDenied");
+  script_end(5);
+}
+END_TEST
+
+static cleat_status get_small(char **text, size_t *size) {
+  return script.store->ops->get_small(script.store, "k", 100, text, size, NULL, &no_cancel, &err);
+}
+
+#define SMALL(status, headers) "HTTP/1.1 " status "\r\nETag: \"e\"\r\n" headers "\r\n123456789"
+#define LENGTH "Content-Length: 9\r\n"
+
+/* Whole, and as it was stored: each of these is asked for again. */
+START_TEST(documents_that_are_not_what_was_stored) {
+  static const struct {
+    const char *reply;
+    cleat_status status;
+    unsigned tries;
+  } cases[] = {
+      {SMALL("206 Partial", LENGTH "Content-Range: bytes 0-8/20\r\n"), CLEAT_STORE, 5},
+      {"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nConnection: close\r\n\r\n123456789", CLEAT_STORE, 5},
+      {"HTTP/1.1 200 OK\r\n" LENGTH "\r\n123456789", CLEAT_STORE, 5},
+      {SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: AAAAAA==\r\n"), CLEAT_INTEGRITY, 4},
+  };
+  static const char *const good = SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: 4waSgw==\r\n");
+  const char *replies[2] = {cases[_i].reply, good};
+  char *text = NULL;
+  size_t size = 0;
+  SCRIPT(OK_REPLY);
+  script.replies = replies;
+  script.count = 2;
+  ck_ok(get_small(&text, &size));
+  ck_assert_uint_eq(size, 9);
+  ck_assert_str_eq(text, "123456789");
+  ck_assert_uint_eq(script_seen(2)->connection, 2);
+  cleat__free(text);
+  script_expect_header(1, "x-amz-checksum-mode", "ENABLED");
+  script.count = 1; /* for good */
+  text = NULL;
+  ck_fails(get_small(&text, &size), cases[_i].status);
+  ck_assert_ptr_null(text);
+  script_end(2 + cases[_i].tries);
+}
+END_TEST
+
+/* A checksum of parts' checksums says nothing of the body; chunks have an end of their own. */
+START_TEST(documents_whose_checksum_is_none) {
+  char *text = NULL;
+  size_t size = 0;
+  SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: AAAAAA==-2\r\n"),
+         SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
+         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n");
+  for (int i = 0; i < 3; i++) {
+    ck_ok(get_small(&text, &size));
+    ck_assert_str_eq(text, "123456789");
+    cleat__free(text);
+  }
+  script_end(3);
+}
+END_TEST
+
+START_TEST(documents_by_settings) {
+  char *text = NULL;
+  size_t size = 0;
+  SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
+         SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n"),
+         SMALL("200 OK", LENGTH));
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
+  ck_ok(get_small(&text, &size));
+  cleat__free(text);
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=off", NULL);
+  ck_ok(get_small(&text, &size));
+  cleat__free(text);
+  script_expect_header(2, "x-amz-checksum-mode", "ENABLED");
+  script_expect_header(3, "x-amz-checksum-mode", NULL);
+  script_end(3);
+}
+END_TEST
+
 START_TEST(pages_that_are_no_lists) {
   struct cleat__list_page page;
   SCRIPT(XML_REPLY("<html>login</html>"));
@@ -361,6 +465,11 @@ static Suite *suite(void) {
   tcase_add_test(c, lost_reply_to_a_create);
   tcase_add_test(c, if_match_of_nothing);
   tcase_add_loop_test(c, ranges_that_are_wrong, 0, 7);
+  tcase_add_test(c, put_without_an_etag);
+  tcase_add_test(c, errors_inside_a_200);
+  tcase_add_loop_test(c, documents_that_are_not_what_was_stored, 0, 4);
+  tcase_add_test(c, documents_whose_checksum_is_none);
+  tcase_add_test(c, documents_by_settings);
   tcase_add_test(c, pages_that_are_no_lists);
   tcase_add_test(c, memory_runs_out);
   suite_add_tcase(s, c);
