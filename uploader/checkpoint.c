@@ -8,25 +8,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
-                                             const atomic_bool *cancel,
-                                             struct cleat__manifest *manifest,
-                                             struct cleat_error *err) {
+/* How often a document that makes no sense is read: it may have been damaged on its way. */
+#define TRIES 3
+
+static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
+                                   const atomic_bool *cancel, struct cleat__manifest *manifest,
+                                   bool *came, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
   char *text = NULL;
   size_t size = 0;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
                                      &text, &size, NULL, cancel, err);
-  if (status != CLEAT_OK)
-    return status;
-  status = cleat__manifest_parse(text, size, step, manifest, err);
-  if (status != CLEAT_OK) {
+  *came = status == CLEAT_OK;
+  if (*came)
+    status = cleat__manifest_parse(text, size, step, manifest, err);
+  cleat__free(text);
+  return status;
+}
+
+cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
+                                             const atomic_bool *cancel,
+                                             struct cleat__manifest *manifest,
+                                             struct cleat_error *err) {
+  bool came = true;
+  cleat_status status = CLEAT_FORMAT;
+  for (int i = 0; i < TRIES && came && (status == CLEAT_FORMAT || status == CLEAT_NEWER); i++)
+    status = manifest_fetch(client, step, cancel, manifest, &came, err);
+  if (came && status != CLEAT_OK) {
     cleat__error_context(err, "step %lld", (long long)step);
     cleat__error_hint(err, status == CLEAT_NEWER ? "upgrade Cleat to read it"
                                                  : "load another step; `cleat ls` lists them");
   }
-  cleat__free(text);
   return status;
 }
 
@@ -81,21 +94,34 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
   return CLEAT_OK;
 }
 
-static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned rank,
-                                struct cleat_error *err) {
+/* Reads the record until it is the one that was saved; *text is owned. */
+static cleat_status record_fetch(struct cleat_checkpoint *checkpoint, unsigned rank, char **text,
+                                 size_t *size, struct cleat_error *err) {
   struct cleat_client *client = checkpoint->client;
   const struct cleat__rank_ref *ref = &checkpoint->manifest.ranks[rank];
-  struct cleat__record *record = &checkpoint->records[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(checkpoint->manifest.step, checkpoint->manifest.attempt, rank, key);
+  cleat_status status = CLEAT_INTEGRITY;
+  for (int i = 0; i < TRIES && status == CLEAT_INTEGRITY; i++) {
+    cleat__free(*text);
+    *text = NULL;
+    status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
+                          &client->never, err);
+    if (status == CLEAT_NOT_FOUND)
+      return record_damaged(ref->key, "is missing", err);
+    if (status != CLEAT_OK)
+      return status;
+    status = record_check_digest(ref, *text, *size, err);
+  }
+  return status;
+}
+
+static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned rank,
+                                struct cleat_error *err) {
+  struct cleat__record *record = &checkpoint->records[rank];
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                     &size, NULL, &client->never, err);
-  if (status == CLEAT_NOT_FOUND)
-    status = record_damaged(ref->key, "is missing", err);
-  if (status == CLEAT_OK)
-    status = record_check_digest(ref, text, size, err);
+  cleat_status status = record_fetch(checkpoint, rank, &text, &size, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, record, err);
   if (status == CLEAT_OK)

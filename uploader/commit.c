@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* Of a manifest, to settle whose it is. */
+#define READS_MAX 4
+
 /* An absent object, but not an absent bucket: there nothing could be saved either. */
 static bool is_absent(cleat_status status, const struct cleat_error *err) {
   return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
@@ -169,6 +172,34 @@ static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
   return err->status;
 }
 
+/* Reads the manifest that stands where ours was to be put, until it has our token, or two replies have the same other
+ * one: a bit that flips on its way must not make ours look like that of another, whereupon our files would be
+ * removed. */
+static cleat_status manifest_read_back(struct cleat_client *client,
+                                       const struct cleat__manifest *ours,
+                                       struct cleat__object *object,
+                                       struct cleat__manifest *manifest, bool *found,
+                                       struct cleat_error *err) {
+  cleat_status status =
+      manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+  for (int i = 1; i < READS_MAX && status == CLEAT_OK && *found; i++) {
+    if (strcmp(manifest->token, ours->token) == 0)
+      return CLEAT_OK;
+    struct cleat__manifest before = *manifest;
+    *manifest = (struct cleat__manifest){0};
+    status = manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+    bool same = status == CLEAT_OK && *found && strcmp(before.token, manifest->token) == 0;
+    cleat__manifest_clear(&before);
+    if (same)
+      return CLEAT_OK;
+  }
+  if (status == CLEAT_OK && *found)
+    status = cleat__error_set(err, CLEAT_INTEGRITY,
+                              "the manifest of step %lld is another each time it is read",
+                              (long long)ours->step);
+  return status;
+}
+
 /* The put failed with *err; reads back who has the step. */
 static cleat_status manifest_settle(struct cleat_client *client,
                                     const struct cleat__manifest *manifest,
@@ -178,8 +209,7 @@ static cleat_status manifest_settle(struct cleat_client *client,
   struct cleat__object object = {0};
   struct cleat_error second;
   bool found = false;
-  cleat_status read =
-      manifest_read(client, manifest->step, &client->never, &object, &stored, &found, &second);
+  cleat_status read = manifest_read_back(client, manifest, &object, &stored, &found, &second);
   bool ours = read == CLEAT_OK && found && strcmp(stored.token, manifest->token) == 0;
   /* What was to be replaced still stands: that says no more than finding nothing does. */
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
