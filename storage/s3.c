@@ -28,8 +28,8 @@ static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply
 }
 
 size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
-                                 char text[CLEAT__S3_CHECKSUM_TEXT],
+                                 size_t body_count, uint32_t crc32c, bool wrong,
+                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
                                  struct cleat__s3_pair *header) {
   if (!s3->configs[0].checksums)
     return 0;
@@ -41,6 +41,7 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
   uint64_t crc = 0;
   for (size_t i = 0; i < body_count; i++)
     crc = cleat__crc64nvme(s3->crc64, crc, body[i].base, body[i].length);
+  crc ^= wrong ? 1 : 0;
   *crc64nvme = crc;
   cleat__crc64_base64(crc, text);
   *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
@@ -70,8 +71,9 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
   char crc[CLEAT__S3_CHECKSUM_TEXT];
   uint64_t crc64nvme = 0;
   size_t header_count = put_headers(options, headers);
-  header_count += cleat__s3_checksum_header(s3, body, body_count, options->crc32c, &crc64nvme, crc,
-                                            &headers[header_count]);
+  header_count +=
+      cleat__s3_checksum_header(s3, body, body_count, options->crc32c, options->wrong_checksum,
+                                &crc64nvme, crc, &headers[header_count]);
   struct cleat__s3_request request = {
       .operation = "PUT",
       .kind = CLEAT__S3_PUT,
@@ -376,6 +378,7 @@ static const struct cleat__store_ops s3_ops = {
     .multipart_complete = cleat__s3_multipart_complete,
     .multipart_abort = cleat__s3_multipart_abort,
     .multipart_list_parts = cleat__s3_multipart_list_parts,
+    .describe = cleat__s3_describe,
     .close = s3_close,
 };
 

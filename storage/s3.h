@@ -99,11 +99,12 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
 const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3);
 
 /* Writes the checksum of a body to send, as base64, to `text`, and its header to *header. Returns 1, or 0
- * where none is to be sent. *crc64nvme is set where that is the checksum. */
+ * where none is to be sent. *crc64nvme is set where that is the checksum; `wrong` makes it a wrong one. */
 #define CLEAT__S3_CHECKSUM_TEXT 13
 size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, uint64_t *crc64nvme,
-                                 char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header);
+                                 size_t body_count, uint32_t crc32c, bool wrong,
+                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
+                                 struct cleat__s3_pair *header);
 
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
@@ -125,6 +126,11 @@ cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
                                             const atomic_bool *cancel, struct cleat_error *err);
+
+/* The table's describe, of s3_facts.c. */
+cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
+                                struct cleat__store_facts *facts, const atomic_bool *cancel,
+                                struct cleat_error *err);
 
 /* The table's head, which s3_multipart.c asks after a lost reply. */
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,

@@ -90,8 +90,8 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
   size_t header_count = 0;
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (part->has_crc32c || part->has_crc64nvme)
-    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c, &part->crc64nvme,
-                                             crc, &header);
+    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c,
+                                             part->wrong_checksum, &part->crc64nvme, crc, &header);
   struct cleat__s3_request request = {.operation = operation,
                                       .kind = CLEAT__S3_PART,
                                       .method = "PUT",

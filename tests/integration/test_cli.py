@@ -14,7 +14,7 @@ import safetensors.numpy
 
 from helpers import CLEAT, ROOT, Result, assert_error, clean_environment, fill, noise, run, tree
 
-COMMANDS = ("save", "load", "ls", "show", "verify")
+COMMANDS = ("save", "load", "ls", "show", "verify", "doctor")
 VERSION = re.search(r'CLEAT_VERSION "(.*)"', (ROOT / "api" / "cleat.h").read_text()).group(1)
 
 

@@ -1,0 +1,306 @@
+"""`cleat doctor`: on folders, on MinIO, on servers that ignore, lack and deny, and on those that are not there. What it
+says is compared with how each store was set up; that nothing is left is seen from outside."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import uuid
+
+import pytest
+
+from helpers import CLEAT, Folder, assert_error, clean_environment, run, without_capabilities
+from loose_s3 import LooseS3
+from proxy import Proxy, unfinished_uploads
+
+CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "checksum",
+          "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "delete",
+          "clean-up"]
+NOT_FOR_FOLDERS = {"keys", "clock", "addressing"}
+SECRET = "wJalrXUtnFEMI-K7MDENG-not-a-real-key"
+
+
+def doctor(url, environment, *arguments, code=0, **more):
+    """Runs it with --json; returns the checks by name."""
+    result = run("doctor", url, "--json", *arguments, environment=environment, **more)
+    assert result.code == code, result
+    report = result.json
+    assert [check["name"] for check in report["checks"]] == CHECKS, result
+    wrong = [check for check in report["checks"] if check["result"] not in ("ok", "skipped")]
+    for check in report["checks"]:
+        assert check["seen"] and (check in wrong) == bool(check["meaning"]), check
+    assert report["url"] == url
+    assert report["safe"] is (code == 0) is not any(check["blocks"] for check in report["checks"]), report
+    assert report["warnings"] == sum(not check["blocks"] for check in wrong)
+    return {check["name"]: check for check in report["checks"]}
+
+
+def wrong(checks):
+    return {name: check["result"] for name, check in checks.items() if check["result"] not in ("ok", "skipped")}
+
+
+def blocking(checks):
+    return {name for name, check in checks.items() if check["blocks"]}
+
+
+@pytest.fixture
+def loose(request):
+    server = LooseS3(**request.param)
+    yield server
+    server.close()
+
+
+def loose_environment(server, **more):
+    return dict(clean_environment(), AWS_ENDPOINT_URL=server.url, AWS_ACCESS_KEY_ID="AKID", AWS_REGION="us-east-1",
+                AWS_SECRET_ACCESS_KEY=SECRET, **more)
+
+
+# ---- Good stores ---------------------------------------------------------------------------------------------------
+
+def test_a_good_bucket(bucket):
+    checks = doctor(bucket.url, bucket.environment)
+    assert wrong(checks) == {}
+    assert {name for name, check in checks.items() if check["result"] == "skipped"} == {"durable"}
+    endpoint = os.environ["CLEAT_TEST_ENDPOINT"]
+    assert endpoint in checks["reach"]["seen"]
+    assert "environment" in checks["keys"]["seen"]
+    assert checks["addressing"]["seen"].startswith("path style, %s/%s" % (endpoint, bucket.bucket))
+    assert "refused" in checks["part-checksum"]["seen"] and "8 rounds" in checks["create-only-race"]["seen"]
+    assert bucket.keys() == []
+
+
+@pytest.mark.parametrize("query, checksum", [("checksum=crc64nvme", "CRC-64/NVME"), ("payload=always", "CRC-32C")])
+def test_a_good_bucket_with_options(bucket, query, checksum):
+    checks = doctor("%s?%s" % (bucket.url, query), bucket.environment)
+    assert wrong(checks) == {}
+    assert checksum in checks["part-checksum"]["seen"] and "refused" in checks["part-checksum"]["seen"]
+
+
+def test_switched_off_checksums_are_not_judged(bucket):
+    checks = doctor(bucket.url + "?checksum=off", bucket.environment)
+    assert wrong(checks) == {}
+    assert checks["checksum"]["result"] == checks["part-checksum"]["result"] == "skipped"
+    assert checks["abort"]["result"] == "ok"
+
+
+def test_a_good_folder(folder, small):
+    folder.save(small, 1)
+    before = folder.keys()
+    checks = doctor(folder.url, folder.environment)
+    assert set(wrong(checks)) <= {"durable"}  # the folder of the tests may be in memory
+    assert {name for name, check in checks.items() if check["result"] == "skipped"} == NOT_FOR_FOLDERS
+    assert str(folder.path) in checks["reach"]["seen"]
+    assert folder.keys() == before and sorted(path.name for path in folder.path.iterdir()) == ["step-000000000001"]
+
+
+def test_a_folder_in_memory_warns():
+    path = "/dev/shm/cleat-doctor-%s" % uuid.uuid4().hex
+    folder = Folder(path)
+    try:
+        checks = doctor(folder.url, folder.environment)
+        assert wrong(checks) == {"durable": "ignored"} and "tmpfs" in checks["reach"]["seen"]
+    finally:
+        os.rmdir(path)
+
+
+def test_people_get_a_table(store):
+    result = store.cleat("doctor", store.url)
+    assert result.code == 0 and result.err == "", result
+    lines = result.out.splitlines()
+    assert lines[0].split() == ["CHECK", "RESULT", "FOUND"], result
+    assert [line.split()[0] for line in lines[1:1 + len(CHECKS)]] == CHECKS, result
+    assert "Saves are safe here" in lines[-1], result
+
+
+def test_nothing_is_left_of_uploads(bucket):
+    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
+    doctor(bucket.url, dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
+    keys = proxy.upload_keys()
+    assert len(keys) == 2 and proxy.count("abort") == 1, keys
+    assert unfinished_uploads(bucket, keys) == [] and bucket.keys() == []
+    proxy.close()
+
+
+# ---- Stores that ignore, lack, deny --------------------------------------------------------------------------------
+
+STORES = {
+    "good": ({}, {}, set()),
+    "ignores create-only": ({"ignore": {"create-only"}}, {"create-only": "ignored"}, set()),
+    "lacks create-only": ({"lack": {"create-only"}}, {"create-only": "missing"}, {"create-only"}),
+    "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
+    "ignores if-match": ({"ignore": {"if-match"}}, {"if-match": "ignored"}, set()),
+    "ignores checksums": ({"ignore": {"checksum"}}, {"checksum": "ignored", "part-checksum": "ignored"}, set()),
+    "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
+    "ignores delete": ({"ignore": {"delete"}}, {"delete": "ignored"}, set()),
+    "denies abort": ({"deny": {"abort"}}, {"abort": "failed", "clean-up": "failed"}, set()),
+    "denies delete": ({"deny": {"delete"}}, {"delete": "failed", "clean-up": "failed"}, set()),
+    "denies list": ({"deny": {"list"}}, {"list": "failed"}, {"list"}),
+    "denies list-parts": ({"deny": {"list-parts"}}, {"list-parts": "failed", "abort": "failed", "clean-up": "failed"},
+                          set()),
+    "denies put": ({"deny": {"put"}}, {"put": "failed"}, {"put"}),
+    "denies get": ({"deny": {"get"}}, {"access": "failed", "get": "failed"}, {"access", "get"}),
+    "lacks multipart": ({"lack": {"create"}}, {"multipart": "missing"}, {"multipart"}),
+    "a clock an hour ahead": ({"clock_offset": 3600}, {"clock": "failed"}, set()),
+    "a clock two minutes behind": ({"clock_offset": -120}, {"clock": "failed"}, set()),
+}
+
+
+@pytest.mark.parametrize("loose, expected, blocks", STORES.values(), ids=list(STORES), indirect=["loose"])
+def test_what_a_store_does_is_what_is_said(loose, expected, blocks):
+    checks = doctor("s3://bucket/run", loose_environment(loose), code=1 if blocks else 0)
+    assert wrong(checks) == expected, json.dumps(checks, indent=1)
+    assert blocking(checks) == blocks
+    left = {key for key in loose.objects if "doctor-" in key}
+    if not {"delete"} & (set(loose.ignore) | set(loose.deny)):
+        assert left == set()
+    if "abort" not in loose.deny:
+        assert loose.uploads == {}
+    folders = {key.split("/")[1] for _, key in loose.requests if "/doctor-" in key}
+    assert len(folders) == 1, "one scratch folder alone is written to"
+    if checks["clean-up"]["result"] == "failed":
+        assert folders.pop() in checks["clean-up"]["hint"]
+
+
+@pytest.mark.parametrize("loose", [{"ignore": {"create-only"}}], indirect=True)
+def test_people_are_told_what_it_means(loose):
+    result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
+    assert result.code == 0, result
+    assert "\ncreate-only ignored: " in result.out and "  so: two writers of one step" in result.out, result
+    assert result.out.endswith("Saves are safe here, with 1 warning.\n"), result
+
+
+@pytest.mark.parametrize("loose", [{"clock_offset": 3600}], indirect=True)
+def test_the_clock_is_told_in_seconds(loose):
+    seen = doctor("s3://bucket/run", loose_environment(loose))["clock"]["seen"]
+    told = int(seen.split(" s ahead")[0].split()[-1])
+    assert 3590 <= told <= 3610 and "beyond what S3 allows" in seen
+
+
+@pytest.mark.parametrize("loose", [{}], indirect=True)
+def test_which_keys(loose, tmp_path):
+    environment = {name: value for name, value in loose_environment(loose).items()
+                   if not name.startswith(("AWS_ACCESS", "AWS_SECRET"))}
+    shared = tmp_path / "credentials"
+    shared.write_text("[default]\naws_access_key_id = AKID\naws_secret_access_key = %s\n" % SECRET)
+    environment = dict(environment, AWS_SHARED_CREDENTIALS_FILE=str(shared))
+    assert "shared AWS files" in doctor("s3://bucket/run", environment)["keys"]["seen"]
+    process = tmp_path / "process.json"
+    process.write_text(json.dumps({"Version": 1, "AccessKeyId": "AKID", "SecretAccessKey": SECRET,
+                                   "SessionToken": SECRET, "Expiration": "2099-01-02T03:04:05Z"}))
+    shared.write_text("[default]\ncredential_process = cat %s\n" % process)
+    assert "they end at 2099-01-02T03:04:05Z" in doctor("s3://bucket/run", environment)["keys"]["seen"]
+    checks = doctor("s3://bucket/run?anonymous=true", environment)
+    assert checks["keys"]["result"] == "skipped" and "anonymous" in checks["keys"]["seen"]
+
+
+# ---- Places that are wrong -----------------------------------------------------------------------------------------
+
+def skipped_all(checks, *names):
+    return all(checks[name]["result"] == "skipped" for name in names)
+
+
+def test_a_bucket_that_is_not_there(bucket):
+    checks = doctor("s3://no-such-%s/run" % uuid.uuid4().hex[:12], bucket.environment, code=1)
+    assert wrong(checks) == {"access": "failed"} and "NoSuchBucket" in checks["access"]["seen"]
+    assert skipped_all(checks, "put", "multipart", "delete") and checks["reach"]["result"] == "ok"
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"AWS_SECRET_ACCESS_KEY": SECRET}, "SignatureDoesNotMatch"), ({"AWS_ACCESS_KEY_ID": "AKIDUNKNOWN"}, "InvalidAccessKeyId")])
+def test_wrong_keys(bucket, change, words):
+    checks = doctor(bucket.url, dict(bucket.environment, **change), code=1)
+    assert wrong(checks) == {"access": "failed"} and words in checks["access"]["seen"]
+    assert "environment" in checks["access"]["hint"] and skipped_all(checks, "put", "delete")
+
+
+def test_no_keys(bucket, tmp_path):
+    environment = {name: value for name, value in bucket.environment.items()
+                   if name not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    environment.update(AWS_EC2_METADATA_DISABLED="true", HOME=str(tmp_path))
+    checks = doctor(bucket.url, environment, code=1)
+    assert wrong(checks) == {"keys": "failed"} and "no S3 keys" in checks["keys"]["seen"]
+    assert "AWS_ACCESS_KEY_ID" in checks["keys"]["hint"] and skipped_all(checks, "reach", "access", "put")
+
+
+def test_nobody_there(bucket):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        endpoint = "http://127.0.0.1:%d" % closed.getsockname()[1]
+    environment = dict(bucket.environment, AWS_ENDPOINT_URL=endpoint)
+    checks = doctor(bucket.url, environment, "--time-limit", "2", code=1)
+    assert wrong(checks) == {"reach": "failed"} and endpoint in checks["reach"]["hint"]
+    assert checks["keys"]["result"] == "ok" and skipped_all(checks, "clock", "access", "put")
+    result = run("doctor", bucket.url, "--time-limit", "2", environment=environment)
+    assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
+
+
+def test_a_silent_server_ends_in_bounded_time(bucket):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = dict(bucket.environment, AWS_ENDPOINT_URL="http://127.0.0.1:%d" % silent.getsockname()[1])
+        checks = doctor(bucket.url, environment, "--time-limit", "3", code=1, timeout=60)
+    assert wrong(checks) == {"reach": "failed"} and "no answer in time" in checks["reach"]["seen"]
+
+
+def test_a_folder_that_may_not_be_written(folder):
+    folder.path.mkdir(mode=0o555)
+    checks = doctor(folder.url, folder.environment, code=1, preexec_fn=without_capabilities)
+    assert "put" in wrong(checks) and "Permission denied" in checks["put"]["seen"]
+    assert checks["access"]["result"] == "ok" and skipped_all(checks, "get", "multipart", "create-only", "delete")
+    assert folder.keys() == []
+
+
+def test_wrong_usage():
+    assert_error(run("doctor"), 2, "needs the store's URL")
+    assert_error(run("doctor", "s3://x"), 2, "3 to 63")
+
+
+# ---- Cut short ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind, number", [("file", 1), ("file", 5), ("get", 3), ("create", 1), ("part", 1), ("part", 3),
+                                          ("complete", 1), ("create", 2), ("abort", 1), ("delete", 1)])
+def test_ctrl_c_leaves_nothing(bucket, kind, number):
+    process = []
+
+    def interrupt(request):
+        if request.kind == kind and proxy.count(kind) == number:
+            process[0].send_signal(signal.SIGINT)
+
+    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
+    proxy.before = interrupt
+    held = proxy.lock.acquire()  # no request passes before the process is known
+    process.append(subprocess.Popen([CLEAT, "doctor", bucket.url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, env=dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url)))
+    assert held
+    proxy.lock.release()
+    out, err = process[0].communicate(timeout=60)
+    proxy.settle()
+    keys = proxy.upload_keys()
+    proxy.close()
+    # The last check may have ended before the signal was seen.
+    assert process[0].returncode == 130 or kind == "delete", (out, err)
+    assert process[0].returncode != 130 or out == b"", out
+    assert bucket.keys() == [] and unfinished_uploads(bucket, keys) == [], (out, err)
+
+
+def test_what_fails_on_the_way_is_cleaned_up(bucket):
+    """Completes never get through: everything else is tried all the same, and nothing stays."""
+    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"], before=lambda request: request.kind != "complete")
+    checks = doctor(bucket.url, dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url), "--time-limit", "2", code=1)
+    proxy.settle()
+    assert wrong(checks) == {"multipart": "failed"} and blocking(checks) == {"multipart"}
+    assert checks["clean-up"]["result"] == "ok" and checks["delete"]["result"] == "ok"
+    assert bucket.keys() == [] and unfinished_uploads(bucket, proxy.upload_keys()) == []
+    proxy.close()
+
+
+# ---- Secrets -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("loose", [{"deny": {"abort", "list", "delete"}}], indirect=True)
+def test_no_secret_is_said(loose, bucket):
+    places = [(loose_environment(loose, AWS_SESSION_TOKEN=SECRET + "T"), "s3://bucket/run", SECRET),
+              (dict(bucket.environment, AWS_SECRET_ACCESS_KEY=SECRET), bucket.url, SECRET),
+              (bucket.environment, bucket.url, bucket.environment["AWS_SECRET_ACCESS_KEY"])]
+    for environment, url, secret in places:
+        for more in ([], ["--json"]):
+            result = run("doctor", url, "-vv", *more, environment=environment)
+            assert secret not in result.out + result.err, result
