@@ -445,6 +445,9 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
       return cleat__error_no_memory(err, "the S3 store");
     cleat__crc64_init(s3->crc64);
   }
+  /* AWS documents conditional writes; some other servers take the header and ignore it. */
+  if (!settings->aws)
+    s3->store.capabilities |= CLEAT__STORE_UNPROVEN;
   s3->store.display = cleat__strdup(settings->display);
   if (s3->store.display == NULL)
     return cleat__error_no_memory(err, "the S3 store");

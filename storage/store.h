@@ -34,6 +34,7 @@
 enum cleat__store_capability {
   CLEAT__STORE_CREATE_ONLY = 1u << 0, /* honours CLEAT__PUT_CREATE_ONLY */
   CLEAT__STORE_IF_MATCH = 1u << 1,    /* honours CLEAT__PUT_IF_MATCH */
+  CLEAT__STORE_UNPROVEN = 1u << 2     /* asks for both; whether the server heeds it, trying tells */
 };
 
 enum cleat__put_condition {

@@ -67,6 +67,7 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   fresh->clock = cleat__clock_system();
   fresh->log = (struct cleat__log){options->log, options->log_user};
   atomic_init(&fresh->never, false);
+  atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
 
   cleat_status status = part_bytes_choose(store, options->part_bytes, &fresh->part_bytes, err);
   if (status == CLEAT_OK)

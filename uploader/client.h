@@ -18,6 +18,13 @@
 
 struct cleat_save;
 
+/* Whether a store whose driver cannot know it (CLEAT__STORE_UNPROVEN) honours create-only. */
+enum cleat__create_only {
+  CLEAT__CREATE_ONLY_UNTRIED = 0,
+  CLEAT__CREATE_ONLY_HONOURED,
+  CLEAT__CREATE_ONLY_IGNORED
+};
+
 struct cleat_client {
   struct cleat__store *store;
   struct cleat__pool *pool;
@@ -26,8 +33,9 @@ struct cleat_client {
   const struct cleat__clock *clock;
   struct cleat__log log;
   uint64_t part_bytes;
-  char *start;       /* names this start of the job */
-  atomic_bool never; /* a cancel flag that nobody raises */
+  char *start;            /* names this start of the job */
+  atomic_bool never;      /* a cancel flag that nobody raises */
+  atomic_int create_only; /* of enum cleat__create_only */
 
   struct {
     struct cleat_save *saves;    /* those that have not ended, oldest first: they commit in order */

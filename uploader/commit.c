@@ -114,6 +114,35 @@ static cleat_status record_put(struct cleat_client *client, const char *key, uns
   return status;
 }
 
+/* ---- Stores that ignore create-only ------------------------------------------------------------- */
+
+static void warn_ignored(struct cleat_client *client) {
+  int untried = CLEAT__CREATE_ONLY_UNTRIED;
+  if (!atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
+    return;
+  cleat__log(
+      &client->log, CLEAT_LOG_WARNING,
+      "%s ignores If-None-Match: of two jobs that save one step at the same moment, both may "
+      "believe they committed it; let one job at a time save there ('cleat doctor' tells more)",
+      client->store->display);
+}
+
+/* Once for each client: puts what is there already. No answer says nothing, and the next save asks again. */
+static void try_create_only(struct cleat_client *client, const char *key,
+                            const struct cleat__buffer *text, const atomic_bool *cancel) {
+  struct cleat_error ignored;
+  if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
+      atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
+    return;
+  cleat_status status = put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, &ignored);
+  if (status == CLEAT_OK)
+    warn_ignored(client);
+  else if (status == CLEAT_EXISTS)
+    atomic_store(&client->create_only, CLEAT__CREATE_ONLY_HONOURED);
+}
+
+/* ---- Record ------------------------------------------------------------------------------------- */
+
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
                                   const struct cleat__record *record, const atomic_bool *cancel,
                                   struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
@@ -125,6 +154,8 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
   cleat_status status = cleat__record_encode(record, &text, err);
   if (status == CLEAT_OK)
     status = record_put(client, key, record->rank, &text, cancel, err);
+  if (status == CLEAT_OK)
+    try_create_only(client, key, &text, cancel);
   if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
     status = cleat__error_no_memory(err, "a digest");
   }
@@ -200,10 +231,10 @@ static cleat_status manifest_read_back(struct cleat_client *client,
   return status;
 }
 
-/* The put failed with *err; reads back who has the step. */
+/* The put failed with *err; reads back who has the step. `unguarded`: the store ignores conditions. */
 static cleat_status manifest_settle(struct cleat_client *client,
                                     const struct cleat__manifest *manifest,
-                                    const char *replace_etag, bool *in_doubt,
+                                    const char *replace_etag, bool unguarded, bool *in_doubt,
                                     struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   struct cleat__object object = {0};
@@ -215,13 +246,47 @@ static cleat_status manifest_settle(struct cleat_client *client,
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
   cleat_status status = CLEAT_OK;
   if (!ours && read == CLEAT_OK && found && !unchanged) {
-    /* Ours cannot come after it: both kinds of put are conditional. */
-    *in_doubt = false;
+    /* Ours cannot come after it where both kinds of put are conditional. */
+    *in_doubt = unguarded && put_in_doubt(err);
     status = lost_to(manifest->step, stored.attempt, err);
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
     status = *in_doubt ? in_doubt_error(manifest->step, err) : err->status;
   }
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+/* Before a put that the store does not hold back. */
+static cleat_status manifest_foresee(struct cleat_client *client,
+                                     const struct cleat__manifest *manifest,
+                                     struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status =
+      manifest_read(client, manifest->step, &client->never, &object, &stored, &found, err);
+  if (status == CLEAT_OK && found)
+    status = lost_to(manifest->step, stored.attempt, err);
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+/* After one: whose manifest stands? */
+static cleat_status manifest_confirm(struct cleat_client *client,
+                                     const struct cleat__manifest *manifest, bool *in_doubt,
+                                     struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status = manifest_read_back(client, manifest, &object, &stored, &found, err);
+  *in_doubt = status != CLEAT_OK || !found;
+  if (status == CLEAT_OK && !found)
+    status = cleat__error_set(err, CLEAT_STORE, "the manifest that was put is not there");
+  if (*in_doubt)
+    status = in_doubt_error(manifest->step, err);
+  else if (strcmp(stored.token, manifest->token) != 0)
+    status = lost_to(manifest->step, stored.attempt, err);
   cleat__manifest_clear(&stored);
   return status;
 }
@@ -234,7 +299,11 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
   cleat__key_manifest(manifest->step, key);
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__MANIFEST_BYTES_MAX);
+  bool unguarded =
+      replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
   cleat_status status = cleat__manifest_encode(manifest, &text, err);
+  if (status == CLEAT_OK && unguarded)
+    status = manifest_foresee(client, manifest, err);
   if (status != CLEAT_OK) {
     *in_doubt = false;
   } else {
@@ -242,7 +311,9 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
                       replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
                       replace_etag, &client->never, err);
     if (status != CLEAT_OK) {
-      status = manifest_settle(client, manifest, replace_etag, in_doubt, err);
+      status = manifest_settle(client, manifest, replace_etag, unguarded, in_doubt, err);
+    } else if (unguarded) {
+      status = manifest_confirm(client, manifest, in_doubt, err);
     }
   }
   cleat__buffer_clear(&text);

@@ -2,7 +2,12 @@
  *
  * The rank record and the manifest are put create-only. A put whose reply was lost, or that finds
  * an object there, is settled by reading that object back and comparing what only this save knows:
- * the record's bytes, the manifest's token. Stateless; blocking; any thread. */
+ * the record's bytes, the manifest's token. Blocking; any thread.
+ *
+ * Some servers ignore create-only. The first save of a client to a store whose driver cannot know that puts
+ * its record, which is there, once more: a success is the proof. The client then warns once, and its
+ * saves look for another's manifest right before they put theirs, and read it back right after: two
+ * writers are told apart by their tokens, unless both are within the few milliseconds between. */
 #ifndef CLEAT_UPLOADER_COMMIT_H
 #define CLEAT_UPLOADER_COMMIT_H
 

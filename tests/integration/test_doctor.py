@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from helpers import CLEAT, Folder, assert_error, clean_environment, run, without_capabilities
+from helpers import CLEAT, Folder, assert_error, clean_environment, run, tree, without_capabilities
 from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
@@ -192,6 +192,32 @@ def test_which_keys(loose, tmp_path):
     assert "they end at 2099-01-02T03:04:05Z" in doctor("s3://bucket/run", environment)["keys"]["seen"]
     checks = doctor("s3://bucket/run?anonymous=true", environment)
     assert checks["keys"]["result"] == "skipped" and "anonymous" in checks["keys"]["seen"]
+
+
+# ---- What a save makes of it ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("loose", [{"ignore": {"create-only"}}], indirect=True)
+def test_a_save_warns_once_where_create_only_is_ignored(loose, small, tmp_path):
+    url, environment = "s3://bucket/run", loose_environment(loose)
+    first = run("save", small, url, "--step", 1, environment=environment)
+    assert first.code == 0, first
+    assert first.err.count("warning") == 1 and "ignores If-None-Match" in first.err and SECRET not in first.err, first
+    # The manifest is looked for right before it is put, and read back right after.
+    keys = [(operation, key) for operation, key in loose.requests if key.endswith("/manifest.json")]
+    assert [operation for operation, _ in keys] == ["get", "get", "put", "get"], keys
+    assert run("save", small, url, "--step", 1, environment=environment).code == 5
+    assert run("save", small, url, "--step", 2, "--quiet", environment=environment).err == ""
+    assert run("load", url, tmp_path / "back", environment=environment).code == 0
+    assert tree(tmp_path / "back") == tree(small)
+
+
+def test_a_save_says_nothing_where_it_is_honoured(bucket, small):
+    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
+    result = run("save", small, bucket.url, "--step", 1, environment=dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
+    assert result.code == 0 and result.err == "", result
+    assert [request.status for request in proxy.requests if request.kind == "record"] == [200, 412], proxy.requests
+    assert proxy.count("manifest") == 1
+    proxy.close()
 
 
 # ---- Places that are wrong -----------------------------------------------------------------------------------------

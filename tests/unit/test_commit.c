@@ -216,6 +216,136 @@ START_TEST(doubts_about_a_replacement) {
 }
 END_TEST
 
+/* ---- a store that ignores create-only ---- */
+
+static unsigned warnings;
+
+static void count_warning(void *user, enum cleat_log_level level, const char *line) {
+  (void)user;
+  ck_assert_int_eq(level, CLEAT_LOG_WARNING);
+  ck_assert_msg(strstr(line, "ignores If-None-Match") != NULL, "%s", line);
+  warnings++;
+}
+
+/* A store that its driver cannot vouch for. */
+static void distrust(unsigned ignored) {
+  warnings = 0;
+  client->log.write = count_warning;
+  client->store->capabilities |= CLEAT__STORE_UNPROVEN;
+  memory_ignore(bucket, ignored);
+}
+
+/* Another writer's manifest for the same step. */
+static void write_others(void) {
+  char text[2048];
+  size_t size = 0;
+  const char *ours = memory_find(bucket, "manifest.json", &size);
+  ck_assert_uint_lt(size, sizeof text);
+  memcpy(text, ours, size + 1);
+  char *at = strstr(text, token);
+  ck_assert_ptr_nonnull(at);
+  memcpy(at, other_token, strlen(other_token));
+  memory_write(bucket, "step-000000000005/manifest.json", text, size);
+}
+
+START_TEST(create_only_is_tried_once) {
+  distrust(0);
+  ck_ok(put_record());
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 2);
+  ck_assert_int_eq(atomic_load(&client->create_only), CLEAT__CREATE_ONLY_HONOURED);
+  memory_remove(bucket, "rank-00000.json");
+  ck_ok(put_record());
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 3);
+  bool in_doubt = false;
+  unsigned gets = memory_calls(bucket, "get_small");
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_assert_uint_eq(memory_calls(bucket, "get_small"), gets);
+  ck_assert_uint_eq(warnings, 0);
+}
+END_TEST
+
+START_TEST(create_only_is_not_tried_where_it_is_known) {
+  ck_ok(put_record());
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 1);
+}
+END_TEST
+
+START_TEST(no_answer_says_nothing) {
+  distrust(MEMORY_IGNORES_CREATE_ONLY);
+  ck_ok(put_record());
+  ck_assert_uint_eq(warnings, 1);
+  atomic_store(&client->create_only, CLEAT__CREATE_ONLY_UNTRIED);
+  go(CLEAT_OK, CLEAT_NETWORK, false); /* the record is settled by reading it back */
+  ck_ok(put_record());
+  ck_assert_int_eq(atomic_load(&client->create_only), CLEAT__CREATE_ONLY_UNTRIED);
+  ck_assert_uint_eq(warnings, 1);
+}
+END_TEST
+
+START_TEST(an_ignored_condition_warns_once) {
+  bool in_doubt = false;
+  distrust(MEMORY_IGNORES_CREATE_ONLY);
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_ok(put_record());
+  ck_assert_uint_eq(warnings, 1);
+}
+END_TEST
+
+/* A zombie that comes to its commit after another took over. */
+START_TEST(what_stands_is_not_written_over) {
+  bool in_doubt = true;
+  size_t size = 0;
+  distrust(MEMORY_IGNORES_CREATE_ONLY);
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  write_others();
+  in_doubt = true;
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+  ck_assert_ptr_nonnull(strstr(memory_find(bucket, "manifest.json", &size), other_token));
+}
+END_TEST
+
+static cleat_status overtake(void *user, const char *op, const char *key, bool done,
+                             const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)key, (void)flag, (void)error;
+  if (strcmp(op, "put") == 0 && done)
+    write_others();
+  return CLEAT_OK;
+}
+
+START_TEST(the_last_of_two_writers_wins) {
+  bool in_doubt = true;
+  distrust(MEMORY_IGNORES_CREATE_ONLY);
+  ck_ok(put_record());
+  memory_bucket_hook(bucket, overtake, NULL);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+}
+END_TEST
+
+static cleat_status hide_manifest(void *user, const char *op, const char *key, bool done,
+                                  const atomic_bool *flag, struct cleat_error *error) {
+  bool *stored = user;
+  (void)flag;
+  *stored = *stored || (strcmp(op, "put") == 0 && done);
+  return strcmp(op, "get_small") == 0 && *stored
+             ? cleat__error_set(error, CLEAT_TIMEOUT, "get %s failed", key)
+             : CLEAT_OK;
+}
+
+START_TEST(a_commit_that_cannot_be_read_back_is_in_doubt) {
+  bool in_doubt = false, stored = false;
+  distrust(MEMORY_IGNORES_CREATE_ONLY);
+  ck_ok(put_record());
+  memory_bucket_hook(bucket, hide_manifest, &stored);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_TIMEOUT);
+  ck_assert(in_doubt);
+  ck_assert_ptr_nonnull(strstr(err.message, "may or may not be committed"));
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("commit");
   TCase *c = tcase_create("commit");
@@ -228,6 +358,13 @@ static Suite *suite(void) {
   tcase_add_test(c, a_look_at_damage);
   tcase_add_loop_test(c, doubts, 0, 7);
   tcase_add_test(c, doubts_about_a_replacement);
+  tcase_add_test(c, create_only_is_tried_once);
+  tcase_add_test(c, create_only_is_not_tried_where_it_is_known);
+  tcase_add_test(c, no_answer_says_nothing);
+  tcase_add_test(c, an_ignored_condition_warns_once);
+  tcase_add_test(c, what_stands_is_not_written_over);
+  tcase_add_test(c, the_last_of_two_writers_wins);
+  tcase_add_test(c, a_commit_that_cannot_be_read_back_is_in_doubt);
   suite_add_tcase(s, c);
   return s;
 }
