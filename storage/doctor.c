@@ -147,15 +147,36 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
   return first;
 }
 
+/* What is listed of the doctor's folder; 0 where lists cannot be relied on. */
+static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
+                               struct cleat_error *err) {
+  struct cleat__list_page page = {0};
+  char folder[sizeof doctor->folder + 1];
+  cleat_status status = CLEAT_OK;
+  snprintf(folder, sizeof folder, "%s/", doctor->folder);
+  if ((doctor->passed & BIT(LIST)) != 0)
+    status = CLEAT__STORE(doctor->store, list, folder, false, NULL, &page, doctor->cancel, err);
+  *left = page.count;
+  cleat__list_page_clear(&page);
+  return status;
+}
+
 static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   struct cleat_error err;
-  if (remove_all(doctor, &err) != CLEAT_OK) {
-    cleat__doctor_fail(check, &err);
-    snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s by other means",
-             doctor->folder, doctor->store->display);
+  size_t left = 0;
+  cleat_status status = remove_all(doctor, &err);
+  if (status == CLEAT_OK)
+    status = count_left(doctor, &left, &err);
+  if (status == CLEAT_OK && left == 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "nothing is left");
     return;
   }
-  cleat__doctor_say(check, CLEAT_CHECK_OK, "nothing is left");
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu objects are still there", left);
+  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s by other means",
+           doctor->folder, doctor->store->display);
 }
 
 /* ---- running ---- */

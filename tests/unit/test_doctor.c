@@ -171,7 +171,7 @@ END_TEST
 START_TEST(ignored_removals) {
   memory_ignore(bucket, MEMORY_IGNORES_REMOVALS);
   ck_ok(run());
-  expect_all_but(MEMORY_LACKS | BIT(DELETE));
+  expect_all_but(MEMORY_LACKS | BIT(DELETE) | BIT(CLEAN_UP));
   expect(CLEAT__DOCTOR_DELETE, CLEAT_CHECK_IGNORED);
 }
 END_TEST
