@@ -91,13 +91,14 @@ TORTURE_SRC := $(wildcard tests/torture/*.c)
 INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
 HELPER_SRC := $(wildcard tests/integration/tools/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
+FUZZ_SRC := $(wildcard tests/fuzz/*.c)
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ := $(call objects,$(LIB_SRC))
 CLI_OBJ := $(call objects,$(CLI_SRC))
 MOCK_OBJ := $(call objects,$(MOCK_SRC))
 ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(INTEGRATION_SRC) \
-  $(HELPER_SRC) $(wildcard api/examples/*.c)
+  $(HELPER_SRC) $(wildcard api/examples/*.c) $(FUZZ_SRC)
 
 SO_FILE := libcleat.so.$(VERSION)
 SO_NAME := libcleat.so.$(SOVERSION)
@@ -107,16 +108,18 @@ UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
 INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
+FUZZ_BIN := $(patsubst %.c,$(BUILD)/%,$(filter tests/fuzz/fuzz_%,$(FUZZ_SRC)))
 HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
-.PHONY: all lib tests unit-programs torture-programs integration-programs bench-programs
+.PHONY: all lib tests unit-programs torture-programs integration-programs bench-programs fuzz-programs
 all: lib $(PROGRAMS) $(EXAMPLES)
 lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
 unit-programs: $(UNIT_BIN)
 torture-programs: $(TORTURE_BIN)
 integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
-tests: all unit-programs torture-programs integration-programs
+fuzz-programs: $(FUZZ_BIN)
+tests: all unit-programs torture-programs integration-programs fuzz-programs
 
 # --- compiling and linking -----------------------------------------------------------------------------------
 
@@ -189,6 +192,17 @@ $(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/lib
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
+# A fuzz target replays corpora, unless it is built for libFuzzer, which has a main of its own.
+ifneq ($(findstring fuzzer,$(SANITIZE)),)
+FUZZ_MAIN := -fsanitize=fuzzer
+else
+FUZZ_MAIN := $(BUILD)/obj/tests/fuzz/replay.o
+endif
+$(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filter %.o,$(FUZZ_MAIN)) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $^ $(ALL_LIBS) -o $@
+
 -include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC))
 
 # --- installing ----------------------------------------------------------------------------------------------
@@ -213,7 +227,7 @@ uninstall:
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 
 # What scripts need to know of this file.
-.PHONY: print-tidy-flags print-unit print-torture print-integration
+.PHONY: print-tidy-flags print-unit print-torture print-integration print-fuzz
 print-tidy-flags:
 	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
 print-unit:
@@ -222,16 +236,22 @@ print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
 print-integration:
 	@printf '%s\n' $(INTEGRATION_BIN)
+print-fuzz:
+	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture header integration endurance lint format bench demo demo-minio clean help
+.PHONY: deps test unit torture corpora header integration endurance fuzz lint format bench demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
-	+@tests/tools/run_tests.sh unit torture header integration
-unit torture header integration endurance:
+	+@tests/tools/run_tests.sh unit torture corpora header integration
+unit torture corpora header integration endurance:
 	+@tests/tools/run_tests.sh $@
+
+SECONDS ?= 600
+fuzz:
+	+@tests/tools/fuzz.sh $(SECONDS) $(TARGETS)
 
 lint:
 	+@tests/tools/lint.sh
@@ -257,8 +277,9 @@ help:
 	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
-	@echo 'make unit | torture | header | integration     one group of them'
+	@echo 'make unit | torture | corpora | header | integration     one group of them'
 	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
+	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'
 	@echo 'make bench        figures of speed and memory'

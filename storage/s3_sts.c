@@ -76,16 +76,11 @@ static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *
 /* A server must not get a secret printed by saying it back. */
 static void scrub(const struct cleat__s3_role *role, struct sts_reply *reply) {
   const char *const secrets[] = {role->web_token,
-                                 role->source ? role->source->secret_access_key : "",
-                                 role->source ? role->source->session_token : ""};
-  for (size_t i = 0; i < 3; i++) {
-    /* The message may have been cut within the token: its beginning is enough. */
-    char start[24] = "";
-    if (secrets[i])
-      snprintf(start, sizeof start, "%s", secrets[i]);
-    if (start[0] != '\0' && (strstr(reply->message, start) || strstr(reply->code, start)))
-      reply->message[0] = reply->code[0] = '\0';
-    explicit_bzero(start, sizeof start);
+                                 role->source ? role->source->secret_access_key : NULL,
+                                 role->source ? role->source->session_token : NULL};
+  for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++) {
+    cleat__s3_keys_hide(secrets[i], reply->message);
+    cleat__s3_keys_hide(secrets[i], reply->code);
   }
 }
 
@@ -106,9 +101,9 @@ static cleat_status refused(const char *place, const char *action, int http_stat
   return err->status;
 }
 
-static cleat_status read_reply(const struct cleat__s3_role *role, const char *place,
-                               const char *action, const struct cleat__s3_answer *answer,
-                               struct cleat__s3_credentials *keys, struct cleat_error *err) {
+cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place,
+                                const char *action, int http_status, const char *text, size_t size,
+                                struct cleat__s3_credentials *keys, struct cleat_error *err) {
   static const char *const roots[] = {"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse",
                                       "ErrorResponse", "Error", NULL};
   const struct cleat__s3_key_names names = {place, "AccessKeyId", "SecretAccessKey", "SessionToken",
@@ -117,13 +112,12 @@ static cleat_status read_reply(const struct cleat__s3_role *role, const char *pl
   struct sts_reply reply = {.expires_s = 0};
   bool found = false;
   cleat__error_clear(&problem);
-  cleat_status status =
-      cleat__xml_read(answer->text, answer->length, "reply", roots, on_leaf, &reply, &problem);
+  cleat_status status = cleat__xml_read(text, size, "reply", roots, on_leaf, &reply, &problem);
   scrub(role, &reply);
   if (status == CLEAT_NO_MEMORY)
     status = cleat__error_no_memory(err, "the credentials");
-  else if (answer->http_status >= 300 || (!status && reply.code[0] != '\0'))
-    status = refused(place, action, answer->http_status, &reply, err);
+  else if (http_status >= 300 || (!status && reply.code[0] != '\0'))
+    status = refused(place, action, http_status, &reply, err);
   else if (status)
     status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: what came is no reply of STS", action,
                               place);
@@ -329,7 +323,8 @@ cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
     status = send_request(search, role, &request, &answer, err);
   }
   if (!status)
-    status = read_reply(role, request.place, request.action, answer, keys, err);
+    status = cleat__s3_sts_read(role, request.place, request.action, answer->http_status,
+                                answer->text, answer->length, keys, err);
   clear_lines(&request);
   if (request.form.data)
     explicit_bzero(request.form.data, request.form.capacity);

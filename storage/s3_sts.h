@@ -22,4 +22,10 @@ cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
                                   const struct cleat__s3_role *role,
                                   struct cleat__s3_credentials *keys, struct cleat_error *err);
 
+/* What STS answered to `action`, of 2xx or 4xx, read into *keys; pure. Errors: DENIED (refused, no reply of STS,
+ * no keys in it), INVALID (keys that are none), NO_MEMORY. */
+cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *place,
+                                const char *action, int http_status, const char *text, size_t size,
+                                struct cleat__s3_credentials *keys, struct cleat_error *err);
+
 #endif

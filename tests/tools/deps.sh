@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build minio go test lint all
+# usage: deps.sh GROUP…    groups: build minio go test fuzz lint all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -11,8 +11,9 @@ packages_of() {
   go) echo ca-certificates golang-go ;;
   test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 \
     util-linux mandoc ;;
+  fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
-  all) echo "$(packages_of test)" "$(packages_of lint)" ;;
+  all) echo "$(packages_of test)" "$(packages_of fuzz)" "$(packages_of lint)" ;;
   *) die "unknown group '$1'" ;;
   esac
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture header integration endurance
+# usage: run_tests.sh GROUP…    groups: unit torture corpora header integration endurance
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -122,11 +122,12 @@ run_check_group() {
   done
 }
 
-# A header test: a script that prints "ok - …" and "not ok - …" lines; "${@:2}" are its arguments.
-run_header_test() {
+# A program that prints "ok - …" and "not ok - …" lines: a header test, or a fuzz target at its
+# corpus; "${@:2}" are its arguments.
+run_line_test() {
   local script=$1 log=$scratch/output status=0 good bad
-  say "$script"
-  run_logged "$PROGRAM_SECONDS" "$log" "$@" || status=$?
+  say "$*"
+  run_logged "$PROGRAM_SECONDS" "$log" "${runner[@]}" "$@" || status=$?
   good=$(grep -c '^ok ' "$log") || true
   bad=$(grep -c '^not ok ' "$log") || true
   passed=$((passed + good))
@@ -140,7 +141,20 @@ run_header_test() {
 run_header_group() {
   local script
   for script in tests/header/test_*.sh; do
-    run_header_test "$script"
+    run_line_test "$script"
+  done
+}
+
+# Every fuzz target replays its corpus; a target without corpus and a corpus without target are failures.
+run_corpora_group() {
+  local programs program corpus
+  mapfile -t programs < <(run_make -s print-fuzz | grep . || true)
+  [ ${#programs[@]} -gt 0 ] || fail 1 "no targets in tests/fuzz"
+  for program in "${programs[@]}"; do
+    run_line_test "$program" "tests/fuzz/corpus/${program##*/fuzz_}"
+  done
+  for corpus in tests/fuzz/corpus/*; do
+    [ -e "tests/fuzz/fuzz_${corpus##*/}.c" ] || fail 1 "$corpus: there is no such target"
   done
 }
 
@@ -177,7 +191,7 @@ run_pytest() {
 # judge_signatures [--full]: what the proxies before the servers have seen.
 judge_signatures() {
   "$TOOLS/signing_proxy.py" stop "$CLEAT_TEST_SIGNATURES"
-  run_header_test "$TOOLS/signing_proxy.py" report "$@" "$CLEAT_TEST_SIGNATURES"
+  run_line_test "$TOOLS/signing_proxy.py" report "$@" "$CLEAT_TEST_SIGNATURES"
 }
 
 # The Check programs that need a server, then pytest. CLEAT_TEST_SELECT, words for pytest, chooses among its tests.
@@ -248,6 +262,7 @@ build() {
     case $group in
     unit | torture) targets+=("$group-programs") ;;
     integration | endurance) targets+=(all integration-programs) ;;
+    corpora) targets+=(fuzz-programs) ;;
     header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
     esac
@@ -266,7 +281,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|header|integration|endurance…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|header|integration|endurance…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
