@@ -241,6 +241,8 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
   size_t size = sizeof call->reply->message;
   message[0] = '\0';
   switch (call->verdict) {
+  case CLEAT__HTTP_VERDICT_ENOUGH:
+    return CLEAT__TRANSPORT_OK;
   case CLEAT__HTTP_VERDICT_CANCELLED:
     return CLEAT__TRANSPORT_CANCELLED;
   case CLEAT__HTTP_VERDICT_IDLE:
@@ -269,6 +271,38 @@ static enum cleat__transport transport_of_refusal(long connect_status) {
   return final ? CLEAT__TRANSPORT_PROXY : CLEAT__TRANSPORT_CONNECT;
 }
 
+/* Once the first byte of a reply is here, what libcurl fails with is the reply's fault: it has other codes for a
+ * trailer with a NUL (bad argument) and for a header line over its limit of 100 KiB (out of memory). */
+static enum cleat__transport blame_reply(const struct cleat__http_call *call, CURLcode code,
+                                         enum cleat__transport transport) {
+  struct cleat__http_reply *reply = call->reply;
+  curl_off_t first_us = 0;
+  curl_easy_getinfo(call->curl, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
+  if (first_us == 0 ||
+      (transport != CLEAT__TRANSPORT_INTERNAL && transport != CLEAT__TRANSPORT_NO_MEMORY))
+    return transport;
+  if (code == CURLE_OUT_OF_MEMORY)
+    snprintf(reply->message, sizeof reply->message, "a header of the reply is too long");
+  else
+    snprintf(reply->message, sizeof reply->message, "the reply is not HTTP");
+  return CLEAT__TRANSPORT_MALFORMED;
+}
+
+/* What libcurl takes for a reply all the same: a connection that ends within the headers, and "HTTP/20" as a
+ * status line. */
+static enum cleat__transport check_head(const struct cleat__http_call *call) {
+  struct cleat__http_reply *reply = call->reply;
+  if (!call->headers_ended) {
+    snprintf(reply->message, sizeof reply->message, "the reply ends within its headers");
+    return CLEAT__TRANSPORT_BROKEN;
+  }
+  if (reply->status < 200) {
+    snprintf(reply->message, sizeof reply->message, "the reply has no status of an answer");
+    return CLEAT__TRANSPORT_MALFORMED;
+  }
+  return CLEAT__TRANSPORT_OK;
+}
+
 static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code,
                                     const struct cleat__http_proxy *proxy,
                                     const char *curl_message) {
@@ -283,16 +317,18 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
   if (code != CURLE_OK && call->verdict != CLEAT__HTTP_VERDICT_NONE)
     return transport_of_verdict(call);
   if (code == CURLE_OK)
-    return CLEAT__TRANSPORT_OK;
+    return check_head(call);
+  /* libcurl quotes a proxy's URL that it cannot read, and a password may stand before the '@'. */
+  bool quotable = curl_message[0] != '\0' && strchr(curl_message, '@') == NULL;
   snprintf(reply->message, sizeof reply->message, "%s%s%s%s",
-           curl_message[0] != '\0' ? curl_message : curl_easy_strerror(code),
+           quotable ? curl_message : curl_easy_strerror(code),
            proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "",
            proxy != NULL ? ")" : "");
   if (connect_status >= 300) {
     reply->status = 0; /* it was not the store that answered */
     return transport_of_refusal(connect_status);
   }
-  return transport_of(code, curl_message);
+  return blame_reply(call, code, transport_of(code, curl_message));
 }
 
 /* ---- sending ---- */

@@ -32,6 +32,9 @@
 #define CLEAT__HTTP_BUFFER_BYTES 262144L
 /* Of a reply that is an error, the rest is dropped: S3's errors are below 2 KiB, a proxy's page is not. */
 #define CLEAT__HTTP_ERROR_TEXT_MAX 65536
+/* Of that rest. Lower: connections are closed that could have been kept. Higher: an error without an end keeps
+ * a worker until its time limit. */
+#define CLEAT__HTTP_ERROR_DROP_MAX (1 << 20)
 /* A reply with more is refused: S3's have some 20 headers and 1 KiB. */
 #define CLEAT__HTTP_HEADERS_MAX 200
 #define CLEAT__HTTP_HEADER_BYTES_MAX 65536

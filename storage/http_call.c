@@ -83,7 +83,13 @@ static bool take_into_text(struct cleat__http_call *call, const char *bytes, siz
 /* The beginning of it is enough to tell what went wrong. */
 static bool take_error_text(struct cleat__http_call *call, const char *bytes, size_t size) {
   size_t room = CLEAT__HTTP_ERROR_TEXT_MAX - call->reply->text.length;
-  return take_into_text(call, bytes, size < room ? size : room);
+  size_t taken = size < room ? size : room;
+  call->dropped_bytes += size - taken;
+  if (call->dropped_bytes > CLEAT__HTTP_ERROR_DROP_MAX) {
+    call->verdict = CLEAT__HTTP_VERDICT_ENOUGH;
+    return false;
+  }
+  return take_into_text(call, bytes, taken);
 }
 
 static size_t on_write(char *bytes, size_t one, size_t size, void *ctx) {
@@ -130,6 +136,14 @@ static bool is_blank(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
+/* RFC 9110 §5.5 allows none but a tab. An ETag goes back to the store in a header of ours. */
+static bool has_control(const char *value, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if ((unsigned char)value[i] < 0x20 || value[i] == 0x7f)
+      return true;
+  return false;
+}
+
 /* A value that does not fit is as good as none: half an ETag would be a wrong one. */
 static void keep_value(char *field, size_t field_size, const char *value, size_t length) {
   while (length > 0 && is_blank(value[0])) {
@@ -138,7 +152,7 @@ static void keep_value(char *field, size_t field_size, const char *value, size_t
   }
   while (length > 0 && is_blank(value[length - 1]))
     length--;
-  if (length >= field_size || memchr(value, '\0', length) != NULL)
+  if (length >= field_size || has_control(value, length))
     length = 0;
   memcpy(field, value, length);
   field[length] = '\0';
@@ -166,10 +180,14 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
     return 0;
   }
   /* A status line: what came before it was an interim reply. */
-  if (length >= 5 && memcmp(line, "HTTP/", 5) == 0)
+  if (length >= 5 && memcmp(line, "HTTP/", 5) == 0) {
     forget_headers(call->reply);
-  else
+    call->headers_ended = false;
+  } else if (line[0] == '\r' || line[0] == '\n') {
+    call->headers_ended = true;
+  } else {
     keep_header(call->reply, line, length);
+  }
   return length;
 }
 

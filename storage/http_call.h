@@ -16,6 +16,7 @@ enum cleat__http_verdict {
   CLEAT__HTTP_VERDICT_SLOW,
   CLEAT__HTTP_VERDICT_TOO_LONG,
   CLEAT__HTTP_VERDICT_HEADERS, /* too many, or too long */
+  CLEAT__HTTP_VERDICT_ENOUGH,  /* an error whose end is not worth waiting for */
   CLEAT__HTTP_VERDICT_NO_MEMORY
 };
 
@@ -35,6 +36,8 @@ struct cleat__http_call {
   int64_t paced_ms;     /* the begin of the time over which the pace is taken, … */
   int64_t paced_bytes;  /* … and moved_bytes then */
   int64_t cancelled_ms; /* when the cancel was seen; 0: not yet */
+  size_t dropped_bytes; /* of an error's body */
+  bool headers_ended;   /* the empty line behind them came */
   size_t header_count;
   size_t header_bytes;
   enum cleat__http_verdict verdict;
