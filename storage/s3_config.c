@@ -148,6 +148,18 @@ static const char *bucket_fault(const char *bucket) {
   return cleat__s3_endpoint_is_address(&endpoint) ? "a bucket's name is not an IP address" : NULL;
 }
 
+/* Some clients take "s3://id:secret@bucket": what may be a secret is not repeated. */
+static cleat_status bad_bucket(const char *bucket, const char *fault, struct cleat_error *err) {
+  bool quotable = !strpbrk(bucket, "@:");
+  (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", quotable ? bucket : "…", fault);
+  if (quotable)
+    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
+  else
+    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port, and keys "
+                           "belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+  return err->status;
+}
+
 static cleat_status read_prefix(struct cleat__s3_config *config, const char *text, size_t length,
                                 struct cleat_error *err) {
   while (length > 0 && text[length - 1] == '/')
@@ -182,11 +194,8 @@ static cleat_status read_location(struct cleat__s3_config *config, struct source
   if (!config->bucket)
     return no_memory(err, "the s3:// URL");
   const char *fault = bucket_fault(config->bucket);
-  if (fault) {
-    (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", config->bucket, fault);
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
-    return err->status;
-  }
+  if (fault)
+    return bad_bucket(config->bucket, fault, err);
   size_t start = bucket < path ? bucket + 1 : path;
   cleat_status status = read_prefix(config, location + start, path - start, err);
   if (!status)

@@ -142,6 +142,18 @@ START_TEST(bad_buckets) {
 }
 END_TEST
 
+/* As other clients take them. */
+START_TEST(keys_in_a_url_are_not_told) {
+  static const char *const locations[] = {"AKID:hidden@bucket/run", "AKID:hidden/x@bucket/run",
+                                          "hidden@bucket", ":hidden@127.0.0.1:9000/bucket"};
+  for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++) {
+    check_invalid(locations[i], "bucket");
+    ck_assert_msg(strstr(err.message, "hidden") == NULL, "%s", err.message);
+    ck_assert(strstr(err.hint, "AWS_SECRET_ACCESS_KEY") != NULL);
+  }
+}
+END_TEST
+
 START_TEST(the_query_sets_things) {
   init_ok("bucket/p?endpoint=http%3A%2F%2F127.0.0.1%3A9000&region=eu-north-1&style=path"
           "&profile=dev&checksum=when_required&payload=unsigned&ca_file=%2Fno%2Fsuch");
@@ -481,6 +493,7 @@ int main(void) {
   tcase_add_test(tcase, prefixes);
   tcase_add_test(tcase, bad_prefixes);
   tcase_add_test(tcase, bad_buckets);
+  tcase_add_test(tcase, keys_in_a_url_are_not_told);
   tcase_add_test(tcase, the_query_sets_things);
   tcase_add_test(tcase, a_bad_query_is_refused);
   tcase_add_test(tcase, region_precedence);
