@@ -43,6 +43,10 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const c
                                 struct cleat__s3_credentials *keys, bool *found,
                                 struct cleat_error *err);
 
+/* Empties `text`, which a server sent and a user may see, if it says `secret` (may be NULL) back: 16 bytes of it
+ * in a row are enough, since the text may be cut, or escaped in between. */
+void cleat__s3_keys_hide(const char *secret, char *text);
+
 /* A JSON document with AccessKeyId, SecretAccessKey, a token, Expiration. */
 struct cleat__s3_keys_document {
   const char *place;      /* for messages: "the container endpoint" */

@@ -29,6 +29,7 @@ struct sender {
   unsigned malformed; /* tries whose reply could not be read */
   bool fresh;         /* the next try takes a new connection */
   bool keyless;       /* the last try had no keys to sign with */
+  char signature[65]; /* of the last try: hex, "" when it was not signed */
 
   /* of the last try */
   const struct cleat__s3_config *config;
@@ -91,6 +92,13 @@ struct lines {
   char *items[CLEAT__S3_HEADERS_MAX];
   size_t count;
 };
+
+/* For comparing with what comes back: the header itself is wiped once it is sent. */
+static void keep_signature(struct sender *sender, const struct lines *lines) {
+  const char *last = lines->count > 0 ? lines->items[lines->count - 1] : "";
+  const char *found = strstr(last, "Signature=");
+  snprintf(sender->signature, sizeof sender->signature, "%s", found ? found + 10 : "");
+}
 
 static bool add_line(struct lines *lines, const char *name, const char *value) {
   char *line = cleat__strprintf("%s: %s", name, value);
@@ -204,6 +212,7 @@ static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
     goto done;
   }
   status = make_headers(sender, cleat__buffer_text(&path), &lines, err);
+  keep_signature(sender, &lines);
   if (status == CLEAT_OK)
     sender->result.transport = transmit(sender, cleat__buffer_text(&url), &lines);
 
@@ -239,6 +248,21 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
   return status;
 }
 
+/* Gateways and proxies are known to answer with the request that they got: no text that repeats a secret
+ * reaches a message or the log. */
+static void hide_secrets(struct sender *sender) {
+  struct cleat__s3_reply_error *error = &sender->error;
+  struct cleat__http_reply *reply = sender->reply;
+  const char *const secrets[] = {
+      sender->credentials.secret_access_key, sender->credentials.session_token, sender->signature,
+      sender->s3->configs[0].options.values[CLEAT__S3_SSE_C_KEY], "Proxy-Authorization"};
+  char *const texts[] = {error->code,   error->message,    error->request_id, error->region,
+                         reply->region, reply->request_id, reply->message,    sender->unreadable};
+  for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)
+    for (size_t j = 0; j < sizeof texts / sizeof texts[0]; j++)
+      cleat__s3_keys_hide(secrets[i], texts[j]);
+}
+
 /* Fills sender->result. Not CLEAT_OK: the operation ends with *err. */
 static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   const struct cleat__http_reply *reply = sender->reply;
@@ -260,6 +284,9 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
       (void)cleat__s3_xml_error(cleat__buffer_text(&reply->text), reply->text.length,
                                 &sender->error, &ignored);
   }
+  if (result->transport != CLEAT__TRANSPORT_OK || sender->error.code[0] != '\0' ||
+      reply->status >= 300)
+    hide_secrets(sender);
   result->http_status = reply->status;
   result->code = sender->error.code;
   result->message = sender->unreadable[0] != '\0'              ? sender->unreadable

@@ -137,6 +137,35 @@ START_TEST(values_are_bounded) {
 }
 END_TEST
 
+START_TEST(secrets_that_come_back) {
+  static const char token[] = "FwoGZXIvYXdzEBYaDPlanted/hidden+token==";
+  static const struct {
+    const char *secret;
+    const char *text;
+    bool hidden;
+  } cases[] = {
+      {token, "you sent FwoGZXIvYXdzEBYaDPlanted/hidden+token==, which has ended", true},
+      {token, "FwoGZXIvYXdzEBYaDPlan", true},                       /* cut */
+      {token, "x%FwoGZXIvYXdzEBYaDPlanted%2Fhidden%2Btoken", true}, /* escaped */
+      {token, "DPlanted/hidden+token", true},
+      {token, "the provided token has expired", false},
+      {token, "FwoGZXIvYXd", false},
+      {"very-secret", "a very-secret matter", true},
+      {"very-secret", "a very-secre matter", false},
+      {"short", "a short text", false},
+      {"", "text", false},
+      {NULL, "text", false},
+      {token, "", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char text[128];
+    snprintf(text, sizeof text, "%s", cases[i].text);
+    cleat__s3_keys_hide(cases[i].secret, text);
+    ck_assert_str_eq(text, cases[i].hidden ? "" : cases[i].text);
+  }
+}
+END_TEST
+
 START_TEST(memory_runs_out) {
   const char *text = "{\"Version\":1,\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"a\\/b\"}";
   for (unsigned long n = 1;; n++) {
@@ -158,6 +187,7 @@ int main(void) {
   tcase_add_test(tcase, a_document_of_the_metadata);
   tcase_add_test(tcase, documents_that_are_none);
   tcase_add_test(tcase, values_are_bounded);
+  tcase_add_test(tcase, secrets_that_come_back);
   tcase_add_test(tcase, memory_runs_out);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
