@@ -95,7 +95,7 @@ static bool says(const char *text, const char *secret) {
 
 void cleat__s3_keys_hide(const char *secret, char *text) {
   if (secret && text[0] != '\0' && says(text, secret))
-    text[0] = '\0';
+    memcpy(text, CLEAT__S3_REDACTED, sizeof CLEAT__S3_REDACTED);
 }
 
 /* ---- Times ---- */

@@ -43,8 +43,10 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const c
                                 struct cleat__s3_credentials *keys, bool *found,
                                 struct cleat_error *err);
 
-/* Empties `text`, which a server sent and a user may see, if it says `secret` (may be NULL) back: 16 bytes of it
- * in a row are enough, since the text may be cut, or escaped in between. */
+/* Replaces `text`, which a server sent and a user may see, by "[redacted]" if it says `secret` (may be NULL) back:
+ * 16 bytes of it in a row are enough, since the text may be cut, or escaped in between. Never empties it: no code
+ * means no error. There is room for CLEAT__S3_REDACTED at least. */
+#define CLEAT__S3_REDACTED "[redacted]"
 void cleat__s3_keys_hide(const char *secret, char *text);
 
 /* A JSON document with AccessKeyId, SecretAccessKey, a token, Expiration. */

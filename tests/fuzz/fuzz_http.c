@@ -134,7 +134,7 @@ static struct cleat__http_request make_request(char kind, struct cleat__span *bo
 
 /* A client for each input: what one reply leaves behind must not change what the next one does. */
 static void ask(const struct cleat__http_request *request) {
-  const struct cleat__http_options options = {.direct = true};
+  const struct cleat__http_options options = {.proxies = NULL};
   struct cleat__http *http = NULL;
   struct cleat__http_reply reply;
   struct cleat_error err;
