@@ -79,6 +79,10 @@ static const struct {
     {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    /* What we send is XML, and its parts are there: the list was damaged on its way, and looked at before its SHA-256. */
+    {"MalformedXML", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"InvalidPart", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
+    {"InvalidPartOrder", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
     {"EntityTooLarge", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
     {"EntityTooSmall", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
     {"KeyTooLongError", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},

@@ -5,7 +5,10 @@ FAKED_SKEW_S=-3600                how far the clock of this machine is from the 
 """
 
 import os
+import re
 import subprocess
+
+from helpers import CLEAT
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -44,7 +47,9 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 
 
 def build(folder):
+    """What LD_PRELOAD must be. A sanitizer that the program was built with insists on being loaded before."""
     built = folder / "faked.so"
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-o", built, "-", "-ldl"], check=True,
                    input=SOURCE.encode())
-    return str(built)
+    libraries = subprocess.run(["ldd", CLEAT], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return ":".join([*re.findall(r"=> (\S+/lib[at]san\S+)", libraries), str(built)])

@@ -3,6 +3,7 @@
 Requests are passed on as they are, so their signatures hold. One thread a connection; hooks run on it, without a lock.
 """
 
+import contextlib
 import re
 import socket
 import threading
@@ -205,7 +206,8 @@ class Proxy:
         self.listener.close()
         with self.lock:
             for connection in self.open:
-                connection.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # its client may have gone
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 def unfinished_uploads(bucket, keys):

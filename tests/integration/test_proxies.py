@@ -390,7 +390,8 @@ def test_tls_is_1_2_at_least(place, started, tmp_path, certificate, version, goo
     front = https(place, started, certificate, context, AWS_CA_BUNDLE=str(certificate / "crt.pem"),
                   OPENSSL_CONF=str(tmp_path / "openssl.cnf"))
     control = subprocess.run(["openssl", "s_client", "-connect", "127.0.0.1:%d" % front.port, "-CAfile",
-                              certificate / "crt.pem"], env=place.environment, stdin=subprocess.DEVNULL,
+                              certificate / "crt.pem"],
+                             env=dict(os.environ, OPENSSL_CONF=str(tmp_path / "openssl.cnf")), stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX)
     assert b"Verify return code: 0" in control.stdout, control.stdout
     result = place.cleat("ls", place.url, "--time-limit", "2")

@@ -137,6 +137,39 @@ START_TEST(an_altered_record) {
 }
 END_TEST
 
+/* The first replies for a document are damaged. */
+static unsigned damaged;
+static const char *which;
+
+static cleat_status damage(void *user, const char *op, const char *key, bool done,
+                           const atomic_bool *cancel, struct cleat_error *error) {
+  (void)user;
+  (void)cancel;
+  (void)error;
+  if (strcmp(op, "get_small") != 0 || strstr(key, which) == NULL || damaged == 0)
+    return CLEAT_OK;
+  memory_flip(bucket, which, 0); /* and back, when it was read */
+  damaged -= done;
+  return CLEAT_OK;
+}
+
+START_TEST(a_document_is_read_again) {
+  static const char *const documents[] = {"/manifest.json", "/rank-00000.json"};
+  for (size_t i = 0; i < 2; i++) {
+    which = documents[i];
+    damaged = 2;
+    memory_bucket_hook(bucket, damage, NULL);
+    ck_assert_msg(try_open() == CLEAT_OK, "%s", err.message);
+    ck_assert_uint_eq(damaged, 0);
+    damaged = 3;
+    cleat_status status = try_open();
+    ck_assert_int_eq(status, i == 0 ? CLEAT_FORMAT : CLEAT_INTEGRITY);
+    ck_assert_uint_eq(damaged, 0);
+  }
+  memory_bucket_hook(bucket, NULL, NULL);
+}
+END_TEST
+
 /* The manifest with `from` replaced by `to`, of equal length or not. */
 static void alter_manifest(const char *from, const char *to) {
   size_t size = 0;
@@ -289,6 +322,7 @@ static Suite *suite(void) {
   tcase_add_test(c, what_is_not_there);
   tcase_add_test(c, a_cut_manifest);
   tcase_add_test(c, an_altered_record);
+  tcase_add_test(c, a_document_is_read_again);
   tcase_add_test(c, a_newer_manifest);
   tcase_add_loop_test(c, an_altered_manifest, 0, 6);
   tcase_add_test(c, an_unknown_field);

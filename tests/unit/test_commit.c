@@ -201,6 +201,48 @@ START_TEST(doubts) {
 END_TEST
 
 /* What was to be replaced still stands: as good as nothing found. */
+/* Replies to reads of the manifest that was put, its reply lost, say another token: the first `lies` of them, each
+ * time another one. */
+static unsigned lies;
+
+static cleat_status lie(void *user, const char *op, const char *key, bool done,
+                        const atomic_bool *flag, struct cleat_error *error) {
+  char text[4096];
+  size_t size = 0;
+  (void)user;
+  (void)flag;
+  if (strcmp(op, "put") == 0 && done)
+    return cleat__error_set(error, CLEAT_NETWORK, "put %s failed", key);
+  if (strcmp(op, "get_small") != 0 || done)
+    return CLEAT_OK;
+  const char *stored = memory_find(bucket, "manifest.json", &size);
+  ck_assert_uint_lt(size, sizeof text);
+  memcpy(text, stored, size);
+  char *place = memmem(text, size, token, 24); /* all of it but what the last lie changed */
+  ck_assert_ptr_nonnull(place);
+  memcpy(place + 24, token + 24, 8);
+  if (lies > 0)
+    place[31] = (char)('0' + lies--);
+  memory_write(bucket, "step-000000000005/manifest.json", text, size);
+  return CLEAT_OK;
+}
+
+START_TEST(a_reply_that_is_damaged_settles_nothing) {
+  static const struct {
+    unsigned lies;
+    cleat_status status;
+  } cases[] = {{0, CLEAT_OK}, {1, CLEAT_OK}, {2, CLEAT_OK}, {9, CLEAT_NETWORK}};
+  bool in_doubt = false;
+  ck_ok(put_record());
+  lies = cases[_i].lies;
+  memory_bucket_hook(bucket, lie, NULL);
+  cleat_status status = put_manifest(NULL, &in_doubt);
+  ck_assert_msg(status == cases[_i].status, "%s", err.message);
+  /* In doubt, our files stay. */
+  ck_assert(in_doubt == (status != CLEAT_OK));
+}
+END_TEST
+
 START_TEST(doubts_about_a_replacement) {
   struct cleat__standing standing;
   bool in_doubt = false;
@@ -357,6 +399,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_manifest);
   tcase_add_test(c, a_look_at_damage);
   tcase_add_loop_test(c, doubts, 0, 7);
+  tcase_add_loop_test(c, a_reply_that_is_damaged_settles_nothing, 0, 4);
   tcase_add_test(c, doubts_about_a_replacement);
   tcase_add_test(c, create_only_is_tried_once);
   tcase_add_test(c, create_only_is_not_tried_where_it_is_known);

@@ -128,7 +128,23 @@ START_TEST(complete_fails_late_for_good) {
   cleat_status status = complete();
   ck_assert_int_eq(status, CLEAT_STORE);
   ck_assert_str_eq(err.s3_code, "InvalidPart");
-  script_end(2);
+  script_end(1 + CLEAT__RETRY_FEW);
+}
+END_TEST
+
+/* A store that reads the list before it checks its SHA-256 calls a damaged one what it looks like. */
+START_TEST(complete_whose_list_was_damaged) {
+  SCRIPT(ERROR_REPLY("400 Bad Request", "MalformedXML"),
+         ERROR_REPLY("400 Bad Request", "InvalidPartOrder"), COMPLETED);
+  char hash[80];
+  ck_ok(complete());
+  ck_assert(mock_header(script_seen(1), "x-amz-content-sha256", hash, sizeof hash));
+  ck_assert_uint_eq(strlen(hash), 64);
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?payload=never", NULL);
+  ck_ok(complete());
+  script_expect_header(4, "x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+  script_end(4);
 }
 END_TEST
 
@@ -210,6 +226,7 @@ static Suite *suite(void) {
   tcase_add_test(c, part_without_an_etag);
   tcase_add_test(c, complete_fails_late);
   tcase_add_test(c, complete_fails_late_for_good);
+  tcase_add_test(c, complete_whose_list_was_damaged);
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, upload_that_is_gone);
   tcase_add_test(c, abort_is_outrun_by_a_part);
