@@ -100,7 +100,9 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
                                        .etag = etag,
                                        .content_type = "text/plain",
                                        .crc32c = cleat__crc32c(0, body, length)};
-  doctor->made[object] = true;
+  /* Two threads that race come here at once, with what was noted before they began. */
+  if (!doctor->made[object])
+    doctor->made[object] = true;
   return CLEAT__STORE(doctor->store, put, doctor->keys[object], &span, 1, &options, doctor->cancel,
                       err);
 }

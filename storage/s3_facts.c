@@ -67,11 +67,16 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
   tell_place(s3, facts);
   tell_keys(s3, cancel, facts);
   tell_clock(s3, reply.date, facts);
+  int reply_status = reply.status;
   cleat__http_reply_clear(&reply);
-  if (status == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_STORE,
-                            "%s has an object under a random name: it answers for everything",
-                            facts->place);
+  if (status == CLEAT_OK) {
+    status = cleat__error_set(err, CLEAT_STORE,
+                              "%s has an object under a random name: it answers for everything",
+                              facts->place);
+    err->http_status = reply_status;
+    cleat__error_hint(err, "is this the endpoint of an S3 store, and not of a web page?");
+    return status;
+  }
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
   *err = problem;

@@ -74,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LooseS3:
-    """`ignore`: of create-only, if-match, checksum, delete, range; `deny`: operations answered with 403; `lack`: with
+    """`ignore`: of create-only, if-match, checksum, delete, range, absence; `deny`: operations answered with 403; `lack`: with
     501. `race`: two conditional puts of a key whose name holds "/race-" look for it before either stores it."""
 
     def __init__(self, ignore=(), deny=(), lack=(), race=False, clock_offset=0):
@@ -148,6 +148,8 @@ class LooseS3:
 
     def find(self, key):
         with self.lock:
+            if key not in self.objects and "absence" in self.ignore:
+                return b"<html>welcome</html>", '"page"'
             if key not in self.objects:
                 raise Refused(404, "NoSuchKey")
             return self.objects[key]

@@ -133,6 +133,7 @@ STORES = {
     "ignores checksums": ({"ignore": {"checksum"}}, {"checksum": "ignored", "part-checksum": "ignored"}, set()),
     "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
     "ignores delete": ({"ignore": {"delete"}}, {"delete": "ignored", "clean-up": "failed"}, set()),
+    "is a web page": ({"ignore": {"absence"}}, {"access": "failed"}, {"access"}),
     "denies abort": ({"deny": {"abort"}}, {"abort": "failed", "clean-up": "failed"}, set()),
     "denies delete": ({"deny": {"delete"}}, {"delete": "failed", "clean-up": "failed"}, set()),
     "denies list": ({"deny": {"list"}}, {"list": "failed"}, {"list"}),

@@ -78,6 +78,12 @@ START_TEST(null_arguments) {
   ck_fails(cleat_verify_async(NULL, &load, &err), CLEAT_INVALID);
   ck_fails(cleat_verify_async(checkpoint, NULL, &err), CLEAT_INVALID);
   ck_fails(cleat_load_wait(NULL, &err), CLEAT_INVALID);
+  struct cleat_doctor *doctor = NULL;
+  ck_fails(cleat_doctor(NULL, &doctor, &err), CLEAT_INVALID);
+  ck_fails(cleat_doctor(client, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_doctor_async(client, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_doctor_wait(NULL, &err), CLEAT_INVALID);
+  cleat_doctor_free(NULL);
   cleat_save_free(NULL);
   cleat_load_free(NULL);
   cleat_list_free(NULL);
@@ -151,6 +157,44 @@ START_TEST(sizes_of_structs) {
 }
 END_TEST
 
+START_TEST(a_doctor_tells_nothing_before_its_end) {
+  struct cleat_doctor *doctor = NULL;
+  memory_hold(bucket, "put", "doctor-");
+  ck_ok(cleat_doctor_async(client, &doctor, &err));
+  memory_wait_held(bucket, 1);
+  ck_assert_int_eq(cleat_doctor_ended(doctor), 0);
+  ck_assert_int_eq(cleat_doctor_safe(doctor), 0);
+  ck_assert_uint_eq(cleat_doctor_count(doctor), 0);
+  ck_assert_ptr_null(cleat_doctor_check(doctor, 0));
+  cleat_doctor_cancel(doctor);
+  ck_fails(cleat_doctor_wait(doctor, &err), CLEAT_CANCELLED);
+  ck_assert_int_eq(cleat_doctor_ended(doctor), 1);
+  ck_assert_int_eq(cleat_doctor_safe(doctor), 0);
+  ck_assert_uint_eq(cleat_doctor_count(doctor), 0);
+  cleat_doctor_free(doctor);
+  memory_release(bucket);
+  ck_assert_uint_eq(memory_count(bucket, "doctor-"), 0);
+}
+END_TEST
+
+START_TEST(a_doctor_reports) {
+  struct cleat_doctor *doctor = NULL;
+  ck_ok(cleat_doctor(client, &doctor, &err));
+  size_t count = cleat_doctor_count(doctor);
+  ck_assert_uint_eq(count, 20);
+  ck_assert_int_eq(cleat_doctor_safe(doctor), 1);
+  ck_assert_str_eq(cleat_doctor_check(doctor, 0)->name, "keys");
+  ck_assert_str_eq(cleat_doctor_check(doctor, count - 1)->name, "clean-up");
+  ck_assert_ptr_null(cleat_doctor_check(doctor, count));
+  cleat_doctor_cancel(doctor); /* too late */
+  ck_ok(cleat_doctor_wait(doctor, &err));
+  ck_assert_uint_eq(cleat_doctor_count(doctor), count);
+  cleat_doctor_free(doctor);
+  ck_assert_str_eq(cleat_check_result_name(CLEAT_CHECK_IGNORED), "ignored");
+  ck_assert_str_eq(cleat_check_result_name((enum cleat_check_result)99), "unknown");
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("cleat");
   TCase *c = tcase_create("cleat");
@@ -160,6 +204,8 @@ static Suite *suite(void) {
   tcase_add_test(c, no_error_struct);
   tcase_add_test(c, success_writes_no_error);
   tcase_add_test(c, sizes_of_structs);
+  tcase_add_test(c, a_doctor_tells_nothing_before_its_end);
+  tcase_add_test(c, a_doctor_reports);
   suite_add_tcase(s, c);
   return s;
 }
