@@ -149,8 +149,10 @@ static const char *bucket_fault(const char *bucket) {
 }
 
 /* Some clients take "s3://id:secret@bucket": what may be a secret is not repeated. */
-static cleat_status bad_bucket(const char *bucket, const char *fault, struct cleat_error *err) {
-  bool quotable = !strpbrk(bucket, "@:");
+static cleat_status bad_bucket(const char *bucket, const char *location, const char *fault,
+                               struct cleat_error *err) {
+  /* A secret may have a '/' in it, which looks like the end of the bucket. */
+  bool quotable = !strchr(location, '@') && !strchr(bucket, ':');
   (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", quotable ? bucket : "…", fault);
   if (quotable)
     cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
@@ -195,7 +197,7 @@ static cleat_status read_location(struct cleat__s3_config *config, struct source
     return no_memory(err, "the s3:// URL");
   const char *fault = bucket_fault(config->bucket);
   if (fault)
-    return bad_bucket(config->bucket, fault, err);
+    return bad_bucket(config->bucket, location, fault, err);
   size_t start = bucket < path ? bucket + 1 : path;
   cleat_status status = read_prefix(config, location + start, path - start, err);
   if (!status)

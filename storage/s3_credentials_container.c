@@ -86,9 +86,10 @@ static cleat_status full_url(const char *text, char **url, struct cleat_error *e
   return status;
 }
 
-static bool is_plain(const char *text) {
+/* Printable ASCII; blanks are for tokens such as "Bearer abc". */
+static bool is_plain(const char *text, bool blanks) {
   for (; *text != '\0'; text++) {
-    if ((unsigned char)*text <= 0x20 || (unsigned char)*text >= 0x7f)
+    if ((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x7f || (*text == ' ' && !blanks))
       return false;
   }
   return true;
@@ -98,7 +99,7 @@ cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, 
                                      struct cleat_error *err) {
   const char *relative = settings->container_relative;
   *url = NULL;
-  if (relative && (relative[0] != '/' || !is_plain(relative)))
+  if (relative && (relative[0] != '/' || !is_plain(relative, false)))
     return cleat__error_set(err, CLEAT_INVALID,
                             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is no absolute path");
   if (relative) {
@@ -107,7 +108,7 @@ cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, 
   }
   if (!settings->container_full)
     return CLEAT_OK;
-  if (!is_plain(settings->container_full))
+  if (!is_plain(settings->container_full, false))
     return refuse("it has a blank, a line end or a non-ASCII character in it", err);
   return full_url(settings->container_full, url, err);
 }
@@ -125,9 +126,10 @@ static cleat_status make_header(const struct cleat__s3_settings *settings, char 
       return status;
   } else if (!settings->container_token) {
     return CLEAT_OK;
-  } else if (strpbrk(settings->container_token, "\r\n")) {
+  } else if (!is_plain(settings->container_token, true)) {
     return cleat__error_set(err, CLEAT_INVALID,
-                            "AWS_CONTAINER_AUTHORIZATION_TOKEN has a line end in it");
+                            "AWS_CONTAINER_AUTHORIZATION_TOKEN has a line end or another control "
+                            "character, or a non-ASCII one, in it");
   }
   *header = cleat__strprintf("Authorization: %s", token ? token : settings->container_token);
   cleat__s3_wipe_text(token);

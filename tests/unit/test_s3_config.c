@@ -145,7 +145,8 @@ END_TEST
 /* As other clients take them. */
 START_TEST(keys_in_a_url_are_not_told) {
   static const char *const locations[] = {"AKID:hidden@bucket/run", "AKID:hidden/x@bucket/run",
-                                          "hidden@bucket", ":hidden@127.0.0.1:9000/bucket"};
+                                          "hidden@bucket", "hidden_/x@bucket",
+                                          ":hidden@127.0.0.1:9000/bucket"};
   for (size_t i = 0; i < sizeof locations / sizeof locations[0]; i++) {
     check_invalid(locations[i], "bucket");
     ck_assert_msg(strstr(err.message, "hidden") == NULL, "%s", err.message);

@@ -158,6 +158,8 @@ START_TEST(authorization_with_line_ends) {
   setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", mock_server_url(keys_of.server), 1);
   setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "hidden\r\nX-Evil: 1", 1);
   key_fails(key_get(), CLEAT_INVALID, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "hidden\x01", 1);
+  key_fails(key_get(), CLEAT_INVALID, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
   setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", key_write("token", "hidden\nX-Evil: 1"), 1);
   key_fails(key_get(), CLEAT_INVALID, "the container authorization token in ");
   ck_assert_uint_eq(key_requests(), 0);
