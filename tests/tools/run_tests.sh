@@ -242,18 +242,33 @@ start_server() {
   local lines
   say "starting MinIO"
   lines=$("$TOOLS/minio.sh" start "$scratch/minio") || return 1
+  mkdir "$scratch/known"
+  printf '%s\n' "$lines" >"$scratch/known/minio-http"
   eval "$lines"
   export CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
 
-# What the tests know as the server is a proxy that verifies how each request is signed. CLEAT_TEST_DIRECT is the server
-# itself, for tests that damage requests on their way.
-start_signing_proxy() {
-  local python lines
-  python=$("$TOOLS/venv.sh") || return 1
+# put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each request
+# is signed; FILE then names the proxy.
+put_proxy_before() {
+  local line ca tls=()
+  ca=$(sed -n 's/^AWS_CA_BUNDLE=//p' "$1")
+  [ -z "$ca" ] || tls=(--tls "${ca%/*}/server/public.crt" "${ca%/*}/server/private.key" "$ca")
+  line=$(AWS_SECRET_ACCESS_KEY=$(sed -n 's/^AWS_SECRET_ACCESS_KEY=//p' "$1") "$("$TOOLS/venv.sh")" \
+    "$TOOLS/signing_proxy.py" start "$(sed -n 's/^CLEAT_TEST_ENDPOINT=//p' "$1")" "$CLEAT_TEST_SIGNATURES" "${tls[@]}") ||
+    return 1
+  sed -i "s|^CLEAT_TEST_ENDPOINT=.*|$line|" "$1"
+}
+
+# What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage requests
+# on their way.
+start_signing_proxies() {
+  local known=$scratch/known file
   export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
-  lines=$("$python" "$TOOLS/signing_proxy.py" start "$CLEAT_TEST_ENDPOINT" "$CLEAT_TEST_SIGNATURES") || return 1
-  eval "$lines"
+  for file in "$known"/*; do
+    put_proxy_before "$file" || return 1
+  done
+  eval "$(grep ^CLEAT_TEST_ENDPOINT= "$known/minio-http")"
 }
 
 build() {
@@ -296,7 +311,7 @@ listen_to_sanitizers
 case " $* " in
 *" integration "* | *" endurance "*)
   start_server || { fail 1 "MinIO did not start"; finish; }
-  start_signing_proxy || { fail 1 "the verifying proxy did not start"; finish; }
+  start_signing_proxies || { fail 1 "the verifying proxy did not start"; finish; }
   ;;
 esac
 for group in "$@"; do
