@@ -5,6 +5,7 @@ loaded files; leftovers are looked for with boto3. Random moments come from a se
 it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
 """
 
+import collections
 import hashlib
 import json
 import os
@@ -201,7 +202,8 @@ def kill_after(process, seconds):
 
 def torment(store, tmp_path, rng, sources, kills):
     """Kills as many saves, at moments spread evenly over a save; after each, all that is visible is whole."""
-    seconds = [measure(store, sources, sources.turn(step)) for step in (0, 1, 2)]
+    # As long as the saves before it took, for the machine may have become slower or faster.
+    seconds = collections.deque((measure(store, sources, sources.turn(step)) for step in (0, 1, 2)), maxlen=9)
     latest, visible, missed, orphans = 2, 0, 0, 0
     sweep(store, [latest])
     print("an undisturbed save takes %s s" % ", ".join("%.3f" % each for each in seconds))
@@ -226,9 +228,12 @@ def torment(store, tmp_path, rng, sources, kills):
         assert_whole(store, tmp_path, sources, [latest, step] if survived else [latest])
 
         # The same start tries again, as a restarted job would.
+        began = time.monotonic()
         code, out, err = end(start_save(store, sources, step, "--json", CLEAT_START=start))
         assert code == 0, err
         assert json.loads(out)["outcome"] == ("already" if survived else "committed")
+        if not survived:
+            seconds.append(time.monotonic() - began)
         settle(store)
         if not survived:
             assert listed(store) == [latest, step]

@@ -48,7 +48,9 @@ def judge(tmp_path, monkeypatch):
     monkeypatch.delenv("CLEAT_TEST_SIGNATURES", raising=False)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Anything) as server:
         threading.Thread(target=server.serve_forever).start()
-        yield SigningProxy("http://127.0.0.1:%d" % server.server_port, SECRET, tmp_path / "signatures")
+        proxy = SigningProxy("http://127.0.0.1:%d" % server.server_port, SECRET, tmp_path / "signatures")
+        yield proxy
+        proxy.report()
         server.shutdown()
 
 
