@@ -19,7 +19,7 @@ UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 SKEW_S_MAX = 15 * 60  # AWS and MinIO refuse more
 # Secrets that tests use to be refused. A request that is signed by one must be.
-WRONG_SECRETS = ("this-is-not-the-secret", "wrong" * 4)
+WRONG_SECRETS = ("this-is-not-the-secret", "wrong" * 4, "wJalrXUtnFEMI-K7MDENG-not-a-real-key")
 AUTHORIZATION = re.compile(r"AWS4-HMAC-SHA256 Credential=([^/, ]+)/(\d{8})/([^/, ]+)/([^/, ]+)/aws4_request, "
                            r"SignedHeaders=([a-z0-9;-]+), Signature=([0-9a-f]{64})")
 
