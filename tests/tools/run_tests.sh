@@ -266,7 +266,7 @@ put_proxy_before() {
 # What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage requests
 # on their way.
 start_signing_proxies() {
-  local known=$scratch/known file
+  local known=${CLEAT_TEST_SERVERS:-$scratch/known} file
   export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
   for file in "$known"/*; do
     put_proxy_before "$file" || return 1
