@@ -89,8 +89,10 @@ static void add_all(struct set *set) {
   static const struct shape small = {"", 2, {3, 5}};
   for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
     snprintf(name, sizeof name, "%s", NAMES[i]);
-    if (name[0] == '*')
+    if (name[0] == '*') {
       memset(name, 'n', sizeof name - 1);
+      name[sizeof name - 1] = '\0';
+    }
     add(set, name, CLEAT_DTYPE_I16, &small);
   }
   /* Larger than a part, so that its file is uploaded in several. */
