@@ -91,6 +91,16 @@ static cleat_status is_stored(struct cleat_client *client, const char *key,
   return CLEAT_OK;
 }
 
+/* A create-only put is refused because of an object that is not there: neither lost to anybody, nor is
+ * anything missing that was asked for. */
+static cleat_status refused_for_nothing(struct cleat_error *err) {
+  err->status = CLEAT_STORE;
+  cleat__error_hint(err,
+                    "there is no such object: the store does not do as S3 does when it is asked "
+                    "to create one, or another writer's was removed just now; save again");
+  return err->status;
+}
+
 static cleat_status record_put(struct cleat_client *client, const char *key, unsigned rank,
                                const struct cleat__buffer *text, const atomic_bool *cancel,
                                struct cleat_error *err) {
@@ -105,6 +115,8 @@ static cleat_status record_put(struct cleat_client *client, const char *key, uns
     return CLEAT_OK;
   if (status != CLEAT_EXISTS)
     return status;
+  if (is_absent(read, &second))
+    return refused_for_nothing(err);
   if (read != CLEAT_OK) {
     *err = second;
     return read;
@@ -251,6 +263,8 @@ static cleat_status manifest_settle(struct cleat_client *client,
     status = lost_to(manifest->step, stored.attempt, err);
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
+    if (read == CLEAT_OK && !found && err->status == CLEAT_EXISTS)
+      (void)refused_for_nothing(err);
     status = *in_doubt ? in_doubt_error(manifest->step, err) : err->status;
   }
   cleat__manifest_clear(&stored);

@@ -200,6 +200,22 @@ START_TEST(doubts) {
 }
 END_TEST
 
+/* A 412 or 409 for an object that is not there: nobody has won, and nothing is missing. */
+START_TEST(refused_for_nothing) {
+  bool in_doubt = true;
+  ck_ok(put_record());
+  go(CLEAT_EXISTS, CLEAT_OK, false);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_STORE);
+  ck_assert(!in_doubt);
+  ck_assert_int_eq(err.status, CLEAT_STORE);
+  ck_assert_str_ne(err.hint, "");
+  memory_remove(bucket, "rank-00000.json");
+  ck_fails(put_record(), CLEAT_STORE);
+  ck_assert_int_eq(err.status, CLEAT_STORE);
+  ck_assert_ptr_nonnull(strstr(err.message, "put"));
+}
+END_TEST
+
 /* What was to be replaced still stands: as good as nothing found. */
 /* Replies to reads of the manifest that was put, its reply lost, say another token: the first `lies` of them, each
  * time another one. */
@@ -400,6 +416,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_look_at_damage);
   tcase_add_loop_test(c, doubts, 0, 7);
   tcase_add_loop_test(c, a_reply_that_is_damaged_settles_nothing, 0, 4);
+  tcase_add_test(c, refused_for_nothing);
   tcase_add_test(c, doubts_about_a_replacement);
   tcase_add_test(c, create_only_is_tried_once);
   tcase_add_test(c, create_only_is_not_tried_where_it_is_known);
