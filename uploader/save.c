@@ -162,9 +162,6 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
     for (size_t i = 0; i < save->plan->total_parts; i++)
       give_buffers_locked(save, &save->parts[i]);
   }
-  /* A store that cannot be reached cannot be cleaned up either, and trying takes as long again. */
-  if (save->operation.synced.error.status == CLEAT_NETWORK)
-    save->synced.clean_failed = true;
   /* The record is cleaned up like a file, after the last of them. */
   size_t count = save->plan->record.file_count + 1;
   while (save->synced.clean_next < count && !save->synced.clean_failed) {
