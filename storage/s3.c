@@ -127,6 +127,9 @@ static cleat_status accept_range(void *ctx, const struct cleat__http_reply *repl
   if (reply->status == 206 && (!read_content_range(reply->content_range, &first, &last) ||
                                last - first + 1 != reply->body_bytes))
     return cleat__error_set(err, CLEAT_FORMAT, "the reply's Content-Range is missing or wrong");
+  /* No object, but a page that somebody between sent for it. */
+  if (reply->status == 200 && reply->etag[0] == '\0')
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
   if ((reply->status != 206 && reply->status != 200) || first != range->offset)
     return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the range asked for");
   if (reply->body_bytes < range->length)
@@ -330,6 +333,17 @@ static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool
 
 /* ---- remove ---- */
 
+/* S3 says 204, and nothing more. The page of a gateway that says 200 for a store it cannot reach has a body. */
+cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
+                                      struct cleat__s3_reply_error *error,
+                                      struct cleat_error *err) {
+  (void)ctx;
+  (void)error;
+  if (reply->status != 204 && reply->body_bytes > 0)
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply has a body where S3 sends none");
+  return CLEAT_OK;
+}
+
 static cleat_status s3_remove(struct cleat__store *store, const char *key,
                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__http_reply reply;
@@ -338,7 +352,9 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
                                       .kind = CLEAT__S3_DELETE,
                                       .method = "DELETE",
                                       .key = key,
-                                      .text_cap = CLEAT__S3_TEXT_IGNORED};
+                                      .limit_ms = CLEAT__S3_CLEAN_MS,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED,
+                                      .accept = cleat__s3_accept_removed};
   cleat__http_reply_init(&reply);
   cleat_status status =
       cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);

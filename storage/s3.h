@@ -28,6 +28,9 @@
 /* For requests that make something. Lower: a cancelled one may leave an upload that nobody has the id of,
  * or an object that appears after it was removed. Higher: a silent server holds up a cancelled save. */
 #define CLEAT__S3_GRACE_MS 5000
+/* How long an object or an upload that nobody needs is tried to be removed. Lower: a store that is busy for a while keeps
+ * what a failed save left. Higher: a save whose store is gone ends so much later. */
+#define CLEAT__S3_CLEAN_MS 60000
 /* text_cap where a 2xx reply has no body that matters; some stores send a few bytes all the same. */
 #define CLEAT__S3_TEXT_IGNORED 65536
 /* Tries of one operation whose 2xx reply cannot be read: what stands there is hardly an S3 store. */
@@ -84,6 +87,7 @@ struct cleat__s3_request {
   int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
   bool any_pace;                    /* however slow its body */
   int64_t grace_ms;                 /* as in struct cleat__http_request */
+  int64_t limit_ms;                 /* where the client's time limit is too much; 0: that */
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;
@@ -105,6 +109,10 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
                                  size_t body_count, uint32_t crc32c, bool wrong,
                                  uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
                                  struct cleat__s3_pair *header);
+
+/* The accept function of what removes something. */
+cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
+                                      struct cleat__s3_reply_error *error, struct cleat_error *err);
 
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,

@@ -296,7 +296,9 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 1,
-                                      .text_cap = CLEAT__S3_TEXT_IGNORED};
+                                      .limit_ms = CLEAT__S3_CLEAN_MS,
+                                      .text_cap = CLEAT__S3_TEXT_IGNORED,
+                                      .accept = cleat__s3_accept_removed};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);

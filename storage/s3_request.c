@@ -24,6 +24,7 @@ struct sender {
   struct cleat__s3 *s3;
   const struct cleat__s3_request *request;
   const atomic_bool *cancel;
+  struct cleat__retry_config limits; /* the client's, or less */
   struct cleat__retry retry;
   char payload_hash[CLEAT__SHA256_HEX];
   unsigned malformed; /* tries whose reply could not be read */
@@ -271,11 +272,13 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   struct cleat_error ignored;
   memset(&sender->error, 0, sizeof sender->error);
   sender->unreadable[0] = '\0';
-  if (reply->too_long)
-    return sender->request->into_spans
-               ? cleat__error_set(err, CLEAT_STORE, "the store sent more than was asked for")
-               : cleat__error_set(err, CLEAT_LIMIT, "it has more than %zu bytes",
-                                  sender->request->text_cap);
+  /* More than a range has is a reply to another request, and worth another try. */
+  if (reply->too_long && sender->request->into_spans)
+    snprintf(sender->unreadable, sizeof sender->unreadable,
+             "the store sent more than was asked for");
+  else if (reply->too_long)
+    return cleat__error_set(err, CLEAT_LIMIT, "it has more than %zu bytes",
+                            sender->request->text_cap);
   if (result->transport == CLEAT__TRANSPORT_OK) {
     atomic_store(&sender->s3->reached, true);
     if (reply->status >= 200 && reply->status < 300)
@@ -329,6 +332,10 @@ static enum cleat__retry_class classify(struct sender *sender) {
   /* AWS answers a HEAD to the wrong region with a bare 400 and the region in a header. */
   if (status == 400 && other_region(sender) != NULL)
     return CLEAT__RETRY_REGION;
+  /* And to a HEAD with keys that have ended with as bare a 400. */
+  if (status == 400 && sender->result.code[0] == '\0' &&
+      sender->credentials.session_token[0] != '\0')
+    return CLEAT__RETRY_CREDENTIALS;
   return is_clock_suspect(sender) ? CLEAT__RETRY_CLOCK : CLEAT__RETRY_FATAL;
 }
 
@@ -368,11 +375,12 @@ static cleat_status repair(struct sender *sender, enum cleat__retry_class class,
 
 /* ---- giving up ---- */
 
-/* True when nothing has ever answered at the endpoint, and was tried for long enough. */
+/* True when nothing has ever answered at the endpoint, and was tried for long enough; more than once, since
+ * one try at a server that is silent takes as long. */
 static bool is_nobody_there(const struct sender *sender) {
-  int64_t budget_ms = sender->s3->retry.budget_ms;
+  int64_t budget_ms = sender->limits.budget_ms;
   return sender->result.transport != CLEAT__TRANSPORT_OK && sender->reply->status == 0 &&
-         !atomic_load(&sender->s3->reached) &&
+         !atomic_load(&sender->s3->reached) && sender->retry.tries > 0 &&
          budget_ms - cleat__retry_remaining_ms(&sender->retry) >= CLEAT__S3_FIRST_CONTACT_MS;
 }
 
@@ -485,7 +493,10 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
                             struct cleat__http_reply *reply, const atomic_bool *cancel,
                             struct cleat_error *err) {
   struct sender sender = {.s3 = s3, .request = request, .cancel = cancel, .reply = reply};
-  cleat__retry_begin(&sender.retry, &s3->retry);
+  sender.limits = s3->retry;
+  if (request->limit_ms > 0 && request->limit_ms < sender.limits.budget_ms)
+    sender.limits.budget_ms = request->limit_ms;
+  cleat__retry_begin(&sender.retry, &sender.limits);
   cleat_status status = hash_payload(&sender, err);
   if (status == CLEAT_OK)
     status = run(&sender, err);

@@ -189,6 +189,17 @@ START_TEST(first_contact_is_shorter) {
 }
 END_TEST
 
+START_TEST(removing_ends_sooner) {
+  SCRIPT(OK_REPLY, ERROR_REPLY("503 Slow Down", "SlowDown"));
+  ck_ok(put(CLEAT__PUT_ALWAYS));
+  int64_t before = script.now_ms;
+  ck_fails(script.store->ops->remove(script.store, "k", &no_cancel, &err), CLEAT_STORE);
+  ck_assert_int_le(script.now_ms - before, CLEAT__S3_CLEAN_MS);
+  ck_assert_ptr_nonnull(strstr(err.message, "until the time limit"));
+  script_end(mock_server_requests(script.server));
+}
+END_TEST
+
 /* ---- what is put right ---- */
 
 START_TEST(region_is_followed_once) {
@@ -243,6 +254,20 @@ START_TEST(expired_keys) {
 }
 END_TEST
 
+/* A HEAD has no body that would say so. */
+START_TEST(expired_keys_at_a_head) {
+  struct cleat__object object;
+  SCRIPT("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 44\r\n\r\n",
+         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket/run", "to/ken");
+  ck_ok(head(&object));
+  ck_fails(head(&object), CLEAT_STORE);
+  script_end(3 + CLEAT__RETRY_FEW);
+}
+END_TEST
+
 /* ---- conditions ---- */
 
 START_TEST(conflict_is_tried_again) {
@@ -277,7 +302,7 @@ START_TEST(ranges_that_are_wrong) {
     unsigned requests;
   } cases[] = {
       /* the whole object instead of the range */
-      {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789", CLEAT_STORE, 1},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789", CLEAT_STORE, 5},
       {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234", CLEAT_STORE, 5},
       {"HTTP/1.1 206 P\r\nContent-Length: 4\r\n\r\n1234", CLEAT_STORE, 5},
       {"HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 3-6/9\r\n\r\n1234", CLEAT_STORE,
@@ -405,6 +430,28 @@ START_TEST(documents_by_settings) {
 }
 END_TEST
 
+/* A gateway answers 200 with a page of its own for a while. */
+#define PAGE "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\n<ht"
+
+START_TEST(page_instead_of_an_object) {
+  char text[4];
+  uint32_t crc = 0;
+  SCRIPT(PAGE, "HTTP/1.1 206 P\r\nETag: \"e\"\r\nContent-Length: 4\r\n"
+               "Content-Range: bytes 0-3/9\r\n\r\n1234");
+  ck_ok(get(0, text, 4, &crc));
+  ck_assert(memcmp(text, "1234", 4) == 0);
+  script_end(2);
+}
+END_TEST
+
+START_TEST(page_instead_of_a_removal) {
+  SCRIPT(PAGE, NO_CONTENT, PAGE);
+  ck_ok(script.store->ops->remove(script.store, "k", &no_cancel, &err));
+  ck_fails(script.store->ops->remove(script.store, "k", &no_cancel, &err), CLEAT_STORE);
+  script_end(2 + CLEAT__S3_MALFORMED_MAX);
+}
+END_TEST
+
 START_TEST(pages_that_are_no_lists) {
   struct cleat__list_page page;
   SCRIPT(XML_REPLY("<html>login</html>"));
@@ -457,10 +504,12 @@ static Suite *suite(void) {
   tcase_add_test(c, cut_get_starts_over);
   tcase_add_test(c, time_limit_ends_it);
   tcase_add_test(c, first_contact_is_shorter);
+  tcase_add_test(c, removing_ends_sooner);
   tcase_add_test(c, region_is_followed_once);
   tcase_add_test(c, clock_is_put_right);
   tcase_add_test(c, clock_and_region_are_put_right);
   tcase_add_test(c, expired_keys);
+  tcase_add_test(c, expired_keys_at_a_head);
   tcase_add_test(c, conflict_is_tried_again);
   tcase_add_test(c, lost_reply_to_a_create);
   tcase_add_test(c, if_match_of_nothing);
@@ -470,6 +519,8 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, documents_that_are_not_what_was_stored, 0, 4);
   tcase_add_test(c, documents_whose_checksum_is_none);
   tcase_add_test(c, documents_by_settings);
+  tcase_add_test(c, page_instead_of_an_object);
+  tcase_add_test(c, page_instead_of_a_removal);
   tcase_add_test(c, pages_that_are_no_lists);
   tcase_add_test(c, memory_runs_out);
   suite_add_tcase(s, c);
