@@ -58,7 +58,9 @@ START_TEST(no_request_goes_elsewhere) {
            "<Error><Code>PermanentRedirect</Code><Message>go</Message><Endpoint>%s</Endpoint>"
            "<Region>%s</Region></Error>",
            lines[_i], host, host, host, host, host, host);
-  script_begin(replies, 1);
+  script.replies = replies;
+  script.count = 1;
+  script_start();
   script_open(mock_server_url(script.server), "bucket/run", TOKEN);
   ck_assert_int_ne(put(), CLEAT_OK);
   ck_assert_msg(strstr(err.message, "PermanentRedirect") != NULL || strstr(err.message, "region"),
