@@ -246,6 +246,7 @@ struct cleat_progress {
   uint64_t files_total;
   uint64_t files_done;
   double elapsed_s;
+  uint64_t bytes_resumed; /* of bytes_done: an earlier try had stored them (saves with resume) */
 };
 
 /* ---- Save --------------------------------------------------------------------------------- */
@@ -287,6 +288,12 @@ struct cleat_save_request {
   /* Tensors are split into files of at most this many bytes of tensors (headers come on top), but
    * for a tensor that is larger alone; 0: 4 GiB. */
   uint64_t shard_bytes;
+  /* 1: go on with what a try at saving this step left that was killed, and send only what is missing: parts are
+   * compared by size and checksum. What this save stores stays when it fails, for the next try. The earlier
+   * process, should it be alive, is told LOST; it cannot commit any more. Only where the sources are read in
+   * place: INVALID for cleat_save_async. A store without conditional writes: UNSUPPORTED. Tries of saves
+   * from files are found, and those that had resume set themselves. */
+  int resume;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 

@@ -39,13 +39,13 @@ static cleat_status openssl_failure(void) {
   return CLEAT_INTERNAL;
 }
 
-cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
-                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
+static cleat_status digest_spans(const EVP_MD *kind, const struct cleat__span *spans, size_t count,
+                                 uint8_t *digest) {
   cleat_status status = CLEAT_OK;
   EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
   if (context == NULL)
     return CLEAT_NO_MEMORY;
-  int good = EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+  int good = EVP_DigestInit_ex(context, kind, NULL);
   for (size_t i = 0; i < count && good == 1; i++)
     if (spans[i].length > 0)
       good = EVP_DigestUpdate(context, spans[i].base, spans[i].length);
@@ -55,6 +55,16 @@ cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
     status = openssl_failure();
   EVP_MD_CTX_free(context);
   return status;
+}
+
+cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
+                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
+  return digest_spans(EVP_sha256(), spans, count, digest);
+}
+
+cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
+                              uint8_t digest[CLEAT__MD5_BYTES]) {
+  return digest_spans(EVP_md5(), spans, count, digest);
 }
 
 cleat_status cleat__checksum_prepare(void) {

@@ -28,9 +28,11 @@ cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *by
                                 uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 
 #define CLEAT__MD5_BYTES 16
-/* For S3's SSE-C, which names a key by it; nothing is protected by it. Status as above. */
+/* For S3's SSE-C, which names a key by it, and for ETags; nothing is protected by it. Status as above. */
 cleat_status cleat__md5(const void *bytes, size_t size,
                         uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
+cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
+                              uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
 
 /* Lowercase hex of `size` bytes into `hex`, which holds 2 * size + 1. */
 void cleat__hex(const void *bytes, size_t size, char *hex);

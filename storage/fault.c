@@ -166,6 +166,26 @@ static cleat_status fault_list_parts(struct cleat__store *store, const struct cl
   return CLEAT_OK;
 }
 
+static cleat_status fault_list_uploads(struct cleat__store *store, const char *prefix,
+                                       const char *after, struct cleat__upload_page *page,
+                                       const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__upload_page found = {0};
+  FAULTY("multipart_list", prefix,
+         CLEAT__STORE(inner, multipart_list, prefix, after, &found, cancel, err),
+         cleat__upload_page_clear(&found));
+  *page = found;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_adopt(struct cleat__store *store, const struct cleat__upload *upload,
+                                const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("multipart_adopt", upload->key, CLEAT__STORE(inner, multipart_adopt, upload, cancel, err),
+         (void)0);
+  return CLEAT_OK;
+}
+
 static void fault_close(struct cleat__store *store) {
   cleat__store_close(inner_of(store));
   cleat__free(store);
@@ -183,6 +203,8 @@ static const struct cleat__store_ops fault_ops = {
     .multipart_complete = fault_complete,
     .multipart_abort = fault_abort,
     .multipart_list_parts = fault_list_parts,
+    .multipart_list = fault_list_uploads,
+    .multipart_adopt = fault_adopt,
     .close = fault_close,
 };
 

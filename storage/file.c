@@ -206,7 +206,7 @@ static cleat_status file_get(struct cleat__store *store, const char *key, uint64
 }
 
 static void describe(const struct stat *info, struct cleat__object *object) {
-  object->size = (uint64_t)info->st_size;
+  *object = (struct cleat__object){.size = (uint64_t)info->st_size};
   cleat__file_etag(info, object->etag);
 }
 
@@ -307,6 +307,8 @@ static const struct cleat__store_ops file_ops = {
     .multipart_abort = cleat__file_multipart_abort,
     .multipart_list_parts = cleat__file_multipart_list_parts,
     .describe = cleat__file_describe,
+    .multipart_list = cleat__file_multipart_list,
+    .multipart_adopt = cleat__file_multipart_adopt,
     .close = file_close,
 };
 

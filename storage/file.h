@@ -5,6 +5,8 @@
  *   file_write.c      bytes into a file, and its publication under the final name
  *   file_list.c       listing
  *   file_multipart.c  uploads in parts
+ *   file_uploads.c    which uploads are unfinished; going on with one
+ *   file_journal.c    the file beside an upload that says whose it is and which parts it holds
  *
  * Every operation walks from the root folder down by openat without following links, so that no
  * link inside a store leads out of it, and then works with names relative to the open folder. */
@@ -13,11 +15,16 @@
 
 #include "storage/store.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
 #define CLEAT__FILE_UPLOAD_ID_BYTES 16
 #define CLEAT__FILE_UPLOAD_ID_HEX (2 * CLEAT__FILE_UPLOAD_ID_BYTES + 1)
+/* The hidden names of an upload: its bytes, and with ".parts" behind it its journal. */
+#define CLEAT__FILE_UPLOAD_PREFIX CLEAT__RESERVED_PREFIX "upload-"
+#define CLEAT__FILE_HIDDEN_MAX \
+  (sizeof CLEAT__FILE_UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
 
 /* An upload that this process began, with its file held open; see file_multipart.c. */
 struct cleat__file_pin {
@@ -129,6 +136,44 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
 cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
                                   struct cleat__store_facts *facts, const atomic_bool *cancel,
                                   struct cleat_error *err);
+
+/* Of file_uploads.c. */
+cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix,
+                                        const char *after, struct cleat__upload_page *page,
+                                        const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
+                                         const struct cleat__upload *upload,
+                                         const atomic_bool *cancel, struct cleat_error *err);
+
+/* Takes `fd` and keeps it for the upload on success; false: no room, or no memory. */
+bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd);
+
+/* ---- file_journal.c ---- */
+
+uint64_t cleat__file_part_count(const struct cleat__upload *upload);
+
+/* How long part `number` (from 1) must be; 0 when there is none. */
+uint64_t cleat__file_part_size(const struct cleat__upload *upload, uint32_t number);
+void cleat__file_part_etag(uint32_t crc32c, char etag[CLEAT__ETAG_MAX]);
+
+/* Begins the journal `name` of an upload of `object`, the last segment of its key; notes a part; takes a
+ * note back. 0 or an errno value. */
+int cleat__file_journal_begin(int folder, const char *name, const char *object);
+int cleat__file_journal_note(int folder, const char *name, const struct cleat__stored_part *part);
+int cleat__file_journal_drop(int folder, const char *name, uint32_t number);
+
+/* What it was begun for; false: it cannot be read. */
+bool cleat__file_journal_object(int folder, const char *name, char object[NAME_MAX + 1]);
+
+/* Opens it for reading; *fd -1 and no slots when there is none. */
+cleat_status cleat__file_journal_open(const struct cleat__file_store *files,
+                                      const struct cleat__upload *upload, int folder,
+                                      const char *name, int *fd, uint32_t *slots,
+                                      struct cleat_error *err);
+
+/* Whether slot `number` holds a part that fits the upload. */
+bool cleat__file_journal_read(int journal, const struct cleat__upload *upload, uint32_t number,
+                              struct cleat__stored_part *part);
 
 /* Lets go of all uploads that were neither completed nor aborted; their files stay. */
 void cleat__file_unpin_all(struct cleat__file_store *store);

@@ -2,9 +2,8 @@
  *
  * An upload is two hidden files in the folder of its key: ".cleat-upload-<id>" has the object's
  * size from the start (so that a full disk is found before any byte is sent) and each part is
- * written to its place in it; ".cleat-upload-<id>.parts" is a journal with one record of fixed size
- * a part, also at its place, written after the part's bytes. To complete is to check the journal,
- * sync and rename.
+ * written to its place in it; ".cleat-upload-<id>.parts" is the journal (file_journal.c), with one record
+ * a part, written after the part's bytes. To complete is to check the journal, sync and rename.
  *
  * Parts of one upload arrive from many threads: they touch different ranges of both files, so no
  * lock is needed. After each part the kernel is asked to start writing it to the disk, so that the
@@ -12,12 +11,12 @@
  *
  * The process that begins an upload keeps the file open until its end (a "pin"): the kernel reports
  * a failed write-back through a file that was open when it happened, and it saves opening the file
- * for each part. An upload that another process began, or beyond PINS_MAX, is opened by name for
+ * for each part. Whoever holds the file open holds a lock on it (flock), shared but for the one who
+ * adopts it (file_uploads.c): so it is known whether the process that began an upload lives, and one that
+ * lost its upload to another can write no more bytes into it. An upload beyond PINS_MAX is opened by name for
  * each call. The list of pins is guarded by store->synced.lock; the file of a pin is used outside
  * of it, since the caller ends an upload only when no part is in flight.
- *
- * The journal is for other processes while the machine stays up; nothing syncs it, so after a power
- * cut it promises nothing about the bytes. */
+ */
 #include "storage/file.h"
 
 #include "base/checksum.h"
@@ -29,23 +28,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
-
-#define UPLOAD_PREFIX CLEAT__RESERVED_PREFIX "upload-"
-#define HIDDEN_MAX (sizeof UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
 
 /* Each pin costs a file descriptor; a process may have 1,024 by default. */
 #define PINS_MAX 128
-
-#define RECORD_MAGIC 0x54525043u /* "CPRT" in memory on a little-endian machine */
-
-struct record {
-  uint32_t magic;
-  uint32_t number;
-  uint64_t size;
-  uint32_t crc32c;
-  uint32_t check; /* CRC-32C of what stands before */
-};
 
 static cleat_status no_such_upload(const struct cleat__upload *upload, struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id,
@@ -53,38 +40,36 @@ static cleat_status no_such_upload(const struct cleat__upload *upload, struct cl
 }
 
 /* The names of the two files. False: the id is none of ours. */
-static bool hidden_names(const struct cleat__upload *upload, char data[HIDDEN_MAX],
-                         char journal[HIDDEN_MAX]) {
+static bool hidden_names(const struct cleat__upload *upload, char data[CLEAT__FILE_HIDDEN_MAX],
+                         char journal[CLEAT__FILE_HIDDEN_MAX]) {
   uint8_t id[CLEAT__FILE_UPLOAD_ID_BYTES];
   if (!cleat__unhex(upload->id, sizeof id, id))
     return false;
-  snprintf(data, HIDDEN_MAX, UPLOAD_PREFIX "%.32s", upload->id);
-  snprintf(journal, HIDDEN_MAX, UPLOAD_PREFIX "%.32s.parts", upload->id);
+  snprintf(data, CLEAT__FILE_HIDDEN_MAX, CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload->id);
+  snprintf(journal, CLEAT__FILE_HIDDEN_MAX, CLEAT__FILE_UPLOAD_PREFIX "%.32s.parts", upload->id);
   return true;
 }
 
 /* ---- Pins ---- */
 
-/* Takes `fd` and keeps it for the upload; closes it where there is no room. Never fails. */
-static void pin(struct cleat__file_store *store, const char *id, int fd) {
+bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd) {
   struct cleat__file_pin *made = cleat__alloc(sizeof *made);
   bool kept = false;
-  if (made != NULL) {
-    made->fd = fd;
-    snprintf(made->id, sizeof made->id, "%s", id);
-    pthread_mutex_lock(&store->synced.lock);
-    kept = store->synced.pin_count < PINS_MAX;
-    if (kept) {
-      made->next = store->synced.pins;
-      store->synced.pins = made;
-      store->synced.pin_count++;
-    }
-    pthread_mutex_unlock(&store->synced.lock);
+  if (made == NULL)
+    return false;
+  made->fd = fd;
+  snprintf(made->id, sizeof made->id, "%s", id);
+  pthread_mutex_lock(&store->synced.lock);
+  kept = store->synced.pin_count < PINS_MAX;
+  if (kept) {
+    made->next = store->synced.pins;
+    store->synced.pins = made;
+    store->synced.pin_count++;
   }
-  if (!kept) {
+  pthread_mutex_unlock(&store->synced.lock);
+  if (!kept)
     cleat__free(made);
-    close(fd);
-  }
+  return kept;
 }
 
 static struct cleat__file_pin **find_locked(struct cleat__file_store *store, const char *id) {
@@ -129,8 +114,8 @@ void cleat__file_unpin_all(struct cleat__file_store *store) {
 
 struct open_upload {
   struct cleat__file_place place;
-  char data[HIDDEN_MAX];
-  char journal[HIDDEN_MAX];
+  char data[CLEAT__FILE_HIDDEN_MAX];
+  char journal[CLEAT__FILE_HIDDEN_MAX];
   int fd;
   bool pinned;
 };
@@ -151,10 +136,14 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   if (open->pinned)
     return CLEAT_OK;
   open->fd = openat(open->place.folder, open->data, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (open->fd >= 0)
+  /* A file system without locks is no reason to fail. */
+  if (open->fd >= 0 && (flock(open->fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK))
     return CLEAT_OK;
-  status = errno == ENOENT ? no_such_upload(upload, err)
-                           : cleat__file_fail(store, errno, verb, upload->key, err);
+  bool adopted = open->fd >= 0;
+  if (adopted)
+    close(open->fd);
+  status = adopted || errno == ENOENT ? no_such_upload(upload, err)
+                                      : cleat__file_fail(store, errno, verb, upload->key, err);
   cleat__file_place_close(&open->place);
   return status;
 }
@@ -167,10 +156,6 @@ static int close_upload(struct open_upload *open) {
 }
 
 /* ---- Create ---- */
-
-static uint64_t part_count(const struct cleat__upload *upload) {
-  return upload->size / upload->part_bytes + (upload->size % upload->part_bytes != 0);
-}
 
 /* Gives the new file its size and, where the file system can, its space. */
 static int reserve(int fd, uint64_t size) {
@@ -194,28 +179,36 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
                                           struct cleat_error *err) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
-  char hidden[HIDDEN_MAX];
+  char hidden[CLEAT__FILE_HIDDEN_MAX - sizeof ".parts"];
+  char journal[CLEAT__FILE_HIDDEN_MAX];
   char id[CLEAT__FILE_UPLOAD_ID_HEX];
   int fd = -1;
   (void)content_type;
   (void)cancel;
-  if (upload->part_bytes == 0 || part_count(upload) > store->max_parts)
+  if (upload->part_bytes == 0 || cleat__file_part_count(upload) > store->max_parts)
     return cleat__error_set(err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts", upload->key,
                             store->max_parts);
   if (cleat__random_hex(CLEAT__FILE_UPLOAD_ID_BYTES, id) != CLEAT_OK)
     return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had",
                             upload->key);
-  snprintf(hidden, sizeof hidden, UPLOAD_PREFIX "%s", id);
+  snprintf(hidden, sizeof hidden, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
   cleat_status status = cleat__file_place_create(files, upload->key, hidden, &place, &fd, err);
   if (status != CLEAT_OK)
     return status;
   int failure = reserve(fd, upload->size);
+  snprintf(journal, sizeof journal, "%s.parts", hidden);
+  /* Before the journal, without which nobody finds the upload. */
+  (void)flock(fd, LOCK_SH | LOCK_NB);
+  if (failure == 0)
+    failure = cleat__file_journal_begin(place.folder, journal, place.name);
   if (failure == 0) {
-    pin(files, id, fd);
+    if (!cleat__file_pin(files, id, fd))
+      close(fd);
     memcpy(upload->id, id, sizeof id);
   } else {
     cleat__file_fail(files, failure, "reserve space for", upload->key, err);
     unlinkat(place.folder, hidden, 0);
+    unlinkat(place.folder, journal, 0);
     close(fd);
   }
   cleat__file_place_close(&place);
@@ -226,33 +219,6 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
 }
 
 /* ---- Part ---- */
-
-/* How long part `number` (from 1) must be; 0 when there is none. */
-static uint64_t part_size(const struct cleat__upload *upload, uint32_t number) {
-  if (upload->part_bytes == 0 || number == 0 || number > part_count(upload))
-    return 0;
-  uint64_t left = upload->size - (number - 1) * upload->part_bytes;
-  return left < upload->part_bytes ? left : upload->part_bytes;
-}
-
-static uint32_t record_check(const struct record *record) {
-  return cleat__crc32c(0, record, offsetof(struct record, check));
-}
-
-static int write_record(const struct open_upload *open, const struct cleat__stored_part *part) {
-  struct record record = {
-      .magic = RECORD_MAGIC, .number = part->number, .size = part->size, .crc32c = part->crc32c};
-  record.check = record_check(&record);
-  int fd =
-      openat(open->place.folder, open->journal, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return errno;
-  ssize_t written = pwrite(fd, &record, sizeof record, (off_t)((part->number - 1) * sizeof record));
-  int failure = written == (ssize_t)sizeof record ? 0 : written < 0 ? errno : EIO;
-  if (close(fd) != 0 && failure == 0)
-    failure = errno;
-  return failure;
-}
 
 static int write_part(const struct open_upload *open, const struct cleat__upload *upload,
                       const struct cleat__span *body, size_t body_count,
@@ -266,11 +232,7 @@ static int write_part(const struct open_upload *open, const struct cleat__upload
     return EBADMSG;
   /* Only begins the write-back; whether it worked, the sync at the end tells. */
   (void)sync_file_range(open->fd, (off_t)offset, (off_t)part->size, SYNC_FILE_RANGE_WRITE);
-  return write_record(open, part);
-}
-
-static void part_etag(uint32_t crc32c, char etag[CLEAT__ETAG_MAX]) {
-  snprintf(etag, CLEAT__ETAG_MAX, "%08" PRIx32, crc32c);
+  return cleat__file_journal_note(open->place.folder, open->journal, part);
 }
 
 cleat_status cleat__file_multipart_part(struct cleat__store *store,
@@ -280,7 +242,7 @@ cleat_status cleat__file_multipart_part(struct cleat__store *store,
                                         struct cleat_error *err) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
-  uint64_t size = part_size(upload, part->number);
+  uint64_t size = cleat__file_part_size(upload, part->number);
   if (size == 0 || part->size != size || cleat__spans_length(body, body_count) != size)
     return cleat__error_set(err, CLEAT_INVALID,
                             "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
@@ -297,44 +259,11 @@ cleat_status cleat__file_multipart_part(struct cleat__store *store,
   if (failure != 0)
     return cleat__file_fail(files, failure, "write", upload->key, err);
   part->has_crc32c = true;
-  part_etag(part->crc32c, part->etag);
+  cleat__file_part_etag(part->crc32c, part->etag);
   return CLEAT_OK;
 }
 
 /* ---- List parts ---- */
-
-/* Whether slot `number` of the journal holds a part that fits the upload. */
-static bool read_record(int journal, const struct cleat__upload *upload, uint32_t number,
-                        struct cleat__stored_part *part) {
-  struct record record;
-  off_t offset = (off_t)((number - 1) * sizeof record);
-  if (pread(journal, &record, sizeof record, offset) != (ssize_t)sizeof record)
-    return false;
-  if (record.magic != RECORD_MAGIC || record.number != number ||
-      record.check != record_check(&record) || record.size != part_size(upload, number))
-    return false;
-  *part = (struct cleat__stored_part){
-      .number = number, .size = record.size, .crc32c = record.crc32c, .has_crc32c = true};
-  part_etag(record.crc32c, part->etag);
-  return true;
-}
-
-/* The number of slots; 0 when no part was stored yet. */
-static cleat_status open_journal(const struct cleat__file_store *files,
-                                 const struct cleat__upload *upload, const struct open_upload *open,
-                                 int *fd, uint32_t *slots, struct cleat_error *err) {
-  struct stat info = {0};
-  int journal = openat(open->place.folder, open->journal, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  int failure = journal < 0 || fstat(journal, &info) != 0 ? errno : 0;
-  if (failure != 0 && journal >= 0)
-    close(journal);
-  if (failure != 0 && failure != ENOENT)
-    return cleat__file_fail(files, failure, "read the parts of", upload->key, err);
-  uint64_t count = failure == 0 ? (uint64_t)info.st_size / sizeof(struct record) : 0;
-  *fd = failure == 0 ? journal : -1;
-  *slots = count > files->base.max_parts ? files->base.max_parts : (uint32_t)count;
-  return CLEAT_OK;
-}
 
 cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
                                               const struct cleat__upload *upload,
@@ -350,14 +279,15 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
   cleat_status status = open_upload(files, upload, "read the parts of", &open, err);
   if (status != CLEAT_OK)
     return status;
-  status = open_journal(files, upload, &open, &journal, &slots, err);
+  status = cleat__file_journal_open(files, upload, open.place.folder, open.journal, &journal,
+                                    &slots, err);
   if (status == CLEAT_OK) {
     found = cleat__calloc(slots, sizeof *found);
     if (found == NULL)
       status = cleat__error_no_memory(err, "a list of parts");
   }
   for (uint32_t number = 1; number <= slots && found != NULL; number++)
-    if (read_record(journal, upload, number, &found[found_count]))
+    if (cleat__file_journal_read(journal, upload, number, &found[found_count]))
       found_count++;
   if (journal >= 0)
     close(journal);
@@ -379,15 +309,16 @@ static cleat_status check_parts(const struct cleat__file_store *files,
   struct cleat__stored_part stored;
   uint32_t slots = 0;
   int journal = -1;
-  if (upload->part_bytes == 0 || count != part_count(upload))
+  if (upload->part_bytes == 0 || count != cleat__file_part_count(upload))
     return cleat__error_set(err, CLEAT_INVALID, "%s cannot be completed of %zu parts", upload->key,
                             count);
-  cleat_status status = open_journal(files, upload, open, &journal, &slots, err);
+  cleat_status status = cleat__file_journal_open(files, upload, open->place.folder, open->journal,
+                                                 &journal, &slots, err);
   for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
     uint32_t number = (uint32_t)i + 1;
     if (parts[i].number != number || number > slots ||
-        !read_record(journal, upload, number, &stored) || parts[i].size != stored.size ||
-        (parts[i].has_crc32c && parts[i].crc32c != stored.crc32c))
+        !cleat__file_journal_read(journal, upload, number, &stored) ||
+        parts[i].size != stored.size || (parts[i].has_crc32c && parts[i].crc32c != stored.crc32c))
       status = cleat__error_set(err, CLEAT_INTEGRITY,
                                 "%s cannot be completed: part %" PRIu32 " was not stored",
                                 upload->key, number);
@@ -410,7 +341,9 @@ static cleat_status finish(const struct cleat__file_store *files,
     failure = cleat__file_sync(open->fd);
   if (failure != 0)
     return cleat__file_fail(files, failure, "make durable", upload->key, err);
-  return cleat__file_publish(files, upload->key, &open->place, open->data, NULL, cancel, err);
+  static const struct cleat__put_options create_only = {.condition = CLEAT__PUT_CREATE_ONLY};
+  return cleat__file_publish(files, upload->key, &open->place, open->data,
+                             upload->create_only ? &create_only : NULL, cancel, err);
 }
 
 /* The upload is gone: perhaps an earlier complete has won, by another process, or one whose caller
@@ -425,6 +358,8 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
   cleat_status status = CLEAT__STORE(&files->base, head, upload->key, &object, cancel, &ignored);
   if (status != CLEAT_OK || object.size != upload->size)
     return no_such_upload(upload, err);
+  if (upload->create_only)
+    return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
   status = cleat__file_place_open(files, upload->key, false, "complete", &place, err);
   if (status != CLEAT_OK)
     return status;
@@ -472,8 +407,8 @@ cleat_status cleat__file_multipart_abort(struct cleat__store *store,
                                          const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
-  char data[HIDDEN_MAX];
-  char journal[HIDDEN_MAX];
+  char data[CLEAT__FILE_HIDDEN_MAX];
+  char journal[CLEAT__FILE_HIDDEN_MAX];
   (void)cancel;
   if (!hidden_names(upload, data, journal))
     return CLEAT_OK;

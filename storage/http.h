@@ -84,6 +84,7 @@ struct cleat__http_reply {
   char message[256];         /* of a transport that is not OK; one line */
   char etag[CLEAT__ETAG_MAX]; /* with its quotes */
   char content_range[96];
+  char stored_crc32c[24]; /* x-amz-checksum-crc32c */
   char date[40];
   char retry_after[40];
   char request_id[96]; /* x-amz-request-id */

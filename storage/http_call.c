@@ -118,6 +118,7 @@ static const struct {
 } KEPT[] = {
     FIELD("ETag", etag),
     FIELD("Content-Range", content_range),
+    FIELD("x-amz-checksum-crc32c", stored_crc32c),
     FIELD("Date", date),
     FIELD("Retry-After", retry_after),
     FIELD("x-amz-request-id", request_id),

@@ -176,7 +176,7 @@ static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t
 }
 
 static void fill_object(struct cleat__object *object, uint64_t size, const char *etag) {
-  object->size = size;
+  *object = (struct cleat__object){.size = size};
   snprintf(object->etag, sizeof object->etag, "%s", etag);
 }
 
@@ -257,19 +257,43 @@ static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply
   return accept_etag(ctx, reply, error, err);
 }
 
+/* "AAAAAA==" of the whole object, or "AAAAAA==-3" of its three parts. What is neither is no checksum. */
+static void read_checksum(const char *text, struct cleat__object *object) {
+  char base64[9];
+  char *end = NULL;
+  if (snprintf(base64, sizeof base64, "%s", text) < 8 ||
+      !cleat__crc32c_unbase64(base64, &object->crc32c))
+    return;
+  if (text[8] == '\0') {
+    object->checksum = CLEAT__OBJECT_CHECKSUM_WHOLE;
+  } else if (text[8] == '-' && text[9] >= '1' && text[9] <= '9') {
+    unsigned long parts = strtoul(text + 9, &end, 10);
+    if (*end == '\0' && parts <= CLEAT__S3_PARTS_MAX) {
+      object->checksum = CLEAT__OBJECT_CHECKSUM_PARTS;
+      object->checksum_parts = (uint32_t)parts;
+    }
+  }
+}
+
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
                             struct cleat__object *object, const atomic_bool *cancel,
                             struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__http_reply reply;
+  struct cleat__s3_pair mode = {"x-amz-checksum-mode", "ENABLED"};
   struct cleat__s3_request request = {.operation = "HEAD",
                                       .kind = CLEAT__S3_HEAD,
                                       .method = "HEAD",
                                       .key = key,
+                                      .headers = &mode,
+                                      .header_count = s3->configs[0].checksums ? 1 : 0,
                                       .accept = accept_head};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
-  if (status == CLEAT_OK)
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK) {
     fill_object(object, (uint64_t)reply.content_length, reply.etag);
+    read_checksum(reply.stored_crc32c, object);
+  }
   cleat__http_reply_clear(&reply);
   return status;
 }
@@ -395,6 +419,8 @@ static const struct cleat__store_ops s3_ops = {
     .multipart_abort = cleat__s3_multipart_abort,
     .multipart_list_parts = cleat__s3_multipart_list_parts,
     .describe = cleat__s3_describe,
+    .multipart_list = cleat__s3_multipart_list,
+    .multipart_adopt = cleat__s3_multipart_adopt,
     .close = s3_close,
 };
 

@@ -140,6 +140,14 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
                                 struct cleat__store_facts *facts, const atomic_bool *cancel,
                                 struct cleat_error *err);
 
+/* In s3_uploads.c. */
+cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
+                                      const char *after, struct cleat__upload_page *page,
+                                      const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
+                                       const struct cleat__upload *upload,
+                                       const atomic_bool *cancel, struct cleat_error *err);
+
 /* The table's head, which s3_multipart.c asks after a lost reply. */
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
                             struct cleat__object *object, const atomic_bool *cancel,

@@ -146,10 +146,16 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
   snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
   struct cleat__span span = {body->data, body->length};
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
-  struct cleat__s3_pair headers[] = {{"content-type", "application/xml"},
-                                     {"x-amz-mp-object-size", size},
-                                     {"x-amz-checksum-type", "FULL_OBJECT"},
-                                     {"x-amz-checksum-crc64nvme", crc}};
+  size_t header_count = 0;
+  struct cleat__s3_pair headers[5];
+  headers[header_count++] = (struct cleat__s3_pair){"content-type", "application/xml"};
+  headers[header_count++] = (struct cleat__s3_pair){"x-amz-mp-object-size", size};
+  if (upload->create_only)
+    headers[header_count++] = (struct cleat__s3_pair){"if-none-match", "*"};
+  if (has_crc) {
+    headers[header_count++] = (struct cleat__s3_pair){"x-amz-checksum-type", "FULL_OBJECT"};
+    headers[header_count++] = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", crc};
+  }
   struct cleat__s3_request request = {.operation = "CompleteMultipartUpload",
                                       .kind = CLEAT__S3_COMPLETE,
                                       .method = "POST",
@@ -157,7 +163,7 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
                                       .query = query,
                                       .query_count = 1,
                                       .headers = headers,
-                                      .header_count = has_crc ? 4 : 2,
+                                      .header_count = header_count,
                                       .has_body = true,
                                       .body = &span,
                                       .body_count = 1,
@@ -197,8 +203,11 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
     goto done;
   }
   status = send_complete(s3, upload, parts, count, &body, cancel, &problem);
-  if (is_gone(status, &problem) && was_completed(store, upload, cancel))
+  if (is_gone(status, &problem) && was_completed(store, upload, cancel)) {
     status = CLEAT_OK;
+    if (upload->create_only)
+      status = cleat__error_set(&problem, CLEAT_EXISTS, "%s is there already", upload->key);
+  }
   if (status != CLEAT_OK)
     *err = problem;
 

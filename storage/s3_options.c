@@ -27,7 +27,7 @@
 #define EVERY                                                                           \
   (CLEAT__S3_PUT | CLEAT__S3_GET | CLEAT__S3_HEAD | CLEAT__S3_LIST | CLEAT__S3_DELETE | \
    CLEAT__S3_CREATE | CLEAT__S3_PART | CLEAT__S3_COMPLETE | CLEAT__S3_ABORT |           \
-   CLEAT__S3_LIST_PARTS)
+   CLEAT__S3_LIST_PARTS | CLEAT__S3_LIST_UPLOADS)
 
 /* Source: Amazon S3 API reference, the request syntax of each operation. */
 static const struct {

@@ -27,7 +27,8 @@ enum cleat__s3_operation {
   CLEAT__S3_COMPLETE = 1 << 7,
   CLEAT__S3_ABORT = 1 << 8,
   CLEAT__S3_LIST_PARTS = 1 << 9,
-  CLEAT__S3_OTHER = 1 << 10 /* none of the store's operations: gets no header */
+  CLEAT__S3_LIST_UPLOADS = 1 << 10,
+  CLEAT__S3_OTHER = 1 << 11 /* none of the store's operations: gets no header */
 };
 
 /* The headers, in the order of the table. */

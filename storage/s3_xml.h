@@ -57,6 +57,11 @@ struct cleat__s3_parts_page {
 cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_parts_page *page,
                                  struct cleat_error *err);
 
+/* A ListMultipartUploads reply into a page of the store contract, keys as cleat__s3_xml_list makes them; what is not
+ * below `root`, or no key of Cleat's, is left out. page->next holds both markers, decoded, as "KEY\nID". In s3_xml_uploads.c. */
+cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *root,
+                                   struct cleat__upload_page *page, struct cleat_error *err);
+
 /* Appends the body of a CompleteMultipartUpload: number, ETag and, with `checksums`, ChecksumCRC64NVME of
  * every part that has it, else its ChecksumCRC32C. NO_MEMORY, LIMIT. 10,000 parts take some 1.5 MiB. */
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,

@@ -68,6 +68,16 @@ void cleat__list_page_clear(struct cleat__list_page *page) {
   *page = (struct cleat__list_page){0};
 }
 
+void cleat__upload_page_clear(struct cleat__upload_page *page) {
+  for (size_t i = 0; i < page->count; i++) {
+    cleat__free(page->entries[i].key);
+    cleat__free(page->entries[i].id);
+  }
+  cleat__free(page->entries);
+  cleat__free(page->next);
+  *page = (struct cleat__upload_page){0};
+}
+
 /* What is wrong with one segment, or NULL. */
 static const char *segment_problem(const char *segment, size_t length) {
   if (length == 0)

@@ -53,9 +53,19 @@ struct cleat__put_options {
                                driver that sends another than crc32c spoils that one */
 };
 
+/* What `head` knows of an object's CRC-32C. */
+enum cleat__object_checksum {
+  CLEAT__OBJECT_CHECKSUM_NONE = 0,
+  CLEAT__OBJECT_CHECKSUM_WHOLE = 1, /* of its bytes */
+  CLEAT__OBJECT_CHECKSUM_PARTS = 2  /* of the CRCs of its parts, each as 4 bytes, big-endian */
+};
+
 struct cleat__object {
   uint64_t size;
   char etag[CLEAT__ETAG_MAX];
+  enum cleat__object_checksum checksum; /* filled by head alone */
+  uint32_t crc32c;
+  uint32_t checksum_parts; /* how many, for _PARTS */
 };
 
 /* One entry of a page: an object, or (with a delimiter) a common prefix, which ends in '/'. */
@@ -79,7 +89,23 @@ struct cleat__upload {
   char id[CLEAT__UPLOAD_ID_MAX + 1];
   uint64_t size;       /* of the whole object */
   uint64_t part_bytes; /* of every part but the last */
+  bool create_only;    /* complete must not replace an object: EXISTS. Set by the caller */
 };
+
+/* One entry of a page of unfinished uploads, by whomever they were begun. */
+struct cleat__upload_entry {
+  char *key; /* relative to the store's folder, as all keys */
+  char *id;
+  int64_t begun_s; /* Unix time; 0: not told */
+};
+
+struct cleat__upload_page {
+  struct cleat__upload_entry *entries; /* owned; cleat__upload_page_clear */
+  size_t count;
+  char *next; /* owned; token for the next page; NULL: this was the last */
+};
+
+void cleat__upload_page_clear(struct cleat__upload_page *page);
 
 /* A part that the store holds, for complete and list_parts. */
 struct cleat__stored_part {
@@ -159,7 +185,8 @@ struct cleat__store_ops {
                                  struct cleat_error *err);
 
   /* Required. Makes the object of all parts, in order; only then is the key visible. A lost reply
-   * is settled inside (the object is there, with this size). */
+   * is settled inside (the object is there, with this size); but with upload->create_only, EXISTS
+   * is the answer to an object that is there, whoever made it: the caller compares its bytes. */
   cleat_status (*multipart_complete)(struct cleat__store *store, const struct cleat__upload *upload,
                                      const struct cleat__stored_part *parts, size_t count,
                                      const atomic_bool *cancel, struct cleat_error *err);
@@ -175,6 +202,20 @@ struct cleat__store_ops {
                                        const struct cleat__upload *upload,
                                        struct cleat__stored_part **parts, size_t *count,
                                        const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Required. One page of the unfinished uploads whose key starts with `prefix`, by key and id.
+   * `after` as for list. A store may know none but those of one whole key (MinIO): callers that know
+   * the keys ask again with each of them as the prefix. */
+  cleat_status (*multipart_list)(struct cleat__store *store, const char *prefix, const char *after,
+                                 struct cleat__upload_page *page, const atomic_bool *cancel,
+                                 struct cleat_error *err);
+
+  /* Required. Takes over an upload that another process began: key, id, size and part_bytes are filled by
+   * the caller. After it, list_parts lists what can be relied on, and parts may be added. LOST: it
+   * cannot be had, since the process that began it is alive (as far as the store can know: file://), or since
+   * it is of another size. NOT_FOUND: no such upload. */
+  cleat_status (*multipart_adopt)(struct cleat__store *store, const struct cleat__upload *upload,
+                                  const atomic_bool *cancel, struct cleat_error *err);
 
   /* Optional; NULL: there is nothing to tell. Asks the store for `key`, which must be absent, so that
    * its answer tells about the way there, and fills *facts as far as that goes, on failure too. That the

@@ -9,8 +9,7 @@
 /* Of a manifest, to settle whose it is. */
 #define READS_MAX 4
 
-/* An absent object, but not an absent bucket: there nothing could be saved either. */
-static bool is_absent(cleat_status status, const struct cleat_error *err) {
+bool cleat__commit_is_absent(cleat_status status, const struct cleat_error *err) {
   return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
 }
 
@@ -26,7 +25,7 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   *found = false;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
                                      &text, &size, object, cancel, err);
-  if (is_absent(status, err))
+  if (cleat__commit_is_absent(status, err))
     return CLEAT_OK;
   if (status != CLEAT_OK)
     return status;
@@ -101,10 +100,12 @@ static cleat_status refused_for_nothing(struct cleat_error *err) {
   return err->status;
 }
 
-static cleat_status record_put(struct cleat_client *client, const char *key, unsigned rank,
-                               const struct cleat__buffer *text, const atomic_bool *cancel,
-                               struct cleat_error *err) {
-  cleat_status status = put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, err);
+cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
+                                    const struct cleat__buffer *text, const char *etag,
+                                    const atomic_bool *cancel, struct cleat_error *err) {
+  cleat_status status =
+      put_text(client, key, text, etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, etag,
+               cancel, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
     return status;
   /* There already, or no clear answer: ours if it is the same, nonce and all. */
@@ -113,17 +114,15 @@ static cleat_status record_put(struct cleat_client *client, const char *key, uns
   cleat_status read = is_stored(client, key, text, cancel, &same, &second);
   if (read == CLEAT_OK && same)
     return CLEAT_OK;
-  if (status != CLEAT_EXISTS)
+  if (status != CLEAT_EXISTS && status != CLEAT_LOST)
     return status;
-  if (is_absent(read, &second))
+  if (status == CLEAT_EXISTS && cleat__commit_is_absent(read, &second))
     return refused_for_nothing(err);
-  if (read != CLEAT_OK) {
+  if (read != CLEAT_OK && read != CLEAT_NOT_FOUND) {
     *err = second;
     return read;
   }
-  status = cleat__error_set(err, CLEAT_LOST, "another process has written %s", key);
-  cleat__error_hint(err, "two processes act as rank %u of this attempt", rank);
-  return status;
+  return cleat__error_set(err, CLEAT_LOST, "another process has written %s", key);
 }
 
 /* ---- Stores that ignore create-only ------------------------------------------------------------- */
@@ -156,16 +155,18 @@ static void try_create_only(struct cleat_client *client, const char *key,
 /* ---- Record ------------------------------------------------------------------------------------- */
 
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
-                                  const struct cleat__record *record, const atomic_bool *cancel,
-                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
-                                  struct cleat_error *err) {
+                                  const struct cleat__record *record, const char *etag,
+                                  const atomic_bool *cancel, struct cleat__manifest *manifest,
+                                  struct cleat__rank_ref *ref, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(step, record->attempt, record->rank, key);
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
   cleat_status status = cleat__record_encode(record, &text, err);
   if (status == CLEAT_OK)
-    status = record_put(client, key, record->rank, &text, cancel, err);
+    status = cleat__commit_document(client, key, &text, etag, cancel, err);
+  if (status == CLEAT_LOST)
+    cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
   if (status == CLEAT_OK)
     try_create_only(client, key, &text, cancel);
   if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
@@ -261,6 +262,11 @@ static cleat_status manifest_settle(struct cleat_client *client,
     /* Ours cannot come after it where both kinds of put are conditional. */
     *in_doubt = unguarded && put_in_doubt(err);
     status = lost_to(manifest->step, stored.attempt, err);
+    /* Somebody resumed this very attempt: its objects are those of the checkpoint. */
+    if (strcmp(stored.attempt, manifest->attempt) == 0) {
+      *in_doubt = true;
+      cleat__error_hint(err, "it was resumed elsewhere; that checkpoint stands");
+    }
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
     if (read == CLEAT_OK && !found && err->status == CLEAT_EXISTS)

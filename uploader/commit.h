@@ -29,12 +29,21 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
                                 const atomic_bool *cancel, struct cleat__standing *standing,
                                 struct cleat_error *err);
 
-/* Completes the record (attempt and nonce are set), stores it, and fills the manifest's reference
+/* An absent object, but not an absent bucket: there nothing could be saved either. */
+bool cleat__commit_is_absent(cleat_status status, const struct cleat_error *err);
+
+/* Puts a small document under `key`: where nothing is (`etag` NULL), or in place of what has this ETag. A
+ * put in doubt is settled by reading back. LOST: something else stands there. */
+cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
+                                    const struct cleat__buffer *text, const char *etag,
+                                    const atomic_bool *cancel, struct cleat_error *err);
+
+/* Completes the record (attempt and nonce are set), stores it in place of what has `etag` (NULL: of nothing), and fills the manifest's reference
  * to it; texts from the manifest's arena. Error LOST: another process wrote this record. */
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
-                                  const struct cleat__record *record, const atomic_bool *cancel,
-                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
-                                  struct cleat_error *err);
+                                  const struct cleat__record *record, const char *etag,
+                                  const atomic_bool *cancel, struct cleat__manifest *manifest,
+                                  struct cleat__rank_ref *ref, struct cleat_error *err);
 
 /* Puts the manifest: create-only, or in place of the one with `replace_etag`. *in_doubt is set on
  * failure only: true when the manifest may yet appear, so that what it names must stay. Errors:

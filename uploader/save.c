@@ -73,14 +73,20 @@ static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
 /* Uploads are opened as they are needed: no more at once than there are threads to fill them. */
 static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
   size_t files = save->plan->record.file_count;
-  while (save->synced.open_next < files && save->files[save->synced.open_next].upload == NULL) {
+  while (save->synced.open_next < files &&
+         (save->files[save->synced.open_next].upload == NULL ||
+          save->files[save->synced.open_next].state != CLEAT__SAVE_FILE_WAITING)) {
     save->synced.open_next++;
   }
-  if (save->synced.open_next == files)
+  struct cleat__save_file *file = save->synced.reopen_first;
+  if (file == NULL && save->synced.open_next == files)
     return NULL;
   if (save->synced.open_uploads >= cleat__pool_threads(save->operation.client->pool))
     return NULL;
-  struct cleat__save_file *file = &save->files[save->synced.open_next++];
+  if (file != NULL)
+    save->synced.reopen_first = file->next;
+  else
+    file = &save->files[save->synced.open_next++];
   file->state = CLEAT__SAVE_FILE_OPENING;
   save->synced.open_uploads++;
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_OPEN);
@@ -100,7 +106,7 @@ static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_PUT);
   task->part = part;
   task->file = &save->files[part->file];
-  if (task->file->upload == NULL)
+  if (task->file->upload == NULL && !task->file->present)
     task->file->state = CLEAT__SAVE_FILE_CLOSING;
   return task;
 }
@@ -155,6 +161,20 @@ static bool file_needs_cleaning(const struct cleat_save *save,
 
 /* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
  * cannot be cleaned up is left: no manifest names it. */
+/* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
+ * attempt, makes it so. NULL, and nothing to be done, when it stays. */
+static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
+  if (!save->shared)
+    save->synced.clean_allowed = true;
+  if (save->synced.clean_allowed || save->synced.clean_failed)
+    return NULL;
+  if (save->resume || save->sealed || save->in_doubt || !save->claimed) {
+    save->synced.clean_failed = true;
+    return NULL;
+  }
+  return task_locked(save, CLEAT__SAVE_RELEASE);
+}
+
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   if (save->operation.job.in_flight > 0 && save->synced.clean_next == 0)
     return NULL;
@@ -162,12 +182,19 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
     for (size_t i = 0; i < save->plan->total_parts; i++)
       give_buffers_locked(save, &save->parts[i]);
   }
+  if (save->operation.job.in_flight == 0) {
+    struct cleat__save_task *release = take_release_locked(save);
+    if (release != NULL)
+      return release;
+  }
+  if (!save->synced.clean_allowed && !save->synced.clean_failed)
+    return NULL;
   /* The record is cleaned up like a file, after the last of them. */
   size_t count = save->plan->record.file_count + 1;
   while (save->synced.clean_next < count && !save->synced.clean_failed) {
     size_t at = save->synced.clean_next++;
     bool is_record = at == save->plan->record.file_count;
-    bool needed = is_record ? save->synced.record_stored && !save->in_doubt
+    bool needed = is_record ? (save->synced.record_stored || save->claimed) && !save->in_doubt
                             : file_needs_cleaning(save, &save->files[at]);
     if (!needed)
       continue;
@@ -239,9 +266,16 @@ static void finish_look_locked(struct cleat_save *save) {
     return;
   }
   for (size_t i = 0; i < save->plan->record.file_count; i++) {
-    if (save->files[i].upload == NULL)
-      file_open_locked(save, &save->files[i]);
+    struct cleat__save_file *file = &save->files[i];
+    if (save->sealed) {
+      file->state = CLEAT__SAVE_FILE_DONE;
+      save->synced.files_done++;
+    } else if (file->upload == NULL || file->present) {
+      file_open_locked(save, file);
+    }
   }
+  if (save->sealed)
+    save->synced.bytes_done = save->synced.bytes_found = save->plan->total_bytes;
 }
 
 static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part *part) {
@@ -256,16 +290,43 @@ static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part
 static void file_done_locked(struct cleat_save *save, struct cleat__save_file *file) {
   file->state = CLEAT__SAVE_FILE_DONE;
   save->synced.files_done++;
-  if (file->upload != NULL)
+  if (file->upload != NULL && !file->present)
     save->synced.open_uploads--;
 }
 
-static void finish_put_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  struct cleat__save_file *file = &save->files[part->file];
-  save->synced.bytes_done += cleat__plan_part_bytes(save->plan, part->file, part->index);
+/* An object that was there is the file, or it was removed and the file is sent like any other. */
+static void finish_close_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  struct cleat__save_file *file = task->file;
+  if (file->present && !task->found) {
+    file->present = false;
+    file->parts_done = 0;
+    file->state = CLEAT__SAVE_FILE_WAITING;
+    if (file->upload == NULL) {
+      file_open_locked(save, file);
+    } else if ((size_t)(file - save->files) < save->synced.open_next) {
+      file->next = save->synced.reopen_first;
+      save->synced.reopen_first = file;
+    }
+    return;
+  }
+  if (file->present) {
+    uint64_t bytes = save->plan->record.files[file - save->files].size;
+    save->synced.bytes_done += bytes;
+    save->synced.bytes_found += bytes;
+  }
+  file_done_locked(save, file);
+}
+
+static void finish_put_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  struct cleat__save_file *file = &save->files[task->part->file];
+  uint64_t bytes = cleat__plan_part_bytes(save->plan, task->part->file, task->part->index);
+  if (!file->present)
+    save->synced.bytes_done += bytes;
+  if (task->found)
+    save->synced.bytes_found += bytes;
   if (++file->parts_done < file->part_count)
     return;
-  if (file->upload == NULL) {
+  if (file->upload == NULL && !file->present) {
     file_done_locked(save, file);
     return;
   }
@@ -293,16 +354,19 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
     file_open_locked(save, task->file);
     break;
   case CLEAT__SAVE_PUT:
-    finish_put_locked(save, task->part);
+    finish_put_locked(save, task);
     break;
   case CLEAT__SAVE_CLOSE:
-    file_done_locked(save, task->file);
+    finish_close_locked(save, task);
     break;
   case CLEAT__SAVE_RECORD:
     save->synced.record_done = true;
     break;
   case CLEAT__SAVE_COMMIT:
     finish_commit_locked(save);
+    break;
+  case CLEAT__SAVE_RELEASE:
+    save->synced.clean_allowed = true;
     break;
   case CLEAT__SAVE_CLEAN:
     if (task->file != NULL)
@@ -312,12 +376,19 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
 }
 
 static void finish_failure_locked(struct cleat_save *save, const struct cleat__save_task *task) {
-  if (task->kind == CLEAT__SAVE_CLEAN) {
+  if (task->kind == CLEAT__SAVE_CLEAN || task->kind == CLEAT__SAVE_RELEASE) {
     save->synced.clean_failed = true;
+    /* Whatever went wrong: that the save goes on elsewhere is what its owner has to know. */
+    if (task->status == CLEAT_LOST)
+      save->operation.synced.error = task->error;
   } else if (task->kind == CLEAT__SAVE_COMMIT && save->operation.synced.stopping) {
     /* A cancel came meanwhile, but what the commit says weighs more: the step may be there. */
     save->operation.synced.error = task->error;
   } else {
+    /* Another attempt has the step: nobody can commit this one. */
+    if (task->kind == CLEAT__SAVE_COMMIT && task->status == CLEAT_LOST && !save->in_doubt &&
+        !save->sealed)
+      save->synced.clean_allowed = true;
     cleat__operation_fail_locked(&save->operation, &task->error);
   }
 }
@@ -412,6 +483,7 @@ void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *
       .bytes_total = save->plan->total_bytes,
       .bytes_staged = save->synced.bytes_staged,
       .bytes_done = save->synced.bytes_done,
+      .bytes_resumed = save->synced.bytes_found,
       .files_total = save->plan->record.file_count,
       .files_done = save->synced.files_done,
       .elapsed_s = cleat__operation_elapsed_locked(&save->operation),

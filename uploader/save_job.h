@@ -3,7 +3,9 @@
  *
  * The way of a part:  planned → [staged: copied into buffers] → ready (its file can take it) →
  * stored. The way of a file:  waiting → opening (multipart create) → open → closing (complete) →
- * done; a file of one put has no multipart and goes from waiting to open at once. */
+ * done; a file of one put has no multipart and goes from waiting to open at once. A file whose object a
+ * resumed save found there is open at once too: its parts are only read, and closing compares the object with
+ * them; where they differ, it is removed and the file waits again. */
 #ifndef CLEAT_UPLOADER_SAVE_JOB_H
 #define CLEAT_UPLOADER_SAVE_JOB_H
 
@@ -40,7 +42,9 @@ struct cleat__save_file {
   size_t parts_done;
   struct cleat__upload *upload;      /* NULL: one put */
   struct cleat__stored_part *stored; /* of each part of an upload */
-  struct cleat__save_file *next;     /* in the list of files to be completed */
+  struct cleat__stored_part *have; /* what an adopted upload held of each, by number; NULL: none */
+  bool present;                    /* its object was found in the store, and is to be compared */
+  struct cleat__save_file *next;   /* in the list of files to be completed */
 };
 
 enum cleat__save_task_kind {
@@ -51,7 +55,8 @@ enum cleat__save_task_kind {
   CLEAT__SAVE_CLOSE,
   CLEAT__SAVE_RECORD,
   CLEAT__SAVE_COMMIT,
-  CLEAT__SAVE_CLEAN /* abort or remove one file */
+  CLEAT__SAVE_RELEASE, /* the claim, before anything is removed */
+  CLEAT__SAVE_CLEAN    /* abort or remove one file */
 };
 
 /* What a worker does outside the lock. One for each thread of the pool. */
@@ -59,6 +64,7 @@ struct cleat__save_task {
   enum cleat__save_task_kind kind;
   struct cleat__save_file *file;
   struct cleat__save_part *part;
+  bool found; /* of PUT and CLOSE: the bytes were in the store already */
   cleat_status status;
   struct cleat_error error;      /* when status is not CLEAT_OK */
   struct cleat__save_task *next; /* in the list of idle ones */
@@ -82,18 +88,26 @@ struct cleat_save {
   struct cleat__standing standing;
   bool in_doubt; /* set by COMMIT: the manifest may yet appear */
 
+  bool resume;  /* go on with what an earlier try left, and leave what this one stores */
+  bool shared;  /* another process may go on with this attempt: see claim.h */
+  bool claimed; /* set by LOOK: our claim may be in the store */
+  bool
+      sealed; /* set by LOOK: all that is missing is the manifest; the attempt is somebody else's */
+
   struct {
     struct cleat_save *next; /* in the client's list of saves */
     struct cleat__save_task *idle;
     struct cleat__save_part *ready_first, *ready_last;
     struct cleat__save_file *close_first;
-    size_t stage_next; /* part to be staged next */
+    struct cleat__save_file *reopen_first; /* whose objects were not what is to be saved */
+    size_t stage_next;                     /* part to be staged next */
     size_t parts_staged;
     size_t open_next;    /* file to be opened next */
     size_t open_uploads; /* multipart uploads that are opening, open or closing */
     size_t files_done;
     size_t clean_next; /* file to be cleaned up next */
     bool clean_failed;
+    bool clean_allowed; /* nobody else can go on with this attempt */
     bool look_begun, look_done;
     bool record_begun, record_done;
     bool record_stored; /* the record may be in the store */
@@ -102,6 +116,7 @@ struct cleat_save {
     enum cleat_outcome outcome;
     uint64_t bytes_staged;
     uint64_t bytes_done;
+    uint64_t bytes_found; /* of them: in the store already */
   } synced;
 };
 

@@ -47,6 +47,7 @@ static cleat_status file_prepare_upload(struct cleat_save *save, size_t index,
   cleat__key_file(save->plan->step, save->attempt, entry->name, file->upload->key);
   file->upload->size = entry->size;
   file->upload->part_bytes = entry->part_bytes;
+  file->upload->create_only = save->shared;
   return CLEAT_OK;
 }
 
@@ -121,6 +122,7 @@ void cleat__save_destroy(struct cleat_save *save) {
   for (size_t i = 0; save->files != NULL && i < save->plan->record.file_count; i++) {
     cleat__free(save->files[i].upload);
     cleat__free(save->files[i].stored);
+    cleat__free(save->files[i].have);
   }
   cleat__manifest_clear(&save->manifest);
   cleat__plan_free(save->plan);
@@ -131,8 +133,34 @@ void cleat__save_destroy(struct cleat_save *save) {
   cleat__free(save);
 }
 
+/* A save of files alone can be run again by whoever has them; its bytes are too many to be sent twice. A
+ * training job's tensors die with it. */
+static cleat_status save_share(struct cleat_save *save, const struct cleat_save_request *request,
+                               struct cleat_error *err) {
+  const unsigned needed = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH;
+  bool able = (save->operation.client->store->capabilities & needed) == needed;
+  bool from_disk = false;
+  for (size_t i = 0; i < save->plan->record.file_count; i++)
+    from_disk = from_disk || save->plan->files[i].from_disk;
+  save->resume = request->resume != 0;
+  save->shared = able && (save->resume || (from_disk && request->tensor_count == 0));
+  if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
+    return CLEAT_OK;
+  if (!able) {
+    cleat__error_set(err, CLEAT_UNSUPPORTED,
+                     "this store has no conditional writes, so a save cannot be resumed in it");
+    cleat__error_hint(err, "save without resume: all of it is sent again");
+  } else {
+    cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
+    cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
+  }
+  return err->status;
+}
+
 cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
                                  struct cleat_error *err) {
   cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
+  if (status == CLEAT_OK)
+    status = save_share(save, request, err);
   return status == CLEAT_OK ? save_arrange(save, err) : status;
 }

@@ -5,7 +5,9 @@
 #include "uploader/save_job.h"
 
 #include "base/mem.h"
+#include "uploader/claim.h"
 #include "uploader/name.h"
+#include "uploader/resume.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,11 @@ static size_t index_of(const struct cleat_save *save, const struct cleat__save_f
 static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
                                            &save->operation.cancel, &save->standing, err);
-  if (status != CLEAT_OK || !save->standing.exists || save->standing.same_start)
+  if (status != CLEAT_OK || (save->standing.exists && save->standing.same_start))
     return status;
-  if (save->plan->if_exists != CLEAT_IF_EXISTS_FAIL)
+  if (!save->standing.exists || save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE)
+    return save->shared ? cleat__resume_begin(save, err) : CLEAT_OK;
+  if (save->plan->if_exists == CLEAT_IF_EXISTS_SKIP)
     return CLEAT_OK;
   status = cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by another start",
                             (long long)save->plan->step);
@@ -104,8 +108,21 @@ static cleat_status part_fill(const struct cleat_save *save, const struct cleat_
   return status;
 }
 
+/* One put. Where another process may go on with this attempt, it must not replace what that one may have
+ * relied on already. */
+static cleat_status put_whole(struct cleat_save *save, size_t file, const struct cleat__span *body,
+                              size_t count, uint32_t crc32c, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  file_key(save, file, key);
+  struct cleat__put_options options = {
+      .condition = save->shared ? CLEAT__PUT_CREATE_ONLY : CLEAT__PUT_ALWAYS, .crc32c = crc32c};
+  cleat_status status = CLEAT__STORE(save->operation.client->store, put, key, body, count, &options,
+                                     &save->operation.cancel, err);
+  return status == CLEAT_EXISTS && save->shared ? cleat__resume_settle(save, file, err) : status;
+}
+
 static cleat_status part_send(struct cleat_save *save, const struct cleat__save_part *part,
-                              const struct cleat__span *body, size_t count,
+                              const struct cleat__span *body, size_t count, bool *found,
                               struct cleat_error *err) {
   struct cleat__store *store = save->operation.client->store;
   struct cleat__save_file *file = &save->files[part->file];
@@ -113,23 +130,26 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
   if (save->plan->record.files[part->file].part_count > 0) {
     save->plan->record.files[part->file].crc32c[part->index] = crc32c;
   }
-  if (file->upload != NULL) {
-    struct cleat__stored_part *stored = &file->stored[part->index];
-    stored->number = (uint32_t)(part->index + 1);
-    stored->size = cleat__spans_length(body, count);
-    stored->crc32c = crc32c;
-    stored->has_crc32c = true;
-    return CLEAT__STORE(store, multipart_part, file->upload, body, count, stored,
-                        &save->operation.cancel, err);
+  if (file->present)
+    return CLEAT_OK; /* compared as a whole, when all its parts were read */
+  if (file->upload == NULL)
+    return put_whole(save, part->file, body, count, crc32c, err);
+  struct cleat__stored_part *stored = &file->stored[part->index];
+  uint64_t size = cleat__spans_length(body, count);
+  *found = file->have != NULL &&
+           cleat__resume_part_is_there(&file->have[part->index], body, count, crc32c);
+  if (*found) {
+    *stored = file->have[part->index];
+    return CLEAT_OK;
   }
-  char key[CLEAT__OBJECT_KEY_MAX];
-  file_key(save, part->file, key);
-  struct cleat__put_options options = {.crc32c = crc32c};
-  return CLEAT__STORE(store, put, key, body, count, &options, &save->operation.cancel, err);
+  *stored = (struct cleat__stored_part){
+      .number = (uint32_t)(part->index + 1), .size = size, .crc32c = crc32c, .has_crc32c = true};
+  return CLEAT__STORE(store, multipart_part, file->upload, body, count, stored,
+                      &save->operation.cancel, err);
 }
 
 static cleat_status task_put(struct cleat_save *save, const struct cleat__save_part *part,
-                             struct cleat_error *err) {
+                             bool *found, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   if (part->holds && !part->staged)
     status = part_fill(save, part, err);
@@ -144,7 +164,7 @@ static cleat_status task_put(struct cleat_save *save, const struct cleat__save_p
   }
   if (status != CLEAT_OK)
     return status;
-  status = part_send(save, part, body, count, err);
+  status = part_send(save, part, body, count, found, err);
   cleat__free(body);
   if (status != CLEAT_OK && status != CLEAT_CHANGED) {
     cleat__error_context(err, "part %zu of %s", part->index + 1,
@@ -157,14 +177,35 @@ static cleat_status task_put(struct cleat_save *save, const struct cleat__save_p
 
 static cleat_status task_open(struct cleat_save *save, struct cleat__save_file *file,
                               struct cleat_error *err) {
+  if (file->upload->id[0] != '\0') {
+    bool adopted = false;
+    cleat_status status = cleat__resume_upload(save, file, &adopted, err);
+    if (status != CLEAT_OK || adopted)
+      return status;
+  }
   return CLEAT__STORE(save->operation.client->store, multipart_create, file->upload, NULL,
                       &save->operation.cancel, err);
 }
 
-static cleat_status task_close(struct cleat_save *save, struct cleat__save_file *file,
+static cleat_status task_close(struct cleat_save *save, struct cleat__save_file *file, bool *found,
                                struct cleat_error *err) {
-  return CLEAT__STORE(save->operation.client->store, multipart_complete, file->upload, file->stored,
-                      file->part_count, &save->operation.cancel, err);
+  struct cleat__store *store = save->operation.client->store;
+  if (file->present)
+    return cleat__resume_object(save, index_of(save, file), found, err);
+  cleat_status status = CLEAT__STORE(store, multipart_complete, file->upload, file->stored,
+                                     file->part_count, &save->operation.cancel, err);
+  if (status != CLEAT_EXISTS || !save->shared)
+    return status;
+  status = cleat__resume_settle(save, index_of(save, file), err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(store, multipart_abort, file->upload, &save->operation.cancel, err);
+  return status;
+}
+
+static cleat_status task_release(struct cleat_save *save, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_record(save->plan->step, save->attempt, save->plan->record.rank, key);
+  return cleat__claim_close(save->operation.client, key, save->nonce, err);
 }
 
 /* Not cancelled: cleaning up is what a cancelled save still does. */
@@ -211,8 +252,19 @@ static cleat_status task_record(struct cleat_save *save, struct cleat_error *err
   cleat_status status = sources_check(save, err);
   if (status != CLEAT_OK)
     return status;
+  char etag[CLEAT__ETAG_MAX];
+  bool in_place_of_claim = save->shared && !save->sealed;
+  if (in_place_of_claim) {
+    char key[CLEAT__OBJECT_KEY_MAX];
+    cleat__key_record(save->plan->step, save->attempt, save->plan->record.rank, key);
+    status = cleat__claim_check(save->operation.client, key, save->nonce, &save->operation.cancel,
+                                etag, err);
+  }
+  if (status != CLEAT_OK)
+    return status;
   return cleat__commit_record(save->operation.client, save->plan->step, &save->plan->record,
-                              &save->operation.cancel, &save->manifest, &save->ref, err);
+                              in_place_of_claim ? etag : NULL, &save->operation.cancel,
+                              &save->manifest, &save->ref, err);
 }
 
 static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err) {
@@ -251,16 +303,19 @@ void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task)
     task->status = task_open(save, task->file, err);
     break;
   case CLEAT__SAVE_PUT:
-    task->status = task_put(save, task->part, err);
+    task->status = task_put(save, task->part, &task->found, err);
     break;
   case CLEAT__SAVE_CLOSE:
-    task->status = task_close(save, task->file, err);
+    task->status = task_close(save, task->file, &task->found, err);
     break;
   case CLEAT__SAVE_RECORD:
     task->status = task_record(save, err);
     break;
   case CLEAT__SAVE_COMMIT:
     task->status = task_commit(save, err);
+    break;
+  case CLEAT__SAVE_RELEASE:
+    task->status = task_release(save, err);
     break;
   case CLEAT__SAVE_CLEAN:
     task->status = task_clean(save, task->file, err);

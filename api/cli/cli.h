@@ -29,7 +29,7 @@ enum cleat__cli_exit {
 enum cleat__cli_takes {
   CLEAT__CLI_TAKES_STEP = 1u << 0,
   CLEAT__CLI_TAKES_FORCE = 1u << 1,
-  CLEAT__CLI_TAKES_SAVE = 1u << 2 /* --metadata, --if-exists */
+  CLEAT__CLI_TAKES_SAVE = 1u << 2 /* --metadata, --if-exists, --resume */
 };
 
 /* The command line, parsed. Strings belong to argv. */
@@ -42,6 +42,7 @@ struct cleat__cli_options {
   bool has_step;
   int64_t step; /* CLEAT_STEP_LATEST unless given */
   enum cleat_if_exists if_exists;
+  bool resume;
   const char *metadata;
   const char *endpoint;
   const char *region;
@@ -131,6 +132,8 @@ struct cleat__cli_result {
   const char *place;
   uint64_t files;
   uint64_t bytes;
+  bool resume;      /* something was to be resumed */
+  uint64_t resumed; /* of the bytes: they were there already */
   double seconds;
 };
 int cleat__cli_report(const struct cleat__cli *cli, const struct cleat__cli_result *result);

@@ -17,6 +17,7 @@ enum {
   OPTION_METADATA,
   OPTION_PART_SIZE,
   OPTION_REGION,
+  OPTION_RESUME,
   OPTION_STAGING,
   OPTION_STEP,
   OPTION_TIME_LIMIT
@@ -40,6 +41,7 @@ static const struct row rows[] = {
     {"part-size", required_argument, OPTION_PART_SIZE, 0},
     {"quiet", no_argument, 'q', 0},
     {"region", required_argument, OPTION_REGION, 0},
+    {"resume", no_argument, OPTION_RESUME, CLEAT__CLI_TAKES_SAVE},
     {"staging", required_argument, OPTION_STAGING, 0},
     {"step", required_argument, OPTION_STEP, CLEAT__CLI_TAKES_STEP},
     {"time-limit", required_argument, OPTION_TIME_LIMIT, 0},
@@ -156,6 +158,9 @@ static bool set_flag(int code, struct cleat__cli_options *options) {
   switch (code) {
   case OPTION_JSON:
     options->json = true;
+    return true;
+  case OPTION_RESUME:
+    options->resume = true;
     return true;
   case 'f':
     options->force = true;

@@ -100,6 +100,8 @@ static int report_json(const struct cleat__cli *cli, const struct cleat__cli_res
   cleat__cli_json_text(&json, json.root, result->place_key, result->place);
   cleat__cli_json_uint(&json, json.root, "files", result->files);
   cleat__cli_json_uint(&json, json.root, "bytes", result->bytes);
+  if (result->resume)
+    cleat__cli_json_uint(&json, json.root, "resumed_bytes", result->resumed);
   cleat__cli_json_seconds(&json, json.root, "seconds", result->seconds);
   return cleat__cli_json_print(&json) ? CLEAT__CLI_DONE : cleat__cli_fail_memory(cli);
 }
@@ -121,6 +123,12 @@ static void report_text(const struct cleat__cli_result *result) {
   if (result->seconds > 0) {
     cleat__cli_format_size((double)result->bytes / result->seconds, rate);
     printf(" (%s/s)", rate);
+  }
+  if (result->resume && result->resumed > 0) {
+    cleat__cli_format_size((double)result->resumed, rate);
+    printf("; resumed: %s of %s were there", rate, size);
+  } else if (result->resume) {
+    printf("; nothing was there to resume");
   }
   putchar('\n');
 }

@@ -16,7 +16,11 @@ static const char help[] =
     "      --step N         the step, a whole number from 0 on (required)\n"
     "      --metadata JSON  any JSON value to keep with the step\n"
     "      --if-exists HOW  when the step is there already: fail (default), skip,\n"
-    "                       or replace\n";
+    "                       or replace\n"
+    "      --resume         go on with a save of this step that was killed: what is\n"
+    "                       stored already is compared by checksum, and only what is\n"
+    "                       missing is sent. When this one fails too, what it stored\n"
+    "                       stays for the next --resume\n";
 
 static const char *outcome_name(enum cleat_outcome outcome) {
   switch (outcome) {
@@ -51,6 +55,8 @@ static int report(const struct cleat__cli *cli, const char *url,
                                            .place = url,
                                            .files = last->files_total,
                                            .bytes = last->bytes_total,
+                                           .resume = cli->options.resume,
+                                           .resumed = last->bytes_resumed,
                                            .seconds = last->elapsed_s};
   return cleat__cli_report(cli, &result);
 }
@@ -70,6 +76,7 @@ static int save_files(const struct cleat__cli *cli, struct cleat_client *client,
   request.file_count = sources->count;
   request.metadata = cli->options.metadata;
   request.if_exists = cli->options.if_exists;
+  request.resume = cli->options.resume;
 
   char title[CLEAT__CLI_FORMAT_MAX];
   snprintf(title, sizeof title, "saving step %" PRId64, request.step);

@@ -57,6 +57,14 @@ void memory_bucket_free(struct memory_bucket *bucket) {
 
 /* ---- Gates, hooks, counts ---- */
 
+void memory_bucket_checksums(struct memory_bucket *bucket, enum memory_checksums checksums) {
+  bucket->checksums = checksums;
+}
+
+void memory_bucket_exact(struct memory_bucket *bucket) {
+  bucket->exact = true;
+}
+
 void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *user) {
   bucket->hook = hook;
   bucket->user = user;
@@ -187,6 +195,7 @@ void bucket_store_locked(struct memory_bucket *bucket, const char *key, char *by
   free((*link)->bytes);
   (*link)->bytes = bytes;
   (*link)->size = size;
+  (*link)->parts = 0;
   (*link)->version = ++bucket->versions;
   pthread_cond_broadcast(&bucket->change);
 }

@@ -13,6 +13,8 @@ struct object {
   char *bytes;
   size_t size;
   unsigned long version; /* its etag */
+  uint32_t parts;        /* made of so many; 0: one put */
+  uint32_t crc32c;       /* of the CRCs of the parts */
 };
 
 struct part {
@@ -49,6 +51,8 @@ struct memory_bucket {
   char held_op[32];
   char held_part[256];
   unsigned waiting;
+  enum memory_checksums checksums;
+  bool exact;
 };
 
 /* Ends the program on NULL. */

@@ -119,7 +119,7 @@ static cleat_status memory_get_small(struct cleat__store *store, const char *key
     memcpy(copy, object->bytes, object->size + 1);
     *size = object->size;
     if (about != NULL) {
-      about->size = object->size;
+      *about = (struct cleat__object){.size = object->size};
       etag_of(object, about->etag);
     }
   }
@@ -130,6 +130,16 @@ static cleat_status memory_get_small(struct cleat__store *store, const char *key
     *bytes = copy;
   }
   return status;
+}
+
+static void head_checksum(const struct memory_bucket *bucket, const struct object *object,
+                          struct cleat__object *about) {
+  if (bucket->checksums != MEMORY_CHECKSUMS_ALL)
+    return;
+  about->checksum = object->parts > 0 ? CLEAT__OBJECT_CHECKSUM_PARTS : CLEAT__OBJECT_CHECKSUM_WHOLE;
+  about->checksum_parts = object->parts;
+  about->crc32c =
+      object->parts > 0 ? object->crc32c : cleat__crc32c(0, object->bytes, object->size);
 }
 
 static cleat_status memory_head(struct cleat__store *store, const char *key,
@@ -143,8 +153,9 @@ static cleat_status memory_head(struct cleat__store *store, const char *key,
   if (object == NULL) {
     status = absent(key, err);
   } else {
-    about->size = object->size;
+    *about = (struct cleat__object){.size = object->size};
     etag_of(object, about->etag);
+    head_checksum(bucket, object, about);
   }
   return bucket_leave(bucket, "head", key, status, cancel, err);
 }
@@ -238,6 +249,21 @@ static cleat_status no_upload(const struct cleat__upload *upload, struct cleat_e
                           upload->id);
 }
 
+/* What the store tells of a part besides its size: its CRC, or the MD5 of its bytes as ETag. */
+static void part_describe(const struct memory_bucket *bucket, const struct part *part,
+                          struct cleat__stored_part *to) {
+  uint8_t digest[CLEAT__MD5_BYTES];
+  char hex[2 * CLEAT__MD5_BYTES + 1];
+  to->has_crc32c = bucket->checksums == MEMORY_CHECKSUMS_ALL;
+  to->crc32c = to->has_crc32c ? part->crc32c : 0;
+  snprintf(to->etag, sizeof to->etag, "\"p%08x\"", part->crc32c);
+  if (bucket->checksums == MEMORY_CHECKSUMS_ETAG &&
+      cleat__md5(part->bytes, part->size, digest) == CLEAT_OK) {
+    cleat__hex(digest, sizeof digest, hex);
+    snprintf(to->etag, sizeof to->etag, "\"%s\"", hex);
+  }
+}
+
 static cleat_status multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                      const char *content_type, const atomic_bool *cancel,
                                      struct cleat_error *err) {
@@ -289,14 +315,16 @@ static cleat_status multipart_part(struct cleat__store *store, const struct clea
   return bucket_leave(bucket, "part", upload->key, status, cancel, err);
 }
 
-/* The object of all parts; NULL when one is missing, or too small. */
-static char *assemble(const struct cleat__store *store, const struct upload *upload, size_t count,
-                      size_t *size) {
+/* The object of all parts; NULL when one is missing, too small, or not the one that the caller means. */
+static char *assemble(const struct cleat__store *store, const struct upload *upload,
+                      const struct cleat__stored_part *parts, size_t count, size_t *size) {
   *size = 0;
   if (count != upload->part_count)
     return NULL;
   for (size_t i = 0; i < count; i++) {
-    if (upload->parts[i].bytes == NULL)
+    if (upload->parts[i].bytes == NULL || parts[i].number != i + 1)
+      return NULL;
+    if (parts[i].has_crc32c && parts[i].crc32c != upload->parts[i].crc32c)
       return NULL;
     if (i + 1 < count && upload->parts[i].size < store->min_part_bytes)
       return NULL;
@@ -310,23 +338,41 @@ static char *assemble(const struct cleat__store *store, const struct upload *upl
   return bytes;
 }
 
+/* The checksum of an object that was made of parts. */
+static void composite(const struct upload *upload, struct object *object) {
+  uint32_t crc = 0;
+  for (size_t i = 0; i < upload->part_count; i++) {
+    uint32_t part = upload->parts[i].crc32c;
+    uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8),
+                       (uint8_t)part};
+    crc = cleat__crc32c(crc, bytes, sizeof bytes);
+  }
+  object->crc32c = crc;
+  object->parts = (uint32_t)upload->part_count;
+}
+
 static cleat_status multipart_complete(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const struct cleat__stored_part *parts, size_t count,
                                        const atomic_bool *cancel, struct cleat_error *err) {
   struct memory_bucket *bucket = bucket_of(store);
   size_t size = 0;
-  (void)parts;
   cleat_status status = bucket_enter(bucket, "complete", upload->key, cancel, err);
   if (status != CLEAT_OK)
     return status;
   struct upload **link = upload_place_locked(bucket, upload);
   struct upload *mine = *link;
-  char *bytes = mine != NULL ? assemble(store, mine, count, &size) : NULL;
+  char *bytes = mine != NULL ? assemble(store, mine, parts, count, &size) : NULL;
   if (bytes == NULL) {
     status = no_upload(upload, err);
+    if (upload->create_only && bucket_find_locked(bucket, upload->key) != NULL)
+      status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
+  } else if (upload->create_only && bucket_find_locked(bucket, upload->key) != NULL) {
+    free(bytes);
+    status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
   } else {
     bucket_store_locked(bucket, mine->key, bytes, size);
+    composite(mine, bucket_find_locked(bucket, mine->key));
     *link = mine->next;
     bucket_upload_free(mine);
   }
@@ -348,17 +394,87 @@ static cleat_status multipart_abort(struct cleat__store *store, const struct cle
   return bucket_leave(bucket, "abort", upload->key, CLEAT_OK, cancel, err);
 }
 
-/* Cleat asks drivers for it, saves and loads do not. */
 static cleat_status multipart_list_parts(struct cleat__store *store,
                                          const struct cleat__upload *upload,
                                          struct cleat__stored_part **parts, size_t *count,
                                          const atomic_bool *cancel, struct cleat_error *err) {
-  (void)store;
-  (void)parts;
-  (void)count;
-  (void)cancel;
-  return cleat__error_set(err, CLEAT_UNSUPPORTED, "%s: the memory store lists no parts",
-                          upload->key);
+  struct memory_bucket *bucket = bucket_of(store);
+  struct cleat__stored_part *found = NULL;
+  size_t found_count = 0;
+  cleat_status status = bucket_enter(bucket, "list_parts", upload->key, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  const struct upload *mine = *upload_place_locked(bucket, upload);
+  if (mine == NULL)
+    status = no_upload(upload, err);
+  else if ((found = cleat__calloc(mine->part_count, sizeof *found)) == NULL)
+    status = cleat__error_no_memory(err, "parts");
+  for (size_t i = 0; status == CLEAT_OK && i < mine->part_count; i++) {
+    const struct part *part = &mine->parts[i];
+    if (part->bytes == NULL)
+      continue;
+    struct cleat__stored_part *to = &found[found_count++];
+    *to = (struct cleat__stored_part){.number = (uint32_t)i + 1, .size = part->size};
+    part_describe(bucket, part, to);
+  }
+  status = bucket_leave(bucket, "list_parts", upload->key, status, cancel, err);
+  if (status != CLEAT_OK) {
+    cleat__free(found);
+    return status;
+  }
+  *parts = found;
+  *count = found_count;
+  return CLEAT_OK;
+}
+
+static bool page_add_upload(struct cleat__upload_page *page, const struct upload *upload) {
+  struct cleat__upload_entry *entry = &page->entries[page->count];
+  entry->key = cleat__strdup(upload->key);
+  entry->id = cleat__strdup(upload->id);
+  page->count++;
+  return entry->key != NULL && entry->id != NULL;
+}
+
+/* One page is all there is. A bucket that is `exact` knows whole keys alone, as MinIO does. */
+static cleat_status multipart_list(struct cleat__store *store, const char *prefix,
+                                   const char *after, struct cleat__upload_page *page,
+                                   const atomic_bool *cancel, struct cleat_error *err) {
+  struct memory_bucket *bucket = bucket_of(store);
+  struct cleat__upload_page found = {0};
+  ck_assert_ptr_null(after);
+  cleat_status status = bucket_enter(bucket, "list_uploads", prefix, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  size_t room = 0;
+  for (const struct upload *at = bucket->uploads; at != NULL; at = at->next)
+    room++;
+  found.entries = cleat__calloc(room, sizeof *found.entries);
+  bool fits = found.entries != NULL;
+  for (const struct upload *at = bucket->uploads; fits && at != NULL; at = at->next) {
+    bool wanted = bucket->exact ? strcmp(at->key, prefix) == 0
+                                : strncmp(at->key, prefix, strlen(prefix)) == 0;
+    if (wanted)
+      fits = page_add_upload(&found, at);
+  }
+  if (!fits)
+    status = cleat__error_no_memory(err, "a list of uploads");
+  status = bucket_leave(bucket, "list_uploads", prefix, status, cancel, err);
+  if (status != CLEAT_OK)
+    cleat__upload_page_clear(&found);
+  else
+    *page = found;
+  return status;
+}
+
+static cleat_status multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
+                                    const atomic_bool *cancel, struct cleat_error *err) {
+  struct memory_bucket *bucket = bucket_of(store);
+  cleat_status status = bucket_enter(bucket, "adopt", upload->key, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (*upload_place_locked(bucket, upload) == NULL)
+    status = no_upload(upload, err);
+  return bucket_leave(bucket, "adopt", upload->key, status, cancel, err);
 }
 
 static void memory_close(struct cleat__store *store) {
@@ -377,6 +493,8 @@ static const struct cleat__store_ops memory_ops = {
     .multipart_complete = multipart_complete,
     .multipart_abort = multipart_abort,
     .multipart_list_parts = multipart_list_parts,
+    .multipart_list = multipart_list,
+    .multipart_adopt = multipart_adopt,
     .close = memory_close,
 };
 

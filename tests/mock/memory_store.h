@@ -35,6 +35,17 @@ typedef cleat_status memory_hook(void *user, const char *op, const char *key, bo
                                  const atomic_bool *cancel, struct cleat_error *err);
 void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *user);
 
+/* What the store tells of the bytes that it holds. Set while no store is in use. */
+enum memory_checksums {
+  MEMORY_CHECKSUMS_ALL = 0,  /* CRC-32C of parts and objects */
+  MEMORY_CHECKSUMS_ETAG = 1, /* none, but the ETag of a part is its MD5 */
+  MEMORY_CHECKSUMS_NONE = 2  /* nothing */
+};
+void memory_bucket_checksums(struct memory_bucket *bucket, enum memory_checksums checksums);
+
+/* From now on unfinished uploads are listed by whole keys alone, as MinIO does. */
+void memory_bucket_exact(struct memory_bucket *bucket);
+
 /* Operations whose name is `op` (NULL: any) and whose key holds `part` wait before they begin, until
  * memory_release or their cancel flag. One such gate at a time. */
 void memory_hold(struct memory_bucket *bucket, const char *op, const char *part);

@@ -81,7 +81,7 @@ static void go(cleat_status before, cleat_status after, bool unreadable) {
 }
 
 static cleat_status put_record(void) {
-  return cleat__commit_record(client, 5, &record, &cancel, &manifest, &ref, &err);
+  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
 }
 
 static cleat_status put_manifest(const char *etag, bool *in_doubt) {
@@ -154,16 +154,24 @@ START_TEST(a_manifest) {
   ck_assert_str_eq(standing.start, "start-a");
   /* Its own, once more: a lost reply. */
   ck_ok(put_manifest(NULL, &in_doubt));
-  /* Another's. */
+  /* Another's, of this very attempt, which it resumed: what it names must stay. */
   manifest.token = other_token;
-  in_doubt = true;
+  in_doubt = false;
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
-  ck_assert(!in_doubt);
+  ck_assert(in_doubt);
   ck_assert_ptr_nonnull(strstr(err.message, "attempt-1"));
   /* In its place. */
   ck_ok(put_manifest(standing.etag, &in_doubt));
   manifest.token = token;
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
+  ck_assert(in_doubt);
+  /* Another attempt's: ours can go. */
+  static char other_attempt[] = "attempt-2";
+  static char other_key[] = "attempt-2/rank-00000.json";
+  manifest.attempt = other_attempt;
+  ref.key = other_key;
+  ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
+  manifest.attempt = attempt;
   ck_assert(!in_doubt);
 }
 END_TEST
