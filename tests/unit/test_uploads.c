@@ -37,7 +37,7 @@ START_TEST(pages_of_s3) {
          XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
                    "</ListMultipartUploadsResult>"));
   ck_ok(list_s3("a b", NULL, &page));
-  script_expect_line(1, "GET /bucket?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
+  script_expect_line(1, "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
                         " HTTP/1.1\r\n");
   ck_assert_uint_eq(page.count, 2);
   ck_assert_str_eq(page.entries[0].key, "a b+c");
@@ -47,7 +47,7 @@ START_TEST(pages_of_s3) {
   ck_assert_str_eq(page.next, "run/a b+c\nU/1");
   struct cleat__upload_page rest = {0};
   ck_ok(list_s3("a b", page.next, &rest));
-  script_expect_line(2, "GET /bucket?encoding-type=url&key-marker=run%2Fa%20b%2Bc&max-uploads=1000"
+  script_expect_line(2, "GET /bucket/?encoding-type=url&key-marker=run%2Fa%20b%2Bc&max-uploads=1000"
                         "&prefix=run%2Fa%20b&upload-id-marker=U%2F1&uploads= HTTP/1.1\r\n");
   ck_assert_uint_eq(rest.count, 0);
   ck_assert_ptr_null(rest.next);
