@@ -12,6 +12,7 @@
 
 #define WHAT "claim"
 #define UPLOADS_MAX CLEAT__RECORD_FILES_MAX
+#define READS_MAX 2
 
 void cleat__claim_clear(struct cleat__claim *claim) {
   for (size_t i = 0; i < claim->upload_count; i++)
@@ -177,16 +178,20 @@ cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
                                 const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
                                 struct cleat_error *err) {
-  struct cleat__claim claim = {0};
-  cleat_status status = cleat__claim_look(client, key, cancel, &claim, err);
-  if (status != CLEAT_OK)
-    return status;
-  if (claim.kind == CLEAT__CLAIM_OPEN && strcmp(claim.nonce, nonce) == 0)
-    memcpy(etag, claim.etag, sizeof claim.etag);
-  else
-    status = taken_over(key, err);
-  cleat__claim_clear(&claim);
-  return status;
+  /* A reply that was damaged on its way must not be taken for somebody else's claim. */
+  for (int tries = 0; tries < READS_MAX; tries++) {
+    struct cleat__claim claim = {0};
+    cleat_status status = cleat__claim_look(client, key, cancel, &claim, err);
+    if (status != CLEAT_OK)
+      return status;
+    bool ours = claim.kind == CLEAT__CLAIM_OPEN && strcmp(claim.nonce, nonce) == 0;
+    if (ours)
+      memcpy(etag, claim.etag, sizeof claim.etag);
+    cleat__claim_clear(&claim);
+    if (ours)
+      return CLEAT_OK;
+  }
+  return taken_over(key, err);
 }
 
 /* What cannot be read may be ours. */
