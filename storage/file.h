@@ -156,9 +156,9 @@ uint64_t cleat__file_part_count(const struct cleat__upload *upload);
 uint64_t cleat__file_part_size(const struct cleat__upload *upload, uint32_t number);
 void cleat__file_part_etag(uint32_t crc32c, char etag[CLEAT__ETAG_MAX]);
 
-/* Begins the journal `name` of an upload of `object`, the last segment of its key; notes a part; takes a
- * note back. 0 or an errno value. */
-int cleat__file_journal_begin(int folder, const char *name, const char *object);
+/* Begins the new, open journal of an upload of `object`, the last segment of its key; notes a part in the
+ * journal `name`; takes a note back. 0 or an errno value. */
+int cleat__file_journal_begin(int journal, const char *object);
 int cleat__file_journal_note(int folder, const char *name, const struct cleat__stored_part *part);
 int cleat__file_journal_drop(int folder, const char *name, uint32_t number);
 

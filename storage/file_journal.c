@@ -71,12 +71,13 @@ static int journal_write(int folder, const char *name, const void *bytes, size_t
   return failure;
 }
 
-int cleat__file_journal_begin(int folder, const char *name, const char *object) {
+int cleat__file_journal_begin(int journal, const char *object) {
   struct header header = {.magic = HEADER_MAGIC};
   if (snprintf(header.name, sizeof header.name, "%s", object) >= (int)sizeof header.name)
     return ENAMETOOLONG;
   header.check = cleat__crc32c(0, header.name, strlen(header.name));
-  return journal_write(folder, name, &header, sizeof header, 0);
+  ssize_t written = pwrite(journal, &header, sizeof header, 0);
+  return written == (ssize_t)sizeof header ? 0 : written < 0 ? errno : EIO;
 }
 
 bool cleat__file_journal_object(int folder, const char *name, char object[NAME_MAX + 1]) {

@@ -174,6 +174,25 @@ static int reserve(int fd, uint64_t size) {
   return failure;
 }
 
+/* Makes the upload's file, locks it, and keeps it open; 0 or an errno value. */
+static int make_data(struct cleat__file_store *files, int folder, const char *hidden,
+                     const char *id, uint64_t size) {
+  int fd = openat(folder, hidden, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return errno;
+  (void)flock(fd, LOCK_SH | LOCK_NB);
+  int failure = reserve(fd, size);
+  if (failure != 0) {
+    unlinkat(folder, hidden, 0);
+    close(fd);
+  } else if (!cleat__file_pin(files, id, fd)) {
+    close(fd);
+  }
+  return failure;
+}
+
+/* The journal comes first and goes last: an upload that is found by it can be cleaned up, wherever its
+ * process was killed. */
 cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                           const char *content_type, const atomic_bool *cancel,
                                           struct cleat_error *err) {
@@ -192,24 +211,20 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
     return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had",
                             upload->key);
   snprintf(hidden, sizeof hidden, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
-  cleat_status status = cleat__file_place_create(files, upload->key, hidden, &place, &fd, err);
+  snprintf(journal, sizeof journal, "%s.parts", hidden);
+  cleat_status status = cleat__file_place_create(files, upload->key, journal, &place, &fd, err);
   if (status != CLEAT_OK)
     return status;
-  int failure = reserve(fd, upload->size);
-  snprintf(journal, sizeof journal, "%s.parts", hidden);
-  /* Before the journal, without which nobody finds the upload. */
-  (void)flock(fd, LOCK_SH | LOCK_NB);
+  int failure = cleat__file_journal_begin(fd, place.name);
+  if (close(fd) != 0 && failure == 0)
+    failure = errno;
   if (failure == 0)
-    failure = cleat__file_journal_begin(place.folder, journal, place.name);
+    failure = make_data(files, place.folder, hidden, id, upload->size);
   if (failure == 0) {
-    if (!cleat__file_pin(files, id, fd))
-      close(fd);
     memcpy(upload->id, id, sizeof id);
   } else {
     cleat__file_fail(files, failure, "reserve space for", upload->key, err);
-    unlinkat(place.folder, hidden, 0);
     unlinkat(place.folder, journal, 0);
-    close(fd);
   }
   cleat__file_place_close(&place);
   if (failure == 0)

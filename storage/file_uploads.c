@@ -68,14 +68,12 @@ static cleat_status add_upload(struct uploads_walk *walk, const char *id, int64_
 static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t length,
                                   const char *name) {
   char id[CLEAT__FILE_UPLOAD_ID_HEX];
-  char data[CLEAT__FILE_HIDDEN_MAX];
   char object[NAME_MAX + 1];
   struct stat info;
   if (!journal_id(name, id) || !cleat__file_journal_object(fd, name, object))
     return CLEAT_OK;
-  snprintf(data, sizeof data, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
-  if (fstatat(fd, data, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode) ||
-      fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+  /* Its bytes may have got their name already, or never been begun: there is still something to abort. */
+  if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return CLEAT_OK;
   snprintf(walk->key + length, sizeof walk->key - length, "%s", object);
   cleat_status status = CLEAT_OK;
