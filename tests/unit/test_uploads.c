@@ -37,8 +37,9 @@ START_TEST(pages_of_s3) {
          XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
                    "</ListMultipartUploadsResult>"));
   ck_ok(list_s3("a b", NULL, &page));
-  script_expect_line(1, "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
-                        " HTTP/1.1\r\n");
+  script_expect_line(1,
+                     "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fa%20b&uploads="
+                     " HTTP/1.1\r\n");
   ck_assert_uint_eq(page.count, 2);
   ck_assert_str_eq(page.entries[0].key, "a b+c");
   ck_assert_str_eq(page.entries[0].id, "U/1");
