@@ -218,6 +218,11 @@ cleat_status cleat__claim_close(struct cleat_client *client, const char *key, co
   } else if (claim.kind == CLEAT__CLAIM_OPEN) {
     claim.kind = CLEAT__CLAIM_CLOSED;
     status = cleat__claim_put(client, key, &claim, claim.etag, &client->never, err);
+    /* Where there is no room for this, nobody else has room for a claim either; and room is what removing
+     * makes. */
+    char etag[CLEAT__ETAG_MAX];
+    if (status == CLEAT_NO_SPACE)
+      status = cleat__claim_check(client, key, nonce, &client->never, etag, err);
   }
   cleat__claim_clear(&claim);
   return status;
