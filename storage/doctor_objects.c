@@ -170,11 +170,14 @@ void cleat__doctor_delete(struct cleat__doctor *doctor, struct cleat__doctor_che
     return;
   }
   doctor->made[CLEAT__DOCTOR_WHOLE] = false;
-  if (status == CLEAT_NOT_FOUND && (doctor->passed & (1u << CLEAT__DOCTOR_LIST)) != 0 &&
-      find_listed(doctor, key, false, key, &listed, &size, &err) == CLEAT_OK && listed)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object that was removed is still listed");
-  else if (status == CLEAT_NOT_FOUND)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "an object is gone as soon as it is removed");
-  else
+  if (status == CLEAT_NOT_FOUND)
+    status = (doctor->passed & (1u << CLEAT__DOCTOR_LIST)) != 0
+                 ? find_listed(doctor, key, false, key, &listed, &size, &err)
+                 : CLEAT_OK;
+  if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
+  else if (listed)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object that was removed is still listed");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "an object is gone as soon as it is removed");
 }

@@ -192,6 +192,14 @@ static bool send_range(const struct request *request, const struct object *objec
   return true;
 }
 
+/* "5-9"; what is missing stays as it is. */
+static void parse_range(const char *text, size_t *begin, size_t *end) {
+  char *after = NULL;
+  *begin = strtoull(text, &after, 10);
+  if (*after == '-' && after[1] >= '0' && after[1] <= '9')
+    *end = strtoull(after + 1, NULL, 10);
+}
+
 static bool get(struct request *request) {
   pthread_mutex_lock(&lock);
   struct object *object = find(request->path);
@@ -205,7 +213,7 @@ static bool get(struct request *request) {
   size_t end = object->size - 1;
   const char *range = strcasestr(request->head, "\r\nrange: bytes=");
   if (range != NULL)
-    sscanf(range + strlen("\r\nrange: bytes="), "%zu-%zu", &begin, &end);
+    parse_range(range + strlen("\r\nrange: bytes="), &begin, &end);
   end = end < object->size ? end : object->size - 1;
   size_t size = object->size == 0 ? 0 : end + 1 - begin;
   if (!reply(request->fd,

@@ -361,7 +361,7 @@ static void put_piece(unsigned rank, const int64_t box[4], struct cleat__manifes
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(1, manifest->attempt, file_names[rank], key);
   memory_write(bucket, key, bytes, size);
-  ck_ok(cleat__commit_record(client, 1, &record, &go_on, manifest, ref, &err));
+  ck_ok(cleat__commit_record(client, 1, &record, NULL, &go_on, manifest, ref, &err));
 }
 
 /* Two ranks hold the upper and lower, or left and right part of a tensor. */
