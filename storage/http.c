@@ -378,6 +378,14 @@ static enum cleat__transport run_call(const struct cleat__http *http, struct cle
   return transport;
 }
 
+/* A server that refuses a request before it has read the body may take the rest of it for the next request
+ * (versitygw does, where it keeps connections). */
+static bool is_connection_clean(const struct cleat__http_request *request,
+                                const struct cleat__http_reply *reply) {
+  return (reply->status >= 200 && reply->status < 300) ||
+         cleat__spans_length(request->body, request->body_count) == 0;
+}
+
 enum cleat__transport cleat__http_send(struct cleat__http *http,
                                        const struct cleat__http_request *request,
                                        struct cleat__http_reply *reply) {
@@ -400,7 +408,7 @@ done:
   curl_slist_free_all(headers);
   /* After a transfer that failed before it was connected, libcurl 7.88 refuses to set the buffer size
    * of the handle again; and a connection that broke is worth nothing. */
-  if (handle != NULL && transport == CLEAT__TRANSPORT_OK)
+  if (handle != NULL && transport == CLEAT__TRANSPORT_OK && is_connection_clean(request, reply))
     push_idle(http, handle);
   else if (handle != NULL)
     free_handle(handle);

@@ -93,6 +93,7 @@ struct cleat__http_reply {
   char checksum_crc32c
       [40]; /* x-amz-checksum-…: base64, of the whole object or (with a "-") of its parts' */
   char checksum_crc64nvme[40];
+  char encryption[32]; /* x-amz-server-side-encryption, or …-customer-algorithm */
 };
 
 struct cleat__http;

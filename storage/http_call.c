@@ -126,6 +126,8 @@ static const struct {
     FIELD("Transfer-Encoding", transfer_encoding),
     FIELD("x-amz-checksum-crc32c", checksum_crc32c),
     FIELD("x-amz-checksum-crc64nvme", checksum_crc64nvme),
+    FIELD("x-amz-server-side-encryption", encryption),
+    FIELD("x-amz-server-side-encryption-customer-algorithm", encryption),
 };
 
 static void forget_headers(struct cleat__http_reply *reply) {

@@ -61,6 +61,25 @@ static size_t put_headers(const struct cleat__put_options *options,
   return count;
 }
 
+cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
+                                       const struct cleat__http_reply *reply,
+                                       struct cleat_error *err) {
+  const struct cleat__s3_config *config = &s3->configs[0];
+  const char *asked = config->options.values[CLEAT__S3_SSE] != NULL
+                          ? config->options.values[CLEAT__S3_SSE]
+                          : config->options.values[CLEAT__S3_SSE_C_ALGORITHM];
+  if (asked == NULL || strcmp(reply->encryption, asked) == 0)
+    return CLEAT_OK;
+  (void)cleat__error_set(err, CLEAT_UNSUPPORTED,
+                         "s3://%s/%s%s: the store did not encrypt it with %s as was asked",
+                         config->bucket, config->root, key, asked);
+  cleat__error_hint(err,
+                    "%s does not encrypt, or not so: save there without sse and SSE-C key, "
+                    "or to another store",
+                    config->endpoint);
+  return err->status;
+}
+
 static cleat_status s3_put(struct cleat__store *store, const char *key,
                            const struct cleat__span *body, size_t body_count,
                            const struct cleat__put_options *options, const atomic_bool *cancel,
@@ -90,6 +109,8 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK)
+    status = cleat__s3_check_encrypted(s3, key, &reply, err);
   cleat__http_reply_clear(&reply);
   /* An object that is gone is not the one with that ETag. */
   if (status == CLEAT_NOT_FOUND && options->condition == CLEAT__PUT_IF_MATCH &&

@@ -91,6 +91,7 @@ struct cleat__s3_request {
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;
+  unsigned *failed_tries; /* NULL, or gets the number of tries before the one that succeeded */
 };
 
 /* Signs, sends, classifies, waits and sends again, until the reply is a success, final, or the time
@@ -113,6 +114,12 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
 /* The accept function of what removes something. */
 cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
                                       struct cleat__s3_reply_error *error, struct cleat_error *err);
+
+/* UNSUPPORTED when the bucket's options ask for encryption at rest and the reply to what made `key` does not say that
+ * it was done: a store that knows nothing of it ignores the header, and keeps plain bytes. */
+cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
+                                       const struct cleat__http_reply *reply,
+                                       struct cleat_error *err);
 
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,

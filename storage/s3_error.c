@@ -41,6 +41,8 @@ static const struct {
     {"AllAccessDisabled", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
     {"AccountProblem", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
     {"InvalidAccessKeyId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},
+    {"XAdminUserNotFound",
+     {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}}, /* versitygw, 404 */
     {"SignatureDoesNotMatch", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_SECRET_KEY}},
     {"InvalidToken", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
     {"InvalidTokenId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
@@ -87,6 +89,7 @@ static const struct {
     {"EntityTooSmall", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
     {"KeyTooLongError", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
     {"MaxMessageLengthExceeded", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"InsufficientStorage", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
     {"QuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
     {"XMinioAdminBucketQuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
     {"XMinioStorageFull", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
@@ -151,6 +154,9 @@ static struct rule rule_for_reply(int http_status, const char *code,
     return strstr(code, "Throttl") != NULL
                ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
                : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
+  /* Only what S3 calls so is an absent object: whoever finds no checkpoint may begin anew. */
+  if (http_status == 404 && code[0] != '\0')
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_ENDPOINT};
   return rule_for_status(http_status);
 }
 
@@ -214,6 +220,43 @@ static void hint_for_keys(enum hint hint, const struct cleat__s3_context *contex
                       source, or_text(context->bucket, "?"));
 }
 
+/* What OpenSSL, by libcurl, says of a failed handshake, and what that means to who configures. */
+static const struct {
+  const char *sign;
+  const char *advice;
+} TLS_ADVICE[] = {
+    {CLEAT__S3_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
+    {"wrong version number", "does not speak TLS: write http:// in the endpoint "
+                             "(AWS_ENDPOINT_URL), or switch TLS on there"},
+    {"has expired",
+     "has a certificate that has ended: renew it there; or this machine's clock is wrong"},
+    {"not yet valid", "has a certificate that begins later: is this machine's clock right?"},
+    {"subject name", "has a certificate for other host names: use one of those in the endpoint "
+                     "(AWS_ENDPOINT_URL)"},
+    {"issuer", "has a certificate of a CA that is not trusted here: set AWS_CA_BUNDLE (or ca_file) "
+               "to the file of that CA"},
+    {"self-signed", "has a certificate that is not trusted here: set AWS_CA_BUNDLE (or ca_file) to "
+                    "the file of its CA"},
+};
+
+static void hint_for_tls(const char *message, const char *endpoint, struct cleat_error *err) {
+  const char *advice = "must speak TLS 1.2 or later; for a private CA set AWS_CA_BUNDLE (or "
+                       "ca_file) to its file";
+  for (size_t i = 0; i < sizeof TLS_ADVICE / sizeof TLS_ADVICE[0]; i++) {
+    if (strstr(message, TLS_ADVICE[i].sign) != NULL) {
+      advice = TLS_ADVICE[i].advice;
+      break;
+    }
+  }
+  cleat__error_hint(err, "%s %s", endpoint, advice);
+}
+
+static void hint_for_endpoint(const char *endpoint, struct cleat_error *err) {
+  bool plain = strncmp(endpoint, "http://", 7) == 0;
+  cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?%s", endpoint,
+                    plain ? " does it want TLS (https://)?" : "");
+}
+
 static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
                            struct cleat_error *err) {
   const char *endpoint = or_text(context->endpoint, "the endpoint");
@@ -223,13 +266,8 @@ static void hint_for_place(enum hint hint, const struct cleat__s3_context *conte
   else if (hint == HINT_BUCKET)
     cleat__error_hint(err, "create bucket '%s' at %s, or check the URL and AWS_ENDPOINT_URL",
                       or_text(context->bucket, "?"), endpoint);
-  else if (hint == HINT_TLS)
-    cleat__error_hint(err,
-                      "for a private certificate set AWS_CA_BUNDLE to its CA file; check that "
-                      "%s speaks TLS",
-                      endpoint);
   else
-    cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?", endpoint);
+    hint_for_endpoint(endpoint, err);
 }
 
 static void hint_for_rest(enum hint hint, struct cleat_error *err) {
@@ -270,7 +308,7 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
   }
 }
 
-static void set_hint(enum hint hint, const struct cleat__s3_context *context,
+static void set_hint(enum hint hint, const struct cleat__s3_context *context, const char *message,
                      struct cleat_error *err) {
   switch (hint) {
   case HINT_NONE:
@@ -284,8 +322,10 @@ static void set_hint(enum hint hint, const struct cleat__s3_context *context,
   case HINT_REGION:
   case HINT_BUCKET:
   case HINT_ENDPOINT:
-  case HINT_TLS:
     hint_for_place(hint, context, err);
+    break;
+  case HINT_TLS:
+    hint_for_tls(message, or_text(context->endpoint, "the endpoint"), err);
     break;
   default:
     hint_for_rest(hint, err);
@@ -318,6 +358,14 @@ static const char *transport_text(enum cleat__transport transport) {
   default:
     return "request failed";
   }
+}
+
+/* Go's net/http, nginx, Apache. Others close the connection. */
+bool cleat__s3_wants_tls(int http_status, const char *text) {
+  return http_status == 400 &&
+         (strstr(text, "HTTP request to an HTTPS server") != NULL ||
+          strstr(text, "plain HTTP request was sent to HTTPS port") != NULL ||
+          strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
 }
 
 static bool is_retryable(enum cleat__retry_class class) {
@@ -356,6 +404,8 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
   if (rule.status == CLEAT_OK) /* a bug of the caller must not look like success */
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
+  if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
+    rule.hint = HINT_ENDPOINT;
   if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
     rule.hint = HINT_TIME_LIMIT;
 
@@ -375,6 +425,6 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
   err->http_status = result->http_status;
   snprintf(err->s3_code, sizeof err->s3_code, "%s", code);
   snprintf(err->request_id, sizeof err->request_id, "%s", result->request_id);
-  set_hint(rule.hint, context, err);
+  set_hint(rule.hint, context, message, err);
   return rule.status;
 }

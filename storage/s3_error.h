@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "storage/retry.h"
 
+#include <stdbool.h>
+
 /* How far the transport came. */
 enum cleat__transport {
   CLEAT__TRANSPORT_OK = 0,    /* a whole reply: http_status tells */
@@ -33,6 +35,12 @@ struct cleat__s3_result {
   const char *request_id; /* "" when none */
 };
 
+/* The message of a CLEAT__TRANSPORT_TLS whose server told, in plain HTTP, that it wants TLS. */
+#define CLEAT__S3_WANTS_TLS "it was asked in plain HTTP"
+
+/* Whether `text`, the body of a reply with `http_status`, says that the port wants TLS. */
+bool cleat__s3_wants_tls(int http_status, const char *text);
+
 /* What to do now. A 2xx without a code is CLEAT__RETRY_DONE. A 404, 412 and such are FATAL: the
  * operation looks at the HTTP status first and takes those that mean something to it. */
 enum cleat__retry_class cleat__s3_classify(const struct cleat__s3_result *result);
@@ -46,6 +54,7 @@ struct cleat__s3_context {
   const char *region;
   const char *key_source;           /* cleat__s3_credentials_source */
   cleat_status precondition_status; /* for a 412: CLEAT_EXISTS or CLEAT_LOST; 0: EXISTS */
+  bool unanswered;                  /* nothing has ever come from the endpoint */
   unsigned tries;                   /* 0 or 1: not told */
   enum cleat__retry_stop stop;      /* why no further try was made; told when not NONE */
 };

@@ -10,6 +10,9 @@
 /* A Complete of 10,000 parts is documented to take minutes, in silence until its first white space. */
 #define COMPLETE_IDLE_MS 600000
 #define COMPLETE_BODY_MAX (4u << 20)
+/* Of a Complete that the store calls done while the object is not there: the waits add up to 100 s. */
+#define COMPLETE_ROUNDS 10
+#define COMPLETE_FIRST_WAIT_MS 100
 /* A part that was under way when its connection broke may land after an abort. */
 #define ABORT_ROUNDS 6
 #define ABORT_FIRST_WAIT_MS 100
@@ -57,10 +60,15 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
                                       .accept = accept_upload_id,
                                       .accept_ctx = id};
   struct cleat__http_reply reply;
+  struct cleat_error ignored;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
-  if (status == CLEAT_OK)
+  if (status == CLEAT_OK) {
     snprintf(upload->id, sizeof upload->id, "%s", id);
+    status = cleat__s3_check_encrypted(s3, upload->key, &reply, err);
+    if (status != CLEAT_OK) /* the caller gets no upload that it could abort */
+      (void)cleat__s3_multipart_abort(store, upload, cancel, &ignored);
+  }
   cleat__http_reply_clear(&reply);
   return status;
 }
@@ -139,8 +147,8 @@ static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
 
 static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__upload *upload,
                                   const struct cleat__stored_part *parts, size_t count,
-                                  const struct cleat__buffer *body, const atomic_bool *cancel,
-                                  struct cleat_error *err) {
+                                  const struct cleat__buffer *body, unsigned *failed_tries,
+                                  const atomic_bool *cancel, struct cleat_error *err) {
   char size[24], crc[CLEAT__S3_CHECKSUM_TEXT];
   bool has_crc = s3->configs[0].crc64nvme && whole_checksum(parts, count, crc);
   snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
@@ -171,7 +179,8 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
                                       .text_cap = CLEAT__S3_XML_MAX,
                                       .idle_ms = COMPLETE_IDLE_MS,
                                       .any_pace = true, /* white space, a byte now and then */
-                                      .accept = accept_completed};
+                                      .accept = accept_completed,
+                                      .failed_tries = failed_tries};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
@@ -179,14 +188,50 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
   return status;
 }
 
-/* The upload is gone: because an earlier Complete, whose reply was lost, has made the object? Keys are
- * unique to one attempt at saving, so an object of this size is ours. */
-static bool was_completed(struct cleat__store *store, const struct cleat__upload *upload,
-                          const atomic_bool *cancel) {
+/* Whether the object is there. Keys are unique to one attempt at saving, so one of this size is ours. */
+static cleat_status look_for(struct cleat__store *store, const struct cleat__upload *upload,
+                             const atomic_bool *cancel, bool *there, struct cleat_error *err) {
   struct cleat__object object;
-  struct cleat_error ignored;
-  return cleat__s3_head(store, upload->key, &object, cancel, &ignored) == CLEAT_OK &&
-         object.size == upload->size;
+  cleat_status status = cleat__s3_head(store, upload->key, &object, cancel, err);
+  *there = status == CLEAT_OK && object.size == upload->size;
+  return is_gone(status, err) ? CLEAT_OK : status;
+}
+
+/* An upload that is gone may have been completed by an earlier try, whose reply was lost. And a store may call a second
+ * try done while it still works at the first (versitygw does): then only the object itself says that it is. */
+static cleat_status complete_surely(struct cleat__store *store, const struct cleat__upload *upload,
+                                    const struct cleat__stored_part *parts, size_t count,
+                                    const struct cleat__buffer *body, const atomic_bool *cancel,
+                                    struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  const struct cleat__clock *clock = s3->retry.clock;
+  bool in_doubt = false, there = false;
+  for (int round = 0; round < COMPLETE_ROUNDS; round++) {
+    unsigned failed_tries = 0;
+    struct cleat_error second;
+    cleat_status status = send_complete(s3, upload, parts, count, body, &failed_tries, cancel, err);
+    bool gone = status != CLEAT_OK && is_gone(status, err);
+    in_doubt = in_doubt || failed_tries > 0;
+    if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
+      return status;
+    cleat_status looked = look_for(store, upload, cancel, &there, &second);
+    if (there && gone && upload->create_only)
+      return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
+    if (there)
+      return CLEAT_OK;
+    if (gone)
+      return status;
+    if (looked != CLEAT_OK) {
+      *err = second;
+      return looked;
+    }
+    clock->wait_ms(clock->ctx, (int64_t)COMPLETE_FIRST_WAIT_MS << round, cancel);
+  }
+  return cleat__error_set(
+      err, CLEAT_STORE,
+      "CompleteMultipartUpload %s: the store says that it is done, but there is "
+      "no object of %llu bytes",
+      upload->key, (unsigned long long)upload->size);
 }
 
 cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
@@ -202,12 +247,7 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
     cleat__error_set(err, status, "the list of %zu parts cannot be written", count);
     goto done;
   }
-  status = send_complete(s3, upload, parts, count, &body, cancel, &problem);
-  if (is_gone(status, &problem) && was_completed(store, upload, cancel)) {
-    status = CLEAT_OK;
-    if (upload->create_only)
-      status = cleat__error_set(&problem, CLEAT_EXISTS, "%s is there already", upload->key);
-  }
+  status = complete_surely(store, upload, parts, count, &body, cancel, &problem);
   if (status != CLEAT_OK)
     *err = problem;
 

@@ -270,6 +270,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   struct cleat__s3_result *result = &sender->result;
   cleat_status status = CLEAT_OK;
   struct cleat_error ignored;
+  bool wants_tls = false;
   memset(&sender->error, 0, sizeof sender->error);
   sender->unreadable[0] = '\0';
   /* More than a range has is a reply to another request, and worth another try. */
@@ -286,6 +287,16 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
     else /* a body that is no <Error> leaves the HTTP status to tell what happened */
       (void)cleat__s3_xml_error(cleat__buffer_text(&reply->text), reply->text.length,
                                 &sender->error, &ignored);
+    /* A web server that is no store has nothing of S3's name either: that must not look like an absent object. Only a
+     * HEAD has no body to tell. */
+    if (reply->status == 404 && sender->error.code[0] == '\0' &&
+        sender->request->kind != CLEAT__S3_HEAD) {
+      result->transport = CLEAT__TRANSPORT_MALFORMED;
+      snprintf(sender->unreadable, sizeof sender->unreadable, "a 404 without S3's reason");
+    }
+    wants_tls = cleat__s3_wants_tls(reply->status, cleat__buffer_text(&reply->text));
+    if (wants_tls)
+      result->transport = CLEAT__TRANSPORT_TLS;
   }
   if (result->transport != CLEAT__TRANSPORT_OK || sender->error.code[0] != '\0' ||
       reply->status >= 300)
@@ -293,6 +304,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   result->http_status = reply->status;
   result->code = sender->error.code;
   result->message = sender->unreadable[0] != '\0'              ? sender->unreadable
+                    : wants_tls                                ? CLEAT__S3_WANTS_TLS
                     : result->transport == CLEAT__TRANSPORT_OK ? sender->error.message
                                                                : reply->message;
   result->request_id = reply->request_id[0] != '\0' ? reply->request_id : sender->error.request_id;
@@ -404,6 +416,7 @@ static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                                       .region = sender->config->region,
                                       .key_source = cleat__s3_credentials_source(sender->s3->chain),
                                       .precondition_status = sender->request->precondition_status,
+                                      .unanswered = !atomic_load(&sender->s3->reached),
                                       .tries = sender->retry.tries,
                                       .stop = stop};
   return cleat__s3_error_set(&sender->result, &context, err);
@@ -481,6 +494,8 @@ static cleat_status run(struct sender *sender, struct cleat_error *err) {
     enum cleat__retry_class class = classify(sender);
     if (class == CLEAT__RETRY_DONE) {
       cleat__retry_succeeded(&sender->retry);
+      if (sender->request->failed_tries != NULL)
+        *sender->request->failed_tries = sender->retry.tries;
       return CLEAT_OK;
     }
     cleat_status status = prepare_next(sender, class, err);

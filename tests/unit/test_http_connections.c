@@ -33,6 +33,25 @@ START_TEST(connection_is_kept) {
 }
 END_TEST
 
+/* What refuses a body may not have read all of it, and take the rest for the next request. */
+START_TEST(connection_is_given_up_after_a_refused_body) {
+  struct cleat__span body = {(char[]){"12345"}, 5};
+  static char refusal[] = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
+  web_start(web_say, refusal, MOCK_WHOLE);
+  struct cleat__http_request put = web_put(&body, 1), empty = web_put(NULL, 0);
+  struct cleat__http_request get = web_request("GET");
+  for (int i = 0; i < 3; i++)
+    ck_assert_int_eq(web_send(&put), CLEAT__TRANSPORT_OK);
+  ck_assert_uint_eq(mock_server_connections(web.server), 3);
+  /* Without a body there is no rest. */
+  ck_assert_int_eq(web_send(&get), CLEAT__TRANSPORT_OK);
+  ck_assert_int_eq(web_send(&empty), CLEAT__TRANSPORT_OK);
+  ck_assert_int_eq(web_send(&get), CLEAT__TRANSPORT_OK);
+  ck_assert_uint_eq(mock_server_connections(web.server), 4);
+  web_stop();
+}
+END_TEST
+
 /* A server that closes kept connections: the body is rewound and sent on a new one. */
 static bool answer_odd_requests(void *ctx, const struct mock_request *request) {
   if (request->number == 2)
@@ -503,6 +522,7 @@ static Suite *suite(void) {
   TCase *c = tcase_create("http_connections");
   tcase_set_timeout(c, 120);
   tcase_add_test(c, connection_is_kept);
+  tcase_add_test(c, connection_is_given_up_after_a_refused_body);
   tcase_add_test(c, dead_connection_is_replaced);
   tcase_add_test(c, each_thread_has_a_connection);
   tcase_add_test(c, refused_connection);

@@ -81,6 +81,9 @@ static const struct {
     {404, "NoSuchBucket", CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND},
     {404, "NoSuchKey", CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND},
     {404, "NoSuchUpload", CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND},
+    {404, "XAdminUserNotFound", CLEAT__RETRY_FATAL, CLEAT_DENIED},
+    {404, "NoSuchPlanet", CLEAT__RETRY_FATAL, CLEAT_STORE},
+    {507, "InsufficientStorage", CLEAT__RETRY_FATAL, CLEAT_NO_SPACE},
     {404, "kms:KeyNotFound", CLEAT__RETRY_FATAL, CLEAT_DENIED},
     {400, "KMS.DisabledException", CLEAT__RETRY_FATAL, CLEAT_DENIED},
     {400, "KMS.ThrottlingException", CLEAT__RETRY_THROTTLED, CLEAT_STORE},
@@ -196,6 +199,56 @@ START_TEST(hints_name_what_to_check) {
 }
 END_TEST
 
+/* What libcurl says with OpenSSL, and the one word that helps. */
+static const struct {
+  const char *message;
+  const char *word;
+} TLS_HINTS[] = {
+    {"SSL certificate problem: unable to get local issuer certificate", "AWS_CA_BUNDLE"},
+    {"SSL certificate problem: self-signed certificate", "AWS_CA_BUNDLE"},
+    {"SSL certificate problem: certificate has expired", "has ended"},
+    {"SSL certificate problem: certificate is not yet valid", "clock"},
+    {"SSL: no alternative certificate subject name matches target host name 'x'", "other host"},
+    {"error:0A00010B:SSL routines::wrong version number", "http:// in the endpoint"},
+    {CLEAT__S3_WANTS_TLS, "https:// in the endpoint"},
+    {"error:0A000102:SSL routines::unsupported protocol", "TLS 1.2"},
+};
+
+START_TEST(a_failed_handshake_has_a_hint_of_its_own) {
+  struct cleat__s3_result result = {
+      .transport = CLEAT__TRANSPORT_TLS, .code = "", .request_id = ""};
+  result.message = TLS_HINTS[_i].message;
+  (void)cleat__s3_error_set(&result, &context, &err);
+  ck_assert_msg(strstr(err.hint, TLS_HINTS[_i].word) != NULL, "'%s' lacks '%s'", err.hint,
+                TLS_HINTS[_i].word);
+  ck_assert_ptr_nonnull(strstr(err.hint, "127.0.0.1:9000"));
+}
+END_TEST
+
+START_TEST(servers_that_want_tls_are_known) {
+  ck_assert(cleat__s3_wants_tls(400, "Client sent an HTTP request to an HTTPS server.\n"));
+  ck_assert(cleat__s3_wants_tls(400, "<p>The plain HTTP request was sent to HTTPS port</p>"));
+  ck_assert(!cleat__s3_wants_tls(400, "<Error><Code>InvalidArgument</Code></Error>"));
+  ck_assert(!cleat__s3_wants_tls(200, "Client sent an HTTP request to an HTTPS server.\n"));
+}
+END_TEST
+
+/* A port that wants TLS and was asked in plain HTTP most often just hangs up. */
+START_TEST(who_hangs_up_from_the_start_may_want_tls) {
+  struct cleat__s3_result result = {
+      .transport = CLEAT__TRANSPORT_BROKEN, .code = "", .message = "", .request_id = ""};
+  (void)cleat__s3_error_set(&result, &context, &err);
+  ck_assert_str_eq(err.hint, "");
+  context.unanswered = true;
+  (void)cleat__s3_error_set(&result, &context, &err);
+  ck_assert_ptr_nonnull(strstr(err.hint, "https://"));
+  context.endpoint = "https://127.0.0.1:9000";
+  (void)cleat__s3_error_set(&result, &context, &err);
+  ck_assert_ptr_nonnull(strstr(err.hint, "is https://127.0.0.1:9000 right"));
+  ck_assert_ptr_null(strstr(err.hint, "TLS"));
+}
+END_TEST
+
 START_TEST(hints_do_without_what_is_not_known) {
   context = (struct cleat__s3_context){.operation = "list"};
   for (size_t i = 0; i < sizeof HINTS / sizeof HINTS[0]; i++) {
@@ -252,6 +305,9 @@ int main(void) {
   tcase_add_test(tcase, the_message_tells_what_where_and_why);
   tcase_add_test(tcase, a_reply_without_a_code_has_a_message_too);
   tcase_add_loop_test(tcase, hints_name_what_to_check, 0, COUNT(HINTS));
+  tcase_add_loop_test(tcase, a_failed_handshake_has_a_hint_of_its_own, 0, COUNT(TLS_HINTS));
+  tcase_add_test(tcase, servers_that_want_tls_are_known);
+  tcase_add_test(tcase, who_hangs_up_from_the_start_may_want_tls);
   tcase_add_test(tcase, hints_do_without_what_is_not_known);
   tcase_add_test(tcase, a_precondition_is_what_the_caller_says);
   tcase_add_test(tcase, a_cancel_is_told_as_one);

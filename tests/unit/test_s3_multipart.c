@@ -113,12 +113,15 @@ START_TEST(part_without_an_etag) {
 }
 END_TEST
 
+#define OBJECT(size) "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: " size "\r\n\r\n"
+
 START_TEST(complete_fails_late) {
   SCRIPT(XML_REPLY("  \n<Error><Code>InternalError</Code></Error>"),
          XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"),
-         XML_REPLY("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"), COMPLETED);
+         XML_REPLY("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>"), COMPLETED,
+         OBJECT("9"));
   ck_ok(complete());
-  script_end(4);
+  script_end(5);
 }
 END_TEST
 
@@ -149,17 +152,46 @@ START_TEST(complete_whose_list_was_damaged) {
 END_TEST
 
 START_TEST(lost_reply_to_a_complete) {
-  SCRIPT(HANG_UP, ERROR_REPLY("404 Not Found", "NoSuchUpload"),
-         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 9\r\n\r\n");
+  SCRIPT(HANG_UP, ERROR_REPLY("404 Not Found", "NoSuchUpload"), OBJECT("9"));
   ck_ok(complete());
   script_expect_line(3, "HEAD /bucket/run/k HTTP/1.1\r\n");
   script_end(3);
 }
 END_TEST
 
+/* versitygw says "done" to a second Complete while it still works at the first one. */
+START_TEST(complete_that_is_called_done_too_early) {
+  SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED,
+         ERROR_REPLY("404 Not Found", ""), COMPLETED, OBJECT("9"));
+  ck_ok(complete());
+  script_expect_line(3, "HEAD /bucket/run/k HTTP/1.1\r\n");
+  script_expect_line(4, "POST /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
+  ck_assert_uint_ge(script.waits, 3);
+  script_end(7);
+}
+END_TEST
+
+/* The first one failed after that: the next Complete says why. */
+START_TEST(complete_that_fails_after_it_was_called_done) {
+  SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""),
+         ERROR_REPLY("507 Insufficient Storage", "QuotaExceeded"));
+  ck_fails(complete(), CLEAT_NO_SPACE);
+  script_end(4);
+}
+END_TEST
+
+START_TEST(complete_that_is_called_done_for_ever) {
+#define DONE COMPLETED, OBJECT("8")
+  SCRIPT(HANG_UP, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE);
+  ck_fails(complete(), CLEAT_STORE);
+  ck_assert_ptr_nonnull(strstr(err.message, "no object of 9 bytes"));
+  ck_assert(script.waited_ms < 300000);
+  script_end(21);
+}
+END_TEST
+
 START_TEST(upload_that_is_gone) {
-  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchUpload"),
-         "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 8\r\n\r\n");
+  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchUpload"), OBJECT("8"));
   ck_fails(complete(), CLEAT_NOT_FOUND);
   ck_assert_str_eq(err.s3_code, "NoSuchUpload");
   script_end(2);
@@ -228,6 +260,9 @@ static Suite *suite(void) {
   tcase_add_test(c, complete_fails_late_for_good);
   tcase_add_test(c, complete_whose_list_was_damaged);
   tcase_add_test(c, lost_reply_to_a_complete);
+  tcase_add_test(c, complete_that_is_called_done_too_early);
+  tcase_add_test(c, complete_that_fails_after_it_was_called_done);
+  tcase_add_test(c, complete_that_is_called_done_for_ever);
   tcase_add_test(c, upload_that_is_gone);
   tcase_add_test(c, abort_is_outrun_by_a_part);
   tcase_add_test(c, abort_that_does_not_help);

@@ -115,9 +115,23 @@ static void do_everything(void) {
   cleat__free(small);
 }
 
-static void play(const char *location) {
-  script.replies = REPLIES;
+/* `encryption` is what the replies to put and create say of it: a header line, or "". */
+static void set_replies(const char *encryption) {
+  static const char *replies[REQUESTS];
+  static char put[256], create[512];
+  memcpy(replies, REPLIES, sizeof replies);
+  snprintf(put, sizeof put, "HTTP/1.1 200 OK\r\nETag: \"e\"\r\n%sContent-Length: 0\r\n\r\n",
+           encryption);
+  snprintf(create, sizeof create, "HTTP/1.1 200 OK\r\n%s%s", encryption,
+           strstr(REPLIES[5], "\r\n") + 2);
+  replies[0] = put;
+  replies[5] = create;
+  script.replies = replies;
   script.count = REQUESTS;
+}
+
+static void play(const char *location, const char *encryption) {
+  set_replies(encryption);
   script_start();
   script_open(mock_server_url(script.server), location, NULL);
   do_everything();
@@ -161,6 +175,9 @@ static void check_signed(unsigned request) {
 #define SSE_C "pghcuCLg" /* with the small get */
 #define SSE "x-amz-server-side-encryption"
 
+#define SSE_IS(value) SSE ": " value "\r\n"
+#define SSE_C_REPLY SSE "-customer-algorithm: AES256\r\n"
+
 static const struct {
   const char *query;
   const char *key; /* CLEAT_SSE_C_KEY */
@@ -169,34 +186,45 @@ static const struct {
     const char *value;
     const char *operations; /* letters of LETTERS */
   } headers[3];
+  const char *encryption; /* of the replies */
 } CASES[] = {
-    {"sse=AES256", NULL, {{SSE, "AES256", MAKES}}},
-    {"sse=aws%3Akms", NULL, {{SSE, "aws:kms", MAKES}}},
+    {"sse=AES256", NULL, {{SSE, "AES256", MAKES}}, SSE_IS("AES256")},
+    {"sse=aws%3Akms", NULL, {{SSE, "aws:kms", MAKES}}, SSE_IS("aws:kms")},
     {"sse=aws:kms&sse-kms-key-id=arn:aws:kms:eu-west-1:123456789012:key/a-b&sse-bucket-key=true",
      NULL,
      {{SSE, "aws:kms", MAKES},
       {SSE "-aws-kms-key-id", "arn:aws:kms:eu-west-1:123456789012:key/a-b", MAKES},
-      {SSE "-bucket-key-enabled", "true", MAKES}}},
+      {SSE "-bucket-key-enabled", "true", MAKES}},
+     SSE_IS("aws:kms")},
     {"sse=aws:kms:dsse&sse_kms_key_id=k",
      NULL,
-     {{SSE, "aws:kms:dsse", MAKES}, {SSE "-aws-kms-key-id", "k", MAKES}}},
+     {{SSE, "aws:kms:dsse", MAKES}, {SSE "-aws-kms-key-id", "k", MAKES}},
+     SSE_IS("aws:kms:dsse")},
     {"region=eu-west-1",
      KEY,
      {{SSE "-customer-algorithm", "AES256", SSE_C},
       {SSE "-customer-key", KEY, SSE_C},
-      {SSE "-customer-key-md5", KEY_MD5, SSE_C}}},
+      {SSE "-customer-key-md5", KEY_MD5, SSE_C}},
+     SSE_C_REPLY},
     {"storage_class=REDUCED_REDUNDANCY",
      NULL,
-     {{"x-amz-storage-class", "REDUCED_REDUNDANCY", MAKES}}},
-    {"tags=team%3Dml%26run%3Da%20b+1", NULL, {{"x-amz-tagging", "run=a%20b%2B1&team=ml", MAKES}}},
-    {"request_payer=requester", NULL, {{"x-amz-request-payer", "requester", EVERY}}},
-    {"bucket_owner=123456789012", NULL, {{"x-amz-expected-bucket-owner", "123456789012", EVERY}}},
+     {{"x-amz-storage-class", "REDUCED_REDUNDANCY", MAKES}},
+     ""},
+    {"tags=team%3Dml%26run%3Da%20b+1",
+     NULL,
+     {{"x-amz-tagging", "run=a%20b%2B1&team=ml", MAKES}},
+     ""},
+    {"request_payer=requester", NULL, {{"x-amz-request-payer", "requester", EVERY}}, ""},
+    {"bucket_owner=123456789012",
+     NULL,
+     {{"x-amz-expected-bucket-owner", "123456789012", EVERY}},
+     ""},
 };
 
 static char plain[REQUESTS][1024]; /* the names of the headers without options */
 
 static void learn_plain(void) {
-  play("bucket/run");
+  play("bucket/run", "");
   for (unsigned i = 0; i < REQUESTS; i++) {
     header_names(i + 1, NULL, plain[i], sizeof plain[i]);
     check_signed(i + 1);
@@ -214,7 +242,7 @@ START_TEST(every_option_on_every_operation) {
       snprintf(without + strlen(without), sizeof without - strlen(without), " %s;",
                CASES[_i].headers[i].name);
   snprintf(location, sizeof location, "bucket/run?%s", CASES[_i].query);
-  play(location);
+  play(location, CASES[_i].encryption);
   for (unsigned request = 1; request <= REQUESTS; request++) {
     for (size_t i = 0; i < 3 && CASES[_i].headers[i].name != NULL; i++) {
       bool wanted = strchr(CASES[_i].headers[i].operations, LETTERS[request - 1]) != NULL;
@@ -233,7 +261,8 @@ END_TEST
 START_TEST(all_options_at_once) {
   setenv("CLEAT_SSE_C_KEY", KEY, 1);
   play("bucket/run?storage-class=GLACIER_IR&tags=a%3Db&request-payer=requester&"
-       "bucket-owner=210987654321&user-agent=trainer/7%20(job%20x)&payload=always");
+       "bucket-owner=210987654321&user-agent=trainer/7%20(job%20x)&payload=always",
+       SSE_C_REPLY);
   for (unsigned request = 1; request <= REQUESTS; request++) {
     check_signed(request);
     script_expect_header(request, "user-agent", "cleat/" CLEAT_VERSION " trainer/7 (job x)");
@@ -244,6 +273,43 @@ START_TEST(all_options_at_once) {
   script_expect_header(1, "x-amz-content-sha256",
                        "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4");
   script_end(REQUESTS);
+}
+END_TEST
+
+/* A store that ignores what it does not know keeps plain bytes, and says so by saying nothing. */
+START_TEST(encryption_that_was_not_done) {
+  static const struct {
+    const char *query;
+    const char *key;
+    const char *reply;
+  } cases[] = {{"?sse=AES256", NULL, ""},
+               {"?sse=aws:kms", NULL, SSE_IS("AES256")},
+               {"", KEY, ""},
+               {"", KEY, SSE_IS("aws:kms")}};
+  struct cleat__put_options put = {.condition = CLEAT__PUT_ALWAYS};
+  struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
+  char location[64], text[] = "1234";
+  struct cleat__span span = {text, 4};
+  if (cases[_i].key != NULL)
+    setenv("CLEAT_SSE_C_KEY", cases[_i].key, 1);
+  set_replies(cases[_i].reply);
+  /* put; then create, and the abort that takes it back */
+  const char *replies[] = {script.replies[0], script.replies[5], script.replies[8],
+                           script.replies[9]};
+  script.replies = replies;
+  script.count = 4;
+  script_start();
+  snprintf(location, sizeof location, "bucket/run%s", cases[_i].query);
+  script_open(mock_server_url(script.server), location, NULL);
+  const struct cleat__store_ops *ops = script.store->ops;
+  ck_fails(ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err), CLEAT_UNSUPPORTED);
+  ck_assert_ptr_nonnull(strstr(err.message, "s3://bucket/run/k"));
+  ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
+  ck_assert(err.hint[0] != '\0');
+  ck_fails(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err), CLEAT_UNSUPPORTED);
+  ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
+  script_expect_line(3, "DELETE /bucket/run/k?uploadId=U HTTP/1.1\r\n");
+  script_end(4);
 }
 END_TEST
 
@@ -506,6 +572,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_loop_test(c, every_option_on_every_operation, 0, (int)(sizeof CASES / sizeof CASES[0]));
+  tcase_add_loop_test(c, encryption_that_was_not_done, 0, 4);
   tcase_add_test(c, all_options_at_once);
   tcase_add_test(c, the_key_is_not_told);
   tcase_add_test(c, options_follow_to_another_region);

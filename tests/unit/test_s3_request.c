@@ -492,6 +492,22 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+/* A web server that is no store, or a proxy's page, must not look as if there were no checkpoint. */
+START_TEST(a_404_of_something_else_is_no_absent_object) {
+  struct cleat__object object;
+  char *bytes = NULL;
+  size_t size = 0;
+  SCRIPT("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>Nothing here</html>");
+  ck_fails(
+      script.store->ops->get_small(script.store, "k", 9, &bytes, &size, NULL, &no_cancel, &err),
+      CLEAT_STORE);
+  ck_assert_ptr_nonnull(strstr(err.message, "404"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "AWS_ENDPOINT_URL"));
+  ck_fails(script.store->ops->head(script.store, "k", &object, &no_cancel, &err), CLEAT_NOT_FOUND);
+  script_end(CLEAT__S3_MALFORMED_MAX + 1);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("s3_request");
   TCase *c = tcase_create("s3_request");
@@ -523,6 +539,7 @@ static Suite *suite(void) {
   tcase_add_test(c, page_instead_of_a_removal);
   tcase_add_test(c, pages_that_are_no_lists);
   tcase_add_test(c, memory_runs_out);
+  tcase_add_test(c, a_404_of_something_else_is_no_absent_object);
   suite_add_tcase(s, c);
   return s;
 }
