@@ -266,7 +266,7 @@ bench:
 demo:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all && api/examples/demo.sh file
 demo-minio:
-	+@tests/tools/deps.sh build minio && $(MAKE) --no-print-directory all && api/examples/demo.sh minio
+	+@tests/tools/deps.sh build server && $(MAKE) --no-print-directory all && api/examples/demo.sh minio
 
 clean:
 	rm -rf build

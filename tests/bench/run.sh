@@ -19,7 +19,7 @@ trap stop_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-"$TOOLS/deps.sh" build minio
+"$TOOLS/deps.sh" build server
 mkdir -p "$scratch/minio"
 eval "$("$TOOLS/minio.sh" start "$scratch/minio")"
 export AWS_ENDPOINT_URL=$CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION

@@ -1,4 +1,9 @@
-"""Fixtures of the integration tests."""
+"""Fixtures of the integration tests.
+
+A test that takes `bucket` runs on MinIO over HTTP; with @ON_EVERY_SERVER, on each of the servers. One that takes `store`
+runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on each of the servers. What a server cannot do
+is an expectation of the test, never a skip.
+"""
 
 import os
 import re
@@ -6,15 +11,19 @@ import subprocess
 
 import pytest
 
-from helpers import CLEAT, Bucket, Folder, fill, noise
+from helpers import CLEAT, Bucket, Folder, Server, fill, noise
+
+
+@pytest.fixture
+def server(request):
+    """Tests against a server fail without it; they are never skipped."""
+    return Server(getattr(request, "param", "minio-http"))
 
 
 @pytest.fixture(scope="session")
 def minio():
-    """Tests against a server fail without one; they are never skipped."""
-    missing = [name for name in ("CLEAT_TEST_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-               if not os.environ.get(name)]
-    assert not missing, "no test server: %s not set; `make integration` starts one" % ", ".join(missing)
+    """The server that most tests use."""
+    return Server("minio-http")
 
 
 @pytest.fixture
@@ -23,16 +32,21 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def bucket(minio):
-    bucket = Bucket()
+def bucket(server):
+    bucket = Bucket(server)
     yield bucket
     bucket.remove()
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", "minio-http"])
 def store(request):
-    """Each test that takes it runs twice: on a folder and on MinIO."""
-    return request.getfixturevalue(request.param)
+    """Each test that takes it runs on a folder and on a bucket of a server."""
+    if request.param == "folder":
+        yield request.getfixturevalue("folder")
+        return
+    bucket = Bucket(Server(request.param))
+    yield bucket
+    bucket.remove()
 
 
 @pytest.fixture

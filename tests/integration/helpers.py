@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 
 import boto3
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAT = os.environ.get("CLEAT_BIN") or os.environ.get("CLEAT") or str(ROOT / "build" / "cleat")
@@ -52,6 +53,41 @@ def clean_environment():
     """The environment without anything that would make a run a rank, name a start, or find another server."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith(("CLEAT_", "SLURM_", "OMPI_")) and name not in ("RANK", "WORLD_SIZE")}
+
+
+SERVERS = ("minio-http", "minio-https", "versitygw-http", "versitygw-https")
+# For tests that take `server` or `bucket`, and for those that take `store`: the table that every server must pass.
+ON_EVERY_SERVER = pytest.mark.parametrize("server", SERVERS, indirect=True)
+ON_EVERY_STORE = pytest.mark.parametrize("store", ("folder", *SERVERS), indirect=True)
+
+
+class Server:
+    """One of the S3 servers that tests/tools/servers.sh has started."""
+
+    def __init__(self, name):
+        settings = {}
+        assert os.environ.get("CLEAT_TEST_ENDPOINT"), "no test server; `make integration` starts those that are needed"
+        if name == "minio-http":
+            settings = os.environ  # perhaps one that was started alone
+        else:
+            known = os.environ.get("CLEAT_TEST_SERVERS")
+            assert known, "no %s: CLEAT_TEST_SERVERS is not set; tests/tools/servers.sh starts all servers" % name
+            settings = dict(line.split("=", 1) for line in (Path(known) / name).read_text().splitlines())
+        self.name, self.kind = name, name.partition("-")[0]
+        self.endpoint = settings["CLEAT_TEST_ENDPOINT"]
+        # Without the proxy that verifies signatures.
+        self.direct = settings.get("CLEAT_TEST_DIRECT", self.endpoint)
+        self.settings = {key: settings[key] for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")}
+        self.ca = settings.get("AWS_CA_BUNDLE")
+        if self.ca:
+            self.settings["AWS_CA_BUNDLE"] = self.ca
+        self.environment = dict(clean_environment(), AWS_ENDPOINT_URL=self.endpoint, **self.settings)
+
+    def client(self, **more):
+        """boto3's, which knows nothing of the others."""
+        return boto3.client("s3", endpoint_url=self.endpoint, verify=self.ca, region_name=self.settings["AWS_REGION"],
+                            aws_access_key_id=self.settings["AWS_ACCESS_KEY_ID"],
+                            aws_secret_access_key=self.settings["AWS_SECRET_ACCESS_KEY"], **more)
 
 
 class Store:
@@ -120,13 +156,13 @@ class Folder(Store):
 
 
 class Bucket(Store):
-    def __init__(self):
-        endpoint = os.environ["CLEAT_TEST_ENDPOINT"]
-        self.client = boto3.client("s3", endpoint_url=endpoint)
+    def __init__(self, server):
+        self.server = server
+        self.client = server.client()
         self.bucket = "cli-%s" % uuid.uuid4().hex[:12]
         self.client.create_bucket(Bucket=self.bucket)
         self.url = "s3://%s/run" % self.bucket
-        self.environment = dict(clean_environment(), AWS_ENDPOINT_URL=endpoint)
+        self.environment = dict(server.environment)
 
     def keys(self):
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix="run/")

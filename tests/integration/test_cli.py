@@ -12,7 +12,7 @@ import numpy
 import pytest
 import safetensors.numpy
 
-from helpers import CLEAT, ROOT, Result, assert_error, clean_environment, fill, noise, run, tree
+from helpers import CLEAT, ON_EVERY_SERVER, ON_EVERY_STORE, ROOT, Result, assert_error, clean_environment, fill, noise, run, tree
 
 COMMANDS = ("save", "load", "ls", "show", "verify", "doctor")
 VERSION = re.search(r'CLEAT_VERSION "(.*)"', (ROOT / "api" / "cleat.h").read_text()).group(1)
@@ -155,6 +155,7 @@ def test_output_that_cannot_be_written_is_a_failure(folder, small):
 
 # ---- Save and load -------------------------------------------------------------------------------
 
+@ON_EVERY_STORE
 def test_hugging_face_folder_comes_back_file_for_file(store, tmp_path):
     model = hugging_face_model(tmp_path / "model")
     result = store.save("%s/" % model, 1200)
@@ -193,6 +194,7 @@ def test_relative_paths(folder, tmp_path, small):
     assert tree(tmp_path / "back") == tree(small)
 
 
+@ON_EVERY_STORE
 def test_load_takes_the_newest_or_the_step_that_is_named(store, tmp_path):
     for step in (9, 10, 2):
         store.save(fill(tmp_path / str(step), {"step": b"%d" % step}), step)
@@ -204,6 +206,7 @@ def test_load_takes_the_newest_or_the_step_that_is_named(store, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@ON_EVERY_STORE
 def test_the_largest_step_is_exact(store, small, tmp_path):
     largest = 9223372036854775807
     store.save(small, largest)
@@ -211,6 +214,7 @@ def test_the_largest_step_is_exact(store, small, tmp_path):
     assert store.cleat("load", store.url, tmp_path / "back", "--json").json["step"] == largest
 
 
+@ON_EVERY_STORE
 @pytest.mark.parametrize("arguments", [["--part-size", "5M"], ["--part-size", "5M", "--jobs", "1", "--staging", "5M"],
                                        ["--staging", "64MiB", "--jobs", "3"]])
 def test_several_parts(store, tmp_path, arguments):
@@ -222,6 +226,7 @@ def test_several_parts(store, tmp_path, arguments):
     assert tree(tmp_path / "back") == files
 
 
+@ON_EVERY_STORE
 def test_saving_a_step_again(store, small, tmp_path):
     other = fill(tmp_path / "other", {"new.bin": b"new"})
     store.save(small, 5)
@@ -243,6 +248,7 @@ def test_saving_a_step_again(store, small, tmp_path):
     assert tree(tmp_path / "back") == {"new.bin": b"new"}
 
 
+@ON_EVERY_STORE
 def test_the_same_start_saves_a_step_once(store, small):
     store.environment["CLEAT_START"] = "job-17"
     assert store.save(small, 5, "--json").json["outcome"] == "committed"
@@ -290,6 +296,7 @@ def test_links_in_the_destination_are_not_followed(folder, small, tmp_path):
     assert not (back / "a.bin").is_symlink() and tree(back) == tree(small)
 
 
+@ON_EVERY_STORE
 def test_a_file_and_its_changed_copy_are_told_apart_by_verify(store, small):
     store.save(small, 1)
     result = store.cleat("verify", store.url)
@@ -314,6 +321,7 @@ def test_ls_shows_a_table_newest_last(store, small):
     assert all(line == line.rstrip() for line in lines[1:]), result
 
 
+@ON_EVERY_STORE
 def test_ls_json(store, small):
     assert store.save(small, 2, "--metadata", '{"big":9007199254740993,"x":[1.10,null]}').err == ""
     store.save(small, 10, "--metadata", '"text"')
@@ -346,6 +354,7 @@ def test_ls_says_local_time(folder, small):
     assert shown[0] == created and shown[5] - shown[0] == 5 * 3600
 
 
+@ON_EVERY_STORE
 def test_nothing_found(store, tmp_path):
     assert_error(store.cleat("ls", store.url), 3, store.url)
     result = store.cleat("ls", store.url, "--json")
@@ -374,6 +383,7 @@ def test_show(store, tmp_path):
                      r"    scale +F64 +\[\] +8 B\n", result.out, re.M), result
 
 
+@ON_EVERY_STORE
 def test_show_json(store, tmp_path):
     model = hugging_face_model(tmp_path / "model")
     fill(model, {"large.bin": noise(6 << 20)})
@@ -409,6 +419,7 @@ def test_quiet_says_nothing(store, small, tmp_path):
     assert store.cleat("ls", store.url, "--quiet").out != ""
 
 
+@ON_EVERY_STORE
 def test_json_of_save_load_verify(store, small, tmp_path):
     common = {"step": 4, "files": 3, "bytes": 70004}
     result = store.cleat("save", small, store.url, "--step", "4", "--json")
@@ -452,6 +463,7 @@ def run_bytes(folder, arguments):
     return Result([repr(argument) for argument in arguments], completed)
 
 
+@ON_EVERY_SERVER
 def test_verbose_never_shows_the_secret(bucket, small):
     result = bucket.cleat("save", small, bucket.url, "--step", "1", "-vv")
     assert result.code == 0, result
@@ -491,6 +503,7 @@ def test_region_option():
     assert regions[0] == "venus-1" and regions[-1] == "mars-1", seen
 
 
+@ON_EVERY_SERVER
 def test_missing_bucket(bucket, small, tmp_path):
     url = "s3://%s-not/run" % bucket.bucket
     for command in (["ls", url], ["save", small, url, "--step", "1"], ["load", url, tmp_path / "back"]):
@@ -499,6 +512,7 @@ def test_missing_bucket(bucket, small, tmp_path):
     assert not (tmp_path / "back").exists()
 
 
+@ON_EVERY_SERVER
 @pytest.mark.parametrize("variable", ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"])
 def test_wrong_keys(bucket, small, variable):
     bucket.environment[variable] = "wrong" * 4
@@ -509,6 +523,7 @@ def test_wrong_keys(bucket, small, variable):
     assert bucket.keys() == []
 
 
+@ON_EVERY_SERVER
 def test_no_keys(bucket, small):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         del bucket.environment[name]

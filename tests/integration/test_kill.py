@@ -40,7 +40,7 @@ def rng():
 @pytest.fixture
 def proxied(bucket):
     """A bucket behind a proxy, which knows the keys of uploads that a killed save leaves behind."""
-    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
+    proxy = Proxy(bucket.server.endpoint)
     bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
     bucket.proxy = proxy
     yield bucket
@@ -253,6 +253,11 @@ def test_killed_at_random_moments_on_minio(proxied, tmp_path, rng):
     torment(proxied, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS)
 
 
+@pytest.mark.parametrize("server", ["versitygw-http"], indirect=True)
+def test_killed_at_random_moments_on_versitygw(proxied, tmp_path, rng):
+    torment(proxied, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS // 5)
+
+
 def test_killed_at_random_moments_on_a_folder(tmp_path, rng):
     folder = Folder(tmp_path / "store")
     folder.proxy = None
@@ -264,6 +269,7 @@ def test_killed_at_random_moments_on_a_folder(tmp_path, rng):
 SMALL = {"model.safetensors": 6 * MIB, "optimizer.bin": 5 * MIB + 1, "config.json": 100}
 
 
+@pytest.mark.parametrize("server", ["minio-http", "versitygw-http"], indirect=True)
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 @pytest.mark.parametrize("kind, number", [("file", 1), ("create", 1), ("create", 2), ("part", 1), ("part", 3), ("part", 4),
                                           ("complete", 1), ("complete", 2), ("record", 1), ("manifest", 1)])

@@ -130,11 +130,14 @@ START_TEST(wrong_keys) {
   ck_fails(head("k"), CLEAT_DENIED);
   ck_fails(list(), CLEAT_DENIED);
   cleat__store_close(store);
+  /* versitygw answers 404, which must not look as if there were no checkpoint. */
   options.access_key_id = "nobody";
   store = fixture_open_url(fixture_s3_url(""), &options, NULL);
   ck_fails(put("k", "x"), CLEAT_DENIED);
-  ck_assert_str_eq(err.s3_code, "InvalidAccessKeyId");
-  ck_assert(err.hint[0] != '\0');
+  ck_assert_str_eq(err.s3_code,
+                   fixture_is_versitygw() ? "XAdminUserNotFound" : "InvalidAccessKeyId");
+  ck_assert(strstr(err.hint, "AWS_ACCESS_KEY_ID") != NULL);
+  ck_fails(list(), CLEAT_DENIED);
   cleat__store_close(store);
 }
 END_TEST

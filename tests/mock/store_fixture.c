@@ -91,6 +91,11 @@ void fixture_end(void) {
   (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+bool fixture_is_versitygw(void) {
+  const char *server = getenv("CLEAT_TEST_SERVER");
+  return server != NULL && strncmp(server, "versitygw", 9) == 0;
+}
+
 const char *fixture_endpoint(void) {
   return endpoint;
 }

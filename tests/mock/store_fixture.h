@@ -17,6 +17,10 @@ void fixture_begin(void);
 /* Removes the temporary folder. The bucket stays: the server is as temporary as the test run. */
 void fixture_end(void);
 
+/* What runs there, by CLEAT_TEST_SERVER ("minio-http", where it is not set): what the servers do differently is an
+ * expectation of the tests. */
+bool fixture_is_versitygw(void);
+
 const char *fixture_endpoint(void);
 const char *fixture_bucket(void);
 const char *fixture_folder(void);

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build minio go test fuzz lint all
+# usage: deps.sh GROUP…    groups: build server go test fuzz lint all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages_of() {
   case $1 in
   build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
-  minio) echo ca-certificates python3 util-linux ;;
+  server) echo ca-certificates openssl python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
-  test) echo "$(packages_of build)" "$(packages_of minio)" check g++ clang python3-venv libs3-2 \
+  test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mandoc ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;

@@ -18,7 +18,6 @@ passed=0
 failed=0
 failures=()
 job=
-MINIO_PID=
 scratch=
 
 # Stops what was started, whatever the reason; only once.
@@ -32,10 +31,8 @@ stop_all() {
   if [ -d "$scratch/signatures" ]; then
     "$TOOLS/signing_proxy.py" stop "$scratch/signatures"
   fi
-  if [ -n "$MINIO_PID" ]; then
-    "$TOOLS/minio.sh" stop "$MINIO_PID"
-  fi
   if [ -n "$scratch" ]; then
+    "$TOOLS/servers.sh" stop "$scratch/servers"
     chmod -R u+rwX "$scratch" 2>/dev/null || true
     rm -rf "$scratch"
   fi
@@ -96,20 +93,22 @@ choose_runner() {
   esac
 }
 
-# A Check program: its result is the line "100%: Checks: 12, Failures: 0, Errors: 0".
+# A Check program: its result is the line "100%: Checks: 12, Failures: 0, Errors: 0". What follows it, NAME=value, is
+# added to its environment.
 run_check_program() {
-  local program=$1 log=$scratch/output status=0 checks=0 bad=0
-  say "$program"
-  run_logged "$PROGRAM_SECONDS" "$log" "${runner[@]}" "$program" || status=$?
+  local program=$1 what="$1${2:+ ($2)}" log=$scratch/output status=0 checks=0 bad=0
+  shift
+  say "$what"
+  run_logged "$PROGRAM_SECONDS" "$log" env "$@" "${runner[@]}" "$program" || status=$?
   read -r checks bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
     "$log" | awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
   passed=$((passed + checks - bad))
   if [ "$bad" -gt 0 ]; then
-    fail "$bad" "$program: $bad of $checks checks"
+    fail "$bad" "$what: $bad of $checks checks"
   elif [ "$status" -ne 0 ]; then
-    fail 1 "$program: exit status $status"
+    fail 1 "$what: exit status $status"
   elif [ "$checks" -eq 0 ]; then
-    fail 1 "$program: ran no check"
+    fail 1 "$what: ran no check"
   fi
 }
 
@@ -119,6 +118,20 @@ run_check_group() {
   [ ${#programs[@]} -gt 0 ] || fail 1 "no tests in tests/$group"
   for program in "${programs[@]}"; do
     run_check_program "$program"
+  done
+}
+
+# The table of cases that every store must pass, on the servers that are not the first, which has had its turn. The
+# cases of file:// need no server.
+run_store_tables() {
+  local known programs program settings
+  mapfile -t programs < <(run_make -s print-integration | grep /test_store)
+  for known in "$CLEAT_TEST_SERVERS"/*; do
+    [ "${known##*/}" != minio-http ] || continue
+    mapfile -t settings <"$known"
+    for program in "${programs[@]}"; do
+      run_check_program "$program" "CLEAT_TEST_SERVER=${known##*/}" CK_RUN_CASE=s3 "${settings[@]}"
+    done
   done
 }
 
@@ -198,6 +211,7 @@ judge_signatures() {
 run_integration_group() {
   local select=()
   run_check_group integration
+  run_store_tables
   read -ra select <<<"${CLEAT_TEST_SELECT:-}"
   if [ ${#select[@]} -eq 0 ]; then
     run_pytest tests/integration
@@ -241,37 +255,38 @@ judge_sanitizers() {
   fi
 }
 
-start_server() {
+start_servers() {
   local lines
-  say "starting MinIO"
-  lines=$("$TOOLS/minio.sh" start "$scratch/minio") || return 1
-  mkdir "$scratch/known"
-  printf '%s\n' "$lines" >"$scratch/known/minio-http"
+  say "starting MinIO and versitygw"
+  lines=$("$TOOLS/servers.sh" start "$scratch/servers") || return 1
   eval "$lines"
-  export CLEAT_TEST_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
+  export CLEAT_TEST_ENDPOINT CLEAT_TEST_SERVERS AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
 
 # put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each request
-# is signed; FILE then names the proxy.
+# is signed; FILE then names the proxy, and the server itself as CLEAT_TEST_DIRECT.
 put_proxy_before() {
-  local line ca tls=()
+  local line ca direct tls=()
+  direct=$(sed -n 's/^CLEAT_TEST_ENDPOINT=//p' "$1")
   ca=$(sed -n 's/^AWS_CA_BUNDLE=//p' "$1")
   [ -z "$ca" ] || tls=(--tls "${ca%/*}/server/public.crt" "${ca%/*}/server/private.key" "$ca")
   line=$(AWS_SECRET_ACCESS_KEY=$(sed -n 's/^AWS_SECRET_ACCESS_KEY=//p' "$1") "$("$TOOLS/venv.sh")" \
-    "$TOOLS/signing_proxy.py" start "$(sed -n 's/^CLEAT_TEST_ENDPOINT=//p' "$1")" "$CLEAT_TEST_SIGNATURES" "${tls[@]}") ||
+    "$TOOLS/signing_proxy.py" start "$direct" "$CLEAT_TEST_SIGNATURES" "${tls[@]}") ||
     return 1
-  sed -i "s|^CLEAT_TEST_ENDPOINT=.*|$line|" "$1"
+  sed -i "s|^CLEAT_TEST_ENDPOINT=.*|$line\nCLEAT_TEST_DIRECT=$direct|" "$1"
 }
 
 # What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage requests
 # on their way.
 start_signing_proxies() {
-  local known=${CLEAT_TEST_SERVERS:-$scratch/known} file
+  local file
   export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
-  for file in "$known"/*; do
+  # versitygw verifies strictly itself, and often refuses before it has read the body, then closes: a proxy that is still
+  # sending would lose its answer.
+  for file in "$CLEAT_TEST_SERVERS"/minio-*; do
     put_proxy_before "$file" || return 1
   done
-  eval "$(grep ^CLEAT_TEST_ENDPOINT= "$known/minio-http")"
+  eval "$(grep ^CLEAT_TEST_ENDPOINT= "$CLEAT_TEST_SERVERS/minio-http")"
 }
 
 build() {
@@ -313,7 +328,7 @@ choose_runner
 listen_to_sanitizers
 case " $* " in
 *" integration "* | *" endurance "*)
-  start_server || { fail 1 "MinIO did not start"; finish; }
+  start_servers || { fail 1 "a test server did not start"; finish; }
   start_signing_proxies || { fail 1 "the verifying proxy did not start"; finish; }
   ;;
 esac

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The S3 servers that the integration tests run on: MinIO and versitygw, each over HTTP and over HTTPS with a private
+# CA.
+#
+#   servers.sh start DIR    starts them all; prints shell lines: those of minio.sh for the first, which most tests use,
+#                           and CLEAT_TEST_SERVERS=DIR/known, a folder that has, for each server, a file with its name
+#                           (minio-http, minio-https, versitygw-http, versitygw-https) and the lines of its own
+#   servers.sh stop DIR     stops those that run
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+stop_all() {
+  local known name pid
+  for known in "$dir"/known/*; do
+    pid=$(sed -n 's/^[A-Z]*_PID=//p' "$known" 2>/dev/null || true)
+    name=${known##*/}
+    [ -z "$pid" ] || "$TOOLS/${name%-*}.sh" stop "$pid"
+  done
+}
+
+# start_one PROGRAM SCHEME
+start_one() {
+  local name=$1-$2 tls=
+  [ "$2" = http ] || tls=$dir/tls
+  "$TOOLS/$1.sh" start "$dir/$name" "$tls" >"$dir/known/$name"
+}
+
+start_all() {
+  local program scheme
+  trap stop_all EXIT
+  trap 'exit 130' INT TERM HUP
+  mkdir -p "$dir/known"
+  "$TOOLS/certificates.sh" "$dir/tls"
+  for program in minio versitygw; do
+    for scheme in http https; do
+      start_one "$program" "$scheme"
+    done
+  done
+  cat "$dir/known/minio-http"
+  echo "CLEAT_TEST_SERVERS=$dir/known"
+  trap - EXIT INT TERM HUP
+}
+
+dir=${2:-}
+[ -n "$dir" ] || die "usage: servers.sh start DIR | stop DIR"
+case $1 in
+start) start_all ;;
+stop) stop_all ;;
+*) die "usage: servers.sh start DIR | stop DIR" ;;
+esac
