@@ -60,15 +60,10 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
                                       .accept = accept_upload_id,
                                       .accept_ctx = id};
   struct cleat__http_reply reply;
-  struct cleat_error ignored;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
-  if (status == CLEAT_OK) {
+  if (status == CLEAT_OK)
     snprintf(upload->id, sizeof upload->id, "%s", id);
-    status = cleat__s3_check_encrypted(s3, upload->key, &reply, err);
-    if (status != CLEAT_OK) /* the caller gets no upload that it could abort */
-      (void)cleat__s3_multipart_abort(store, upload, cancel, &ignored);
-  }
   cleat__http_reply_clear(&reply);
   return status;
 }
@@ -116,6 +111,9 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  /* Here, not at Create, whose reply says nothing of it on MinIO. */
+  if (status == CLEAT_OK)
+    status = cleat__s3_check_encrypted(s3, upload->key, &reply, err);
   if (status == CLEAT_OK)
     snprintf(part->etag, sizeof part->etag, "%s", reply.etag);
   cleat__http_reply_clear(&reply);
