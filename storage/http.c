@@ -320,7 +320,7 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
     return check_head(call);
   /* libcurl quotes a proxy's URL that it cannot read, and a password may stand before the '@'. */
   bool quotable = curl_message[0] != '\0' && strchr(curl_message, '@') == NULL;
-  snprintf(reply->message, sizeof reply->message, "%s%s%s%s",
+  snprintf(reply->message, sizeof reply->message, "%.200s%s%s%s",
            quotable ? curl_message : curl_easy_strerror(code),
            proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "",
            proxy != NULL ? ")" : "");

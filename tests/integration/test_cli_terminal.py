@@ -20,8 +20,8 @@ CLEAR = "\r\x1b[K"
 
 @pytest.fixture
 def slow(folder, bad_disk, tmp_path):
-    """A folder of 48 MiB to save, and a disk that takes its time for each megabyte of it."""
-    folder.environment.update(bad_disk, SLOW_MS="30", TERM="xterm")
+    """A folder of 48 MiB to save, and a disk that takes its time for each write, of 64 KiB."""
+    folder.environment.update(bad_disk, SLOW_MS="3", TERM="xterm")
     return fill(tmp_path / "in", {"large": noise(1 << 20) * 48})
 
 
