@@ -218,10 +218,10 @@ cleat_status cleat__claim_close(struct cleat_client *client, const char *key, co
   } else if (claim.kind == CLEAT__CLAIM_OPEN) {
     claim.kind = CLEAT__CLAIM_CLOSED;
     status = cleat__claim_put(client, key, &claim, claim.etag, &client->never, err);
-    /* Where there is no room for this, nobody else has room for a claim either; and room is what removing
-     * makes. */
+    /* Where there is no room for this, nobody else has room for a claim either, and room is what removing
+     * makes; and where there is no If-Match, nobody else can take the claim over. */
     char etag[CLEAT__ETAG_MAX];
-    if (status == CLEAT_NO_SPACE)
+    if (status == CLEAT_NO_SPACE || status == CLEAT_UNSUPPORTED)
       status = cleat__claim_check(client, key, nonce, &client->never, etag, err);
   }
   cleat__claim_clear(&claim);

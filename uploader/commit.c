@@ -165,6 +165,9 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
   cleat_status status = cleat__record_encode(record, &text, err);
   if (status == CLEAT_OK)
     status = cleat__commit_document(client, key, &text, etag, cancel, err);
+  /* A store without If-Match: nobody else could have replaced the claim either. */
+  if (status == CLEAT_UNSUPPORTED && etag != NULL)
+    status = put_text(client, key, &text, CLEAT__PUT_ALWAYS, NULL, cancel, err);
   if (status == CLEAT_LOST)
     cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
   if (status == CLEAT_OK)

@@ -115,7 +115,9 @@ class LooseS3:
             self.requests.append((operation, key))
         if operation in self.deny:
             raise Refused(403, "AccessDenied")
-        if operation in self.lack or (operation == "put" and "If-None-Match" in headers and "create-only" in self.lack):
+        conditions = {"create-only": "If-None-Match", "if-match": "If-Match"}
+        if operation in self.lack or operation == "put" and any(
+                name in self.lack and header in headers for name, header in conditions.items()):
             raise Refused(501, "NotImplemented")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)
 

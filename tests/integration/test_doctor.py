@@ -129,6 +129,7 @@ STORES = {
     "ignores create-only": ({"ignore": {"create-only"}}, {"create-only": "ignored"}, set()),
     "lacks create-only": ({"lack": {"create-only"}}, {"create-only": "missing"}, {"create-only"}),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
+    "lacks if-match": ({"lack": {"if-match"}}, {"if-match": "missing"}, set()),
     "ignores if-match": ({"ignore": {"if-match"}}, {"if-match": "ignored"}, set()),
     "ignores checksums": ({"ignore": {"checksum"}}, {"checksum": "ignored", "part-checksum": "ignored"}, set()),
     "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
@@ -169,6 +170,17 @@ def test_people_are_told_what_it_means(loose):
     assert result.code == 0, result
     assert "\ncreate-only ignored: " in result.out and "  so: two writers of one step" in result.out, result
     assert result.out.endswith("Saves are safe here, with 1 warning.\n"), result
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"ignore": {"if-match"}}], indirect=True)
+def test_a_save_does_without_if_match(loose, small, tmp_path):
+    """Only --resume and --if-exists replace ask for it."""
+    environment = loose_environment(loose)
+    assert run("save", small, "s3://bucket/run", "--step", 1, environment=environment).code == 0
+    assert run("load", "s3://bucket/run", tmp_path / "back", environment=environment).code == 0
+    result = run("save", tmp_path / "absent", "s3://bucket/run", "--step", 2, environment=environment)
+    assert result.code == 2 or result.code == 1, result
+    assert not any("step-000000000002" in key for key in loose.objects), loose.objects.keys()
 
 
 @pytest.mark.parametrize("loose", [{"clock_offset": 3600}], indirect=True)
@@ -216,7 +228,8 @@ def test_a_save_says_nothing_where_it_is_honoured(bucket, small):
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
     result = run("save", small, bucket.url, "--step", 1, environment=dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
     assert result.code == 0 and result.err == "", result
-    assert [request.status for request in proxy.requests if request.kind == "record"] == [200, 412], proxy.requests
+    # The claim, the record in its place, and the one that must be refused.
+    assert [request.status for request in proxy.requests if request.kind == "record"] == [200, 200, 412], proxy.requests
     assert proxy.count("manifest") == 1
     proxy.close()
 
