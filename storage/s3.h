@@ -91,7 +91,7 @@ struct cleat__s3_request {
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;
-  unsigned *failed_tries; /* NULL, or gets the number of tries before the one that succeeded */
+  unsigned *failed_tries; /* NULL, or gets the number of tries before the one that decided */
 };
 
 /* Signs, sends, classifies, waits and sends again, until the reply is a success, final, or the time

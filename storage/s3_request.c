@@ -515,6 +515,8 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
   cleat_status status = hash_payload(&sender, err);
   if (status == CLEAT_OK)
     status = run(&sender, err);
+  if (status != CLEAT_OK && request->failed_tries != NULL && sender.retry.tries > 0)
+    *request->failed_tries = sender.retry.tries - 1;
   cleat__s3_credentials_wipe(&sender.credentials);
   return status;
 }

@@ -272,7 +272,7 @@ SMALL = {"model.safetensors": 6 * MIB, "optimizer.bin": 5 * MIB + 1, "config.jso
 @pytest.mark.parametrize("server", ["minio-http", "versitygw-http"], indirect=True)
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 @pytest.mark.parametrize("kind, number", [("file", 1), ("create", 1), ("create", 2), ("part", 1), ("part", 3), ("part", 4),
-                                          ("complete", 1), ("complete", 2), ("record", 1), ("manifest", 1)])
+                                          ("complete", 1), ("complete", 2), ("record", 1), ("record", 2), ("manifest", 1)])
 def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
     """Before the server has the n-th request of a kind, before its reply is under way, or before the reply comes."""
     sources = Sources(tmp_path / "in", SMALL)
