@@ -210,8 +210,8 @@ static cleat_status complete_surely(struct cleat__store *store, const struct cle
     cleat_status status = send_complete(s3, upload, parts, count, body, &failed_tries, cancel, err);
     in_doubt = in_doubt || failed_tries > 0;
     /* A 404 whose reason did not arrive says enough to look. */
-    bool gone = status != CLEAT_OK &&
-                (is_gone(status, err) || (in_doubt && err->http_status == 404));
+    bool gone =
+        status != CLEAT_OK && (is_gone(status, err) || (in_doubt && err->http_status == 404));
     if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
       return status;
     cleat_status looked = look_for(store, upload, cancel, &there, &second);
