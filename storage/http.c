@@ -271,17 +271,22 @@ static enum cleat__transport transport_of_refusal(long connect_status) {
   return final ? CLEAT__TRANSPORT_PROXY : CLEAT__TRANSPORT_CONNECT;
 }
 
-/* Once the first byte of a reply is here, what libcurl fails with is the reply's fault: it has other codes for a
- * trailer with a NUL (bad argument) and for a header line over its limit of 100 KiB (out of memory). */
+/* CURLE_TOO_LARGE, of libcurl 8.6 and later: a header line over its limit of 100 KiB. Older headers lack the name, and
+ * older libraries say CURLE_OUT_OF_MEMORY. */
+#define TOO_LARGE 100
+
+/* Once the first byte of a reply is here, what libcurl fails with is the reply's fault: it has another code for a
+ * trailer with a NUL (bad argument). */
 static enum cleat__transport blame_reply(const struct cleat__http_call *call, CURLcode code,
                                          enum cleat__transport transport) {
   struct cleat__http_reply *reply = call->reply;
   curl_off_t first_us = 0;
   curl_easy_getinfo(call->curl, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
-  if (first_us == 0 ||
-      (transport != CLEAT__TRANSPORT_INTERNAL && transport != CLEAT__TRANSPORT_NO_MEMORY))
+  bool too_large = (int)code == TOO_LARGE;
+  if (!too_large && (first_us == 0 || (transport != CLEAT__TRANSPORT_INTERNAL &&
+                                       transport != CLEAT__TRANSPORT_NO_MEMORY)))
     return transport;
-  if (code == CURLE_OUT_OF_MEMORY)
+  if (too_large || code == CURLE_OUT_OF_MEMORY)
     snprintf(reply->message, sizeof reply->message, "a header of the reply is too long");
   else
     snprintf(reply->message, sizeof reply->message, "the reply is not HTTP");

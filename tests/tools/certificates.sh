@@ -13,7 +13,7 @@ readonly KEY=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
 # make_ca NAME
 make_ca() {
   openssl req -x509 "${KEY[@]}" -days 2 -subj "/CN=Cleat test $1" -addext basicConstraints=critical,CA:TRUE \
-    -keyout "$1.key" -out "$1.crt"
+    -addext keyUsage=critical,keyCertSign,cRLSign -keyout "$1.key" -out "$1.crt"
 }
 
 # sign NAME DAYS: the certificate of NAME/request by the CA, with the names in the file "names".
@@ -26,7 +26,9 @@ sign() {
 request() {
   mkdir -p "$1"
   openssl req -new "${KEY[@]}" -subj "/CN=Cleat test $1" -keyout "$1/private.key" -out "$1/request"
-  echo "subjectAltName=$2" >names
+  # The last three are what Python 3.13 asks for.
+  printf '%s\n' "subjectAltName=$2" basicConstraints=CA:FALSE keyUsage=digitalSignature \
+    authorityKeyIdentifier=keyid >names
 }
 
 make_all() {

@@ -110,7 +110,6 @@ START_TEST(what_is_no_http) {
       {"HTTP/1.1\r\n\r\n", MALFORMED},
       {"HTTP/1.1 abc OK\r\n\r\n", MALFORMED},
       {"HTTP/1.1 20 OK\r\n\r\n", MALFORMED},
-      {"HTTP/1.1 2000 OK\r\n\r\n", MALFORMED},
       {"HTTP/1.1 -20 OK\r\n\r\n", MALFORMED},
       {"HTTP/2 200\r\nContent-Length: 0\r\n\r\n", CLEAT__TRANSPORT_OK},
       {"HTTP/20\r2\nContent-Length: 0\r\n\r\n", MALFORMED},
