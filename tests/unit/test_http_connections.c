@@ -38,15 +38,14 @@ START_TEST(connection_is_given_up_after_a_refused_body) {
   struct cleat__span body = {(char[]){"12345"}, 5};
   static char refusal[] = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
   web_start(web_say, refusal, MOCK_WHOLE);
-  struct cleat__http_request put = web_put(&body, 1), empty = web_put(NULL, 0);
+  struct cleat__http_request put = web_put(&body, 1);
   struct cleat__http_request get = web_request("GET");
   for (int i = 0; i < 3; i++)
     ck_assert_int_eq(web_send(&put), CLEAT__TRANSPORT_OK);
   ck_assert_uint_eq(mock_server_connections(web.server), 3);
-  /* Without a body there is no rest. */
-  ck_assert_int_eq(web_send(&get), CLEAT__TRANSPORT_OK);
-  ck_assert_int_eq(web_send(&empty), CLEAT__TRANSPORT_OK);
-  ck_assert_int_eq(web_send(&get), CLEAT__TRANSPORT_OK);
+  /* Without a body there is no rest. After an empty one, newer libcurl gives the connection up, older does not. */
+  for (int i = 0; i < 3; i++)
+    ck_assert_int_eq(web_send(&get), CLEAT__TRANSPORT_OK);
   ck_assert_uint_eq(mock_server_connections(web.server), 4);
   web_stop();
 }
