@@ -159,8 +159,6 @@ static bool file_needs_cleaning(const struct cleat_save *save,
   }
 }
 
-/* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
- * cannot be cleaned up is left: no manifest names it. */
 /* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
  * attempt, makes it so. NULL, and nothing to be done, when it stays. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
@@ -175,6 +173,8 @@ static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
   return task_locked(save, CLEAT__SAVE_RELEASE);
 }
 
+/* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
+ * cannot be cleaned up is left: no manifest names it. */
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   if (save->operation.job.in_flight > 0 && save->synced.clean_next == 0)
     return NULL;

@@ -20,7 +20,7 @@ import time
 
 import pytest
 
-from helpers import CLEAT, Folder, fill, noise, safetensors, tree
+from helpers import Meeting, CLEAT, Folder, fill, noise, safetensors, tree
 from proxy import Proxy, abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
@@ -345,22 +345,6 @@ def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, n
 
 
 # ---- Two at once -----------------------------------------------------------------------------------------------------------
-
-class Meeting:
-    """Holds back the requests to commit until two have come, then lets both go."""
-
-    def __init__(self):
-        self.barrier = threading.Barrier(2)
-        self.met = 0
-
-    def __call__(self, request):
-        if request.kind == "manifest":
-            try:
-                self.barrier.wait(timeout=10)
-                self.met += 1
-            except threading.BrokenBarrierError:
-                pass  # the other one saw that it had lost before it came so far
-
 
 @pytest.mark.parametrize("store, options", [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
                          indirect=["store"])

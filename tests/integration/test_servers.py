@@ -14,7 +14,7 @@ import botocore.exceptions
 import google_crc32c
 import pytest
 
-from helpers import CLEAT, ON_EVERY_SERVER, SECONDS_MAX, assert_error, fill, noise, tree
+from helpers import Meeting, CLEAT, ON_EVERY_SERVER, SECONDS_MAX, assert_error, fill, noise, tree
 from proxy import Proxy
 
 MIB = 1 << 20
@@ -204,22 +204,6 @@ def test_the_owner_that_is_expected(bucket, source, tmp_path):
 
 
 # ---- Two writers -----------------------------------------------------------------------------------------------------------
-
-class Meeting:
-    """Holds back the first two requests to commit until both have come."""
-
-    def __init__(self):
-        self.barrier = threading.Barrier(2)
-        self.met = 0
-
-    def __call__(self, request):
-        if request.kind == "manifest":
-            try:
-                self.barrier.wait(timeout=5)
-                self.met += 1
-            except threading.BrokenBarrierError:
-                pass  # the other one saw that it had lost before it came so far
-
 
 @pytest.mark.parametrize("server", ["versitygw-http"], indirect=True)
 def test_two_writers_where_the_store_looks_before_it_puts(bucket, tmp_path):
