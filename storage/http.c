@@ -16,6 +16,7 @@
 /* An easy handle between requests. */
 struct handle {
   CURL *curl;
+  struct cleat__http_sockets sockets;
   struct handle *next;
 };
 
@@ -152,6 +153,7 @@ static CURLcode set_request(CURL *curl, const struct cleat__http_request *reques
   SET(CURLOPT_HTTPHEADER, headers);
   SET(CURLOPT_TIMEOUT_MS, (long)request->limit_ms);
   SET(CURLOPT_FRESH_CONNECT, request->fresh ? 1L : 0L);
+  SET(CURLOPT_EXPECT_100_TIMEOUT_MS, CLEAT__HTTP_ASK_MS);
   if (request->has_body) {
     SET(CURLOPT_UPLOAD, 1L);
     SET(CURLOPT_INFILESIZE_LARGE,
@@ -170,9 +172,10 @@ static CURLcode set_request(CURL *curl, const struct cleat__http_request *reques
 
 /* NULL on no memory. */
 static struct curl_slist *make_headers(const struct cleat__http_request *request) {
-  /* libcurl waits a second for "100 Continue" before bodies over 1 MiB, and sends in chunks what a
-   * store wants to have with a length: both are switched off. */
-  struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+  /* libcurl asks for "100 Continue" before each body over 1 MiB, which costs a round trip, and sends in
+   * chunks what a store wants to have with a length: both are switched off. */
+  struct curl_slist *list =
+      curl_slist_append(NULL, request->ask_first ? "Expect: 100-continue" : "Expect:");
   bool whole = list != NULL && curl_slist_append(list, "Transfer-Encoding:") != NULL;
   for (size_t i = 0; whole && i < request->header_count; i++)
     whole = curl_slist_append(list, request->headers[i]) != NULL;
@@ -372,6 +375,8 @@ static enum cleat__transport run_call(const struct cleat__http *http, struct cle
   if (code == CURLE_OK)
     code = set_request(curl, call->request, headers);
   if (code == CURLE_OK)
+    code = cleat__http_sockets_attach(call->sockets, curl);
+  if (code == CURLE_OK)
     code = cleat__http_call_attach(call);
   if (code == CURLE_OK)
     code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message);
@@ -404,6 +409,7 @@ enum cleat__transport cleat__http_send(struct cleat__http *http,
   if (handle == NULL)
     goto done;
   call.curl = handle->curl;
+  call.sockets = &handle->sockets;
   headers = make_headers(request);
   if (headers == NULL)
     goto done;

@@ -21,6 +21,13 @@
 #define CLEAT__HTTP_CONNECT_MS 10000
 /* Lower: a store that syncs a part to slow disks is given up. Higher: a black hole holds a worker. */
 #define CLEAT__HTTP_IDLE_MS 30000
+/* How long a body waits for "100 Continue" where it is asked for. Lower: a far store's refusal comes too late. Higher:
+ * a store that does not know the question delays such a try. */
+#define CLEAT__HTTP_ASK_MS 1000L
+/* And how long the answer is then waited for once more, behind the first bytes of the body: versitygw 1.7 says
+ * "100 Continue" to everything, and refuses when it has read 8 KiB. */
+#define CLEAT__HTTP_LOOK_MS 200
+#define CLEAT__HTTP_TASTE_BYTES 16384
 /* A body that moves with fewer bytes a second, over CLEAT__HTTP_PACE_MS, is given up: the connection is sick, and the
  * next one may not be. Lower: one that trickles holds up its part until the time limit; at this pace even S3's
  * smallest part, 5 MiB, would take 85 minutes. Higher: 16 connections that share a slow line are taken for sick. */
@@ -68,6 +75,7 @@ struct cleat__http_request {
   int64_t pace_ms;      /* over so long; 0: CLEAT__HTTP_PACE_MS */
   int64_t limit_ms;     /* the whole request; 0: none */
   bool fresh;           /* on a new connection */
+  bool ask_first;       /* Expect: 100-continue; needs a body that is not empty */
   const atomic_bool *cancel; /* looked at about once a second; may be NULL */
   int64_t
       grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */

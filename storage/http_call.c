@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 
 #include <linux/sockios.h>
+#include <poll.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
@@ -35,13 +36,43 @@ static bool is_success(const struct cleat__http_call *call) {
 
 /* ---- the body that is sent ---- */
 
+/* Waits for bytes of the store, which are the answer, or a TLS ticket. */
+static bool is_answering(struct cleat__http_call *call) {
+  struct pollfd socket = {.fd = cleat__http_sockets_active(call->sockets), .events = POLLIN};
+  return socket.fd != CURL_SOCKET_BAD && poll(&socket, 1, CLEAT__HTTP_LOOK_MS) == 1;
+}
+
+/* True: no more of the body for now; libcurl reads what came. */
+static bool holds_body(struct cleat__http_call *call) {
+  if (!call->tasted || call->looked)
+    return false;
+  call->looked = true;
+  if (is_answering(call))
+    call->paused_ms = now_ms();
+  return call->paused_ms != 0;
+}
+
+static CURLcode let_body_go(struct cleat__http_call *call) {
+  if (call->paused_ms == 0 || now_ms() - call->paused_ms < CLEAT__HTTP_LOOK_MS)
+    return CURLE_OK;
+  call->paused_ms = 0;
+  return curl_easy_pause(call->curl, CURLPAUSE_CONT);
+}
+
 static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
   struct cleat__http_call *call = ctx;
   if (is_cancelled(call)) {
     call->verdict = CLEAT__HTTP_VERDICT_CANCELLED;
     return CURL_READFUNC_ABORT;
   }
-  size_t taken = cleat__span_cursor_read(&call->body, to, size * count);
+  if (holds_body(call))
+    return CURL_READFUNC_PAUSE;
+  size_t room = size * count;
+  if (call->request->ask_first && !call->tasted) {
+    call->tasted = true;
+    room = room < CLEAT__HTTP_TASTE_BYTES ? room : CLEAT__HTTP_TASTE_BYTES;
+  }
+  size_t taken = cleat__span_cursor_read(&call->body, to, room);
   call->unread_bytes -= taken;
   return taken;
 }
@@ -198,11 +229,10 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
 
 /* Bytes that were handed to the kernel and that the other side has not acknowledged: with a large
  * send buffer on a slow line they keep moving long after the last byte was written. */
-static int64_t unsent_bytes(CURL *curl) {
-  curl_socket_t socket = CURL_SOCKET_BAD;
+static int64_t unsent_bytes(const struct cleat__http_call *call) {
+  curl_socket_t socket = cleat__http_sockets_active(call->sockets);
   int unsent = 0;
-  if (curl_easy_getinfo(curl, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
-      socket == CURL_SOCKET_BAD || ioctl(socket, SIOCOUTQ, &unsent) != 0)
+  if (socket == CURL_SOCKET_BAD || ioctl(socket, SIOCOUTQ, &unsent) != 0)
     return 0;
   return unsent;
 }
@@ -216,7 +246,7 @@ static bool is_moving(const struct cleat__http_call *call, int64_t received, int
 static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t received,
                                       int64_t written) {
   int64_t now = now_ms();
-  int64_t unsent = unsent_bytes(call->curl);
+  int64_t unsent = unsent_bytes(call);
   int64_t moved = received + written - unsent;
   int64_t least = call->pace_bytes_s * call->pace_ms / 1000;
   if (moved != call->moved_bytes) {
@@ -245,7 +275,7 @@ static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
       is_cancelled(call) ? CLEAT__HTTP_VERDICT_CANCELLED : watch(call, received, sent);
   if (verdict != CLEAT__HTTP_VERDICT_NONE)
     call->verdict = verdict;
-  return call->verdict != CLEAT__HTTP_VERDICT_NONE;
+  return call->verdict != CLEAT__HTTP_VERDICT_NONE || let_body_go(call) != CURLE_OK;
 }
 
 /* ---- the call ---- */

@@ -5,6 +5,7 @@
 #define CLEAT_STORAGE_HTTP_CALL_H
 
 #include "storage/http.h"
+#include "storage/http_socket.h"
 
 #include <curl/curl.h>
 
@@ -22,11 +23,15 @@ enum cleat__http_verdict {
 
 struct cleat__http_call {
   CURL *curl;
+  struct cleat__http_sockets *sockets; /* of curl */
   const struct cleat__http_request *request;
   struct cleat__http_reply *reply;
   struct cleat__span_cursor body;
   struct cleat__span_cursor into;
   uint64_t unread_bytes; /* of the body: libcurl has not asked for them yet */
+  bool tasted;           /* the first bytes of a body that asks first are on their way */
+  bool looked;           /* for an answer to them */
+  int64_t paused_ms;     /* when the rest was held back for the answer; 0: it is not */
   int64_t idle_ms;
   int64_t pace_bytes_s; /* 0: any pace will do */
   int64_t pace_ms;

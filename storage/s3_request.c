@@ -29,6 +29,7 @@ struct sender {
   char payload_hash[CLEAT__SHA256_HEX];
   unsigned malformed; /* tries whose reply could not be read */
   bool fresh;         /* the next try takes a new connection */
+  bool ask_first;     /* and sends its body only once the store has seen the headers */
   bool keyless;       /* the last try had no keys to sign with */
   char signature[65]; /* of the last try: hex, "" when it was not signed */
 
@@ -188,6 +189,7 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .pace_bytes_s = request->any_pace ? -1 : 0,
                                      .limit_ms = left_ms > 0 ? left_ms : 1,
                                      .fresh = sender->fresh,
+                                     .ask_first = sender->ask_first,
                                      .cancel = sender->cancel,
                                      .grace_ms = request->grace_ms};
   return cleat__http_send(sender->s3->http, &http, sender->reply);
@@ -465,6 +467,10 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   log_retry(sender);
   /* What damaged a body may sit on this connection's way. */
   sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK || class == CLEAT__RETRY_DIGEST;
+  /* A store that refuses and closes while the body is still coming resets the connection, and its answer is lost with
+   * it: each try would end like this one. */
+  sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN &&
+                      cleat__spans_length(sender->request->body, sender->request->body_count) > 0;
   return CLEAT_OK;
 }
 

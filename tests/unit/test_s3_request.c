@@ -113,6 +113,9 @@ START_TEST(storm_passes) {
   ck_assert(strstr(script.last_log, "secret") == NULL);
   for (unsigned i = 1; i <= 5; i++)
     ck_assert_uint_eq(script_seen(i)->body_bytes, 9);
+  /* An answer may have been lost with the connection: the next body waits for it. */
+  for (unsigned i = 1; i <= 5; i++)
+    script_expect_header(i, "expect", i == 4 ? "100-continue" : NULL);
   /* What the last retry took came back, as with the AWS SDKs. */
   ck_assert_int_lt(atomic_load(&((struct cleat__s3 *)script.store)->quota.tokens),
                    CLEAT__RETRY_QUOTA);
@@ -183,7 +186,9 @@ START_TEST(first_contact_is_shorter) {
   script_open(mock_server_url(script.server), "bucket/run", NULL);
   ck_ok(put(CLEAT__PUT_ALWAYS));
   before = script.now_ms;
-  ck_fails(put(CLEAT__PUT_ALWAYS), CLEAT_NETWORK);
+  /* No body, which would wait for its answer in real time. */
+  struct cleat__object object;
+  ck_fails(head(&object), CLEAT_NETWORK);
   ck_assert_int_gt(script.now_ms - before, 600000);
   script_end(mock_server_requests(script.server));
 }
