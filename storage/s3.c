@@ -106,6 +106,7 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
       .text_cap = CLEAT__S3_TEXT_IGNORED,
       .grace_ms = CLEAT__S3_GRACE_MS,
       .accept = accept_etag,
+      .failed_tries = options->failed_tries,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);

@@ -58,13 +58,15 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
 
 static cleat_status put_text(struct cleat_client *client, const char *key,
                              const struct cleat__buffer *text, enum cleat__put_condition condition,
-                             const char *etag, const atomic_bool *cancel, struct cleat_error *err) {
+                             const char *etag, unsigned *failed_tries, const atomic_bool *cancel,
+                             struct cleat_error *err) {
   struct cleat__span body = {text->data, text->length};
   struct cleat__put_options options = {
       .condition = condition,
       .etag = etag,
       .content_type = "application/json",
       .crc32c = cleat__crc32c(0, text->data, text->length),
+      .failed_tries = failed_tries,
   };
   return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
 }
@@ -105,7 +107,7 @@ cleat_status cleat__commit_document(struct cleat_client *client, const char *key
                                     const atomic_bool *cancel, struct cleat_error *err) {
   cleat_status status =
       put_text(client, key, text, etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, etag,
-               cancel, err);
+               NULL, cancel, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
     return status;
   /* There already, or no clear answer: ours if it is the same, nonce and all. */
@@ -145,7 +147,8 @@ static void try_create_only(struct cleat_client *client, const char *key,
   if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
       atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
     return;
-  cleat_status status = put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, cancel, &ignored);
+  cleat_status status =
+      put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, NULL, cancel, &ignored);
   if (status == CLEAT_OK)
     warn_ignored(client);
   else if (status == CLEAT_EXISTS)
@@ -167,7 +170,7 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
     status = cleat__commit_document(client, key, &text, etag, cancel, err);
   /* A store without If-Match: nobody else could have replaced the claim either. */
   if (status == CLEAT_UNSUPPORTED && etag != NULL)
-    status = put_text(client, key, &text, CLEAT__PUT_ALWAYS, NULL, cancel, err);
+    status = put_text(client, key, &text, CLEAT__PUT_ALWAYS, NULL, NULL, cancel, err);
   if (status == CLEAT_LOST)
     cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
   if (status == CLEAT_OK)
@@ -247,10 +250,11 @@ static cleat_status manifest_read_back(struct cleat_client *client,
   return status;
 }
 
-/* The put failed with *err; reads back who has the step. `unguarded`: the store ignores conditions. */
+/* The put failed with *err; reads back who has the step. `late`: a try of it may be carried out yet, and its condition
+ * may not be looked at any more. */
 static cleat_status manifest_settle(struct cleat_client *client,
                                     const struct cleat__manifest *manifest,
-                                    const char *replace_etag, bool unguarded, bool *in_doubt,
+                                    const char *replace_etag, bool late, bool *in_doubt,
                                     struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   struct cleat__object object = {0};
@@ -262,9 +266,11 @@ static cleat_status manifest_settle(struct cleat_client *client,
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
   cleat_status status = CLEAT_OK;
   if (!ours && read == CLEAT_OK && found && !unchanged) {
-    /* Ours cannot come after it where both kinds of put are conditional. */
-    *in_doubt = unguarded && put_in_doubt(err);
+    *in_doubt = late;
     status = lost_to(manifest->step, stored.attempt, err);
+    if (late)
+      cleat__error_hint(err, "that checkpoint stands; the bytes of this one stay for `cleat gc`, "
+                             "since a try to commit it got no answer");
     /* Somebody resumed this very attempt: its objects are those of the checkpoint. */
     if (strcmp(stored.attempt, manifest->attempt) == 0) {
       *in_doubt = true;
@@ -324,6 +330,7 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
   cleat__buffer_init(&text, CLEAT__MANIFEST_BYTES_MAX);
   bool unguarded =
       replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
+  unsigned failed_tries = 0;
   cleat_status status = cleat__manifest_encode(manifest, &text, err);
   if (status == CLEAT_OK && unguarded)
     status = manifest_foresee(client, manifest, err);
@@ -332,9 +339,12 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
   } else {
     status = put_text(client, key, &text,
                       replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
-                      replace_etag, &client->never, err);
+                      replace_etag, &failed_tries, &client->never, err);
     if (status != CLEAT_OK) {
-      status = manifest_settle(client, manifest, replace_etag, unguarded, in_doubt, err);
+      /* Some stores look at the condition before they take the body (versitygw): a try that stalled behind that is
+       * carried out whenever it goes on, over the winner's. */
+      bool late = failed_tries > 0 || (unguarded && put_in_doubt(err));
+      status = manifest_settle(client, manifest, replace_etag, late, in_doubt, err);
     } else if (unguarded) {
       status = manifest_confirm(client, manifest, in_doubt, err);
     }

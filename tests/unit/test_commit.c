@@ -27,6 +27,8 @@ static struct cleat__record record = {
 
 static char token[] = "00112233445566778899aabbccddeeff";
 static char other_token[] = "ffeeddccbbaa99887766554433221100";
+static char other_attempt[] = "attempt-2";
+static char other_key[] = "attempt-2/rank-00000.json";
 static char start[] = "start-a";
 static char created[] = "2026-11-21T12:00:00Z";
 static char version[] = "0.1.0";
@@ -166,13 +168,45 @@ START_TEST(a_manifest) {
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
   ck_assert(in_doubt);
   /* Another attempt's: ours can go. */
-  static char other_attempt[] = "attempt-2";
-  static char other_key[] = "attempt-2/rank-00000.json";
   manifest.attempt = other_attempt;
   ref.key = other_key;
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
   manifest.attempt = attempt;
   ck_assert(!in_doubt);
+}
+END_TEST
+
+static const struct cleat__store_ops *true_ops;
+
+static cleat_status put_at_the_second_try(struct cleat__store *store, const char *key,
+                                          const struct cleat__span *body, size_t body_count,
+                                          const struct cleat__put_options *options,
+                                          const atomic_bool *flag, struct cleat_error *error) {
+  if (options->failed_tries != NULL)
+    *options->failed_tries = 1;
+  return true_ops->put(store, key, body, body_count, options, flag, error);
+}
+
+/* The first try got no answer, and may yet take the place of the winner's. */
+START_TEST(a_loser_whose_try_was_not_answered) {
+  bool in_doubt = false;
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  manifest.token = other_token;
+  manifest.attempt = other_attempt;
+  ref.key = other_key;
+  true_ops = client->store->ops;
+  struct cleat__store_ops ops = *true_ops;
+  ops.put = put_at_the_second_try;
+  client->store->ops = &ops;
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  client->store->ops = true_ops;
+  ck_assert(in_doubt);
+  ck_assert_ptr_nonnull(strstr(err.hint, "gc"));
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+  manifest.token = token;
+  manifest.attempt = attempt;
 }
 END_TEST
 
@@ -224,7 +258,6 @@ START_TEST(refused_for_nothing) {
 }
 END_TEST
 
-/* What was to be replaced still stands: as good as nothing found. */
 /* Replies to reads of the manifest that was put, its reply lost, say another token: the first `lies` of them, each
  * time another one. */
 static unsigned lies;
@@ -267,6 +300,7 @@ START_TEST(a_reply_that_is_damaged_settles_nothing) {
 }
 END_TEST
 
+/* What was to be replaced still stands: as good as nothing found. */
 START_TEST(doubts_about_a_replacement) {
   struct cleat__standing standing;
   bool in_doubt = false;
@@ -421,6 +455,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, a_record_that_is_not_there, 0, 3);
   tcase_add_loop_test(c, a_disk_that_cannot_keep_it, 0, 2);
   tcase_add_test(c, a_manifest);
+  tcase_add_test(c, a_loser_whose_try_was_not_answered);
   tcase_add_test(c, a_look_at_damage);
   tcase_add_loop_test(c, doubts, 0, 7);
   tcase_add_loop_test(c, a_reply_that_is_damaged_settles_nothing, 0, 4);
