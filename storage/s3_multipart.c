@@ -234,10 +234,9 @@ static cleat_status complete_surely(struct cleat__store *store, const struct cle
       upload->key, (unsigned long long)upload->size);
 }
 
-cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
-                                          const struct cleat__upload *upload,
-                                          const struct cleat__stored_part *parts, size_t count,
-                                          const atomic_bool *cancel, struct cleat_error *err) {
+static cleat_status complete_with(struct cleat__store *store, const struct cleat__upload *upload,
+                                  const struct cleat__stored_part *parts, size_t count,
+                                  const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__buffer body;
   struct cleat_error problem;
@@ -253,6 +252,55 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
 
 done:
   cleat__buffer_clear(&body);
+  return status;
+}
+
+/* Whether the store holds what was sent as `part`, by checksum and not by ETag. */
+static bool is_same_part(const struct cleat__stored_part *part,
+                         const struct cleat__stored_part *held) {
+  bool by_crc32c = part->has_crc32c && held->has_crc32c && part->crc32c == held->crc32c;
+  bool by_crc64nvme =
+      part->has_crc64nvme && held->has_crc64nvme && part->crc64nvme == held->crc64nvme;
+  return part->number == held->number && part->size == held->size && (by_crc32c || by_crc64nvme);
+}
+
+/* A copy of the parts with the ETags that the store lists, or NULL: where these are the same, a part is not the one that
+ * was sent, or no answer came. */
+static struct cleat__stored_part *relist(struct cleat__store *store,
+                                         const struct cleat__upload *upload,
+                                         const struct cleat__stored_part *parts, size_t count,
+                                         const atomic_bool *cancel) {
+  struct cleat__stored_part *held = NULL;
+  struct cleat_error ignored;
+  size_t held_count = 0;
+  bool changed = false, same = true;
+  if (cleat__s3_multipart_list_parts(store, upload, &held, &held_count, cancel, &ignored) !=
+      CLEAT_OK)
+    return NULL;
+  same = held_count == count;
+  for (size_t i = 0; same && i < count; i++) {
+    same = is_same_part(&parts[i], &held[i]);
+    changed = changed || strcmp(parts[i].etag, held[i].etag) != 0;
+  }
+  if (!same || !changed) {
+    cleat__free(held);
+    return NULL;
+  }
+  return held;
+}
+
+cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
+                                          const struct cleat__upload *upload,
+                                          const struct cleat__stored_part *parts, size_t count,
+                                          const atomic_bool *cancel, struct cleat_error *err) {
+  cleat_status status = complete_with(store, upload, parts, count, cancel, err);
+  if (status == CLEAT_OK || strcmp(err->s3_code, "InvalidPart") != 0)
+    return status;
+  /* No checksum guards the headers of a reply: an ETag may have been damaged on its way. */
+  struct cleat__stored_part *listed = relist(store, upload, parts, count, cancel);
+  if (listed != NULL)
+    status = complete_with(store, upload, listed, count, cancel, err);
+  cleat__free(listed);
   return status;
 }
 

@@ -131,7 +131,44 @@ START_TEST(complete_fails_late_for_good) {
   cleat_status status = complete();
   ck_assert_int_eq(status, CLEAT_STORE);
   ck_assert_str_eq(err.s3_code, "InvalidPart");
-  script_end(1 + CLEAT__RETRY_FEW);
+  /* The parts are asked for as well. */
+  script_end(2 * (1 + CLEAT__RETRY_FEW));
+}
+END_TEST
+
+#define INVALID_PART ERROR_REPLY("400 Bad Request", "InvalidPart")
+#define HELD_PART(size, etag, crc)                                                 \
+  XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>1" \
+            "</PartNumber><Size>" size "</Size><ETag>&quot;" etag "&quot;</ETag>"  \
+            "<ChecksumCRC32C>" crc "</ChecksumCRC32C></Part></ListPartsResult>")
+
+/* The ETag of a part's reply had a bit flipped: the store's list has the right one. */
+START_TEST(complete_with_a_damaged_etag) {
+  SCRIPT(INVALID_PART, INVALID_PART, INVALID_PART, INVALID_PART, HELD_PART("9", "q", "4waSgw=="),
+         COMPLETED);
+  ck_assert_int_eq(CLEAT__RETRY_FEW, 3);
+  ck_ok(complete());
+  script_expect_line(5, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
+  script_expect_line(6, "POST /bucket/run/k?uploadId=U%2B1 ");
+  script_end(6);
+}
+END_TEST
+
+/* Nothing is completed with what this save did not send, and nothing twice for the same reason. */
+START_TEST(complete_with_a_part_that_is_another) {
+  static const char *const pages[] = {
+      HELD_PART("9", "q", "AAAAAA=="), HELD_PART("8", "q", "4waSgw=="), HELD_PART("9", "q", ""),
+      HELD_PART("9", "p", "4waSgw=="),
+      XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>")};
+  for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+    const char *const replies[] = {INVALID_PART, INVALID_PART, INVALID_PART,
+                                   INVALID_PART, pages[i],     COMPLETED};
+    script_begin(replies, 6);
+    cleat_status status = complete();
+    ck_assert_msg(status == CLEAT_STORE, "page %zu: %d", i, (int)status);
+    ck_assert_str_eq(err.s3_code, "InvalidPart");
+    script_end(5);
+  }
 }
 END_TEST
 
@@ -258,6 +295,8 @@ static Suite *suite(void) {
   tcase_add_test(c, part_without_an_etag);
   tcase_add_test(c, complete_fails_late);
   tcase_add_test(c, complete_fails_late_for_good);
+  tcase_add_test(c, complete_with_a_damaged_etag);
+  tcase_add_test(c, complete_with_a_part_that_is_another);
   tcase_add_test(c, complete_whose_list_was_damaged);
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, complete_that_is_called_done_too_early);
