@@ -229,6 +229,27 @@ def test_bits_that_flip_on_their_way_to_the_store_for_good(bucket, through, sour
     assert stored(bucket, 7) == FILES
 
 
+@pytest.mark.parametrize("guard", ["crc32c", "crc64nvme"])
+def test_an_etag_that_is_damaged_on_its_way_back(bucket, through, source, guard):
+    """The completion is refused, and made good from the store's own list of the parts."""
+    damaged = []
+
+    def damage(request, reply):
+        if request.kind != "part":
+            return None
+        damaged.append(request)
+        etag = re.search(rb'\r\netag:\s*"([0-9a-f]+)', reply.head, re.I).group(1)
+        other = bytes([etag[0] ^ 1]) + etag[1:]
+        return set_header(reply.head, b"ETag", b'"' + other + b'"') + reply.body
+
+    proxy = through(reply=damage)
+    saved = bucket.cleat("save", source, bucket.url + GUARDS[guard], "--step", 1, *SAVE)
+    assert saved.code == 0 and len(damaged) == 3, saved
+    assert 200 in [request.status for request in proxy.requests if request.kind == "complete"]
+    direct(bucket)
+    assert stored(bucket, 1) == FILES
+
+
 @pytest.mark.parametrize("kind", ["part", "file", "record", "manifest"])
 def test_what_nothing_guards_is_found_by_the_load(bucket, through, source, tmp_path, rng, kind):
     """checksum=off with payload=never: the bit arrives in the store, and whoever loads is told, or loads the same bytes:
