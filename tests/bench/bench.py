@@ -13,8 +13,10 @@ import sys
 from harness import STAGING_MIB, Table, machine, make_file, remove
 from limit import Limit
 from local import Local
+from peers import Peers
+from scale import Scale
 
-PARTS = ("local", "limit")
+PARTS = ("local", "limit", "scale", "peers")
 
 
 def main():
@@ -37,6 +39,14 @@ def main():
     if "limit" in arguments.parts:
         table.title("Against the limit: plain sockets on loopback")
         Limit(*made_of).run(sizes[0])
+    if "scale" in arguments.parts:
+        table.title("Many tensors, many checkpoints")
+        Scale(*made_of).run()
+    if "peers" in arguments.parts:
+        table.title("Against other tools, on one MinIO")
+        peers = Peers(*made_of)
+        peers.versions()
+        peers.run(sizes[0])
     table.write(os.path.join(arguments.build, "bench.json"))
     return 0 if table.all_hold() else 1
 

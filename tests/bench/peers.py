@@ -1,0 +1,287 @@
+"""Against the tools that people use today: the same MinIO, the same data, the same run.
+
+Each tool has 16 connections and parts of 16 MiB, where it lets one choose. What each has uploaded, and downloaded, is
+compared with the source once, before its times count.
+"""
+
+import filecmp
+import os
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+from harness import MIB, Run, alternate, best, make_file, median, read_once, remove
+
+CONNECTIONS = 16
+PART_BYTES = 16 * MIB
+GB = 1e9
+BUCKET = "bench"
+HERE = os.path.dirname(os.path.abspath(__file__))
+SMALL_FILES, SMALL_BYTES = 5000, 64 << 10
+
+
+class Peer:
+    """A tool: the commands that upload a folder to BUCKET/prefix, and download that into a folder."""
+
+    name = "?"
+    only_large = False  # it has no way to move a folder of many files
+
+    def __init__(self, program, scratch):
+        self.program, self.scratch, self.env = program, scratch, dict(os.environ)
+
+    def version(self):
+        told = subprocess.run([self.program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=self.env, check=False)
+        return told.stdout.strip().splitlines()[0]
+
+
+class Cleat(Peer):
+    name = "cleat"
+
+    def upload(self, folder, prefix):
+        return [self.program, "save", "-q", folder, f"s3://{BUCKET}/{prefix}", "--step", "1"]
+
+    def download(self, folder, prefix):
+        return [self.program, "load", "-q", f"s3://{BUCKET}/{prefix}", folder]
+
+
+class S5cmd(Peer):
+    name = "s5cmd"
+
+    def version(self):
+        return subprocess.run([self.program, "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+    def copy(self, source, target):
+        return [self.program, "--endpoint-url", self.env["AWS_ENDPOINT_URL"], "--log", "error", "cp", "--concurrency",
+                str(CONNECTIONS), "--part-size", str(PART_BYTES // MIB), source, target]
+
+    def upload(self, folder, prefix):
+        return self.copy(folder + "/", f"s3://{BUCKET}/{prefix}/")
+
+    def download(self, folder, prefix):
+        return self.copy(f"s3://{BUCKET}/{prefix}/*", folder + "/")
+
+
+class Rclone(Peer):
+    name = "rclone"
+
+    def __init__(self, program, scratch):
+        super().__init__(program, scratch)
+        self.env.update(RCLONE_CONFIG=os.path.join(scratch, "rclone.conf"), RCLONE_CONFIG_STORE_TYPE="s3",
+                        RCLONE_CONFIG_STORE_PROVIDER="Minio", RCLONE_CONFIG_STORE_ENV_AUTH="true",
+                        RCLONE_CONFIG_STORE_ENDPOINT=self.env["AWS_ENDPOINT_URL"],
+                        RCLONE_CONFIG_STORE_REGION=self.env["AWS_REGION"])
+        with open(self.env["RCLONE_CONFIG"], "w", encoding="utf-8"):
+            pass
+
+    def copy(self, source, target):
+        n = str(CONNECTIONS)
+        return [self.program, "copy", "--s3-no-check-bucket", "--s3-upload-concurrency", n, "--s3-chunk-size",
+                f"{PART_BYTES // MIB}Mi", "--multi-thread-streams", n, "--transfers", n, "--checkers", n, source, target]
+
+    def upload(self, folder, prefix):
+        return self.copy(folder, f"store:{BUCKET}/{prefix}")
+
+    def download(self, folder, prefix):
+        return self.copy(f"store:{BUCKET}/{prefix}", folder)
+
+
+class Mc(Peer):
+    name = "mc"
+
+    def __init__(self, program, scratch):
+        super().__init__(program, scratch)
+        place = urlsplit(self.env["AWS_ENDPOINT_URL"])
+        self.env["MC_HOST_store"] = (f"{place.scheme}://{self.env['AWS_ACCESS_KEY_ID']}:"
+                                     f"{self.env['AWS_SECRET_ACCESS_KEY']}@{place.netloc}")
+        self.env["MC_CONFIG_DIR"] = os.path.join(scratch, "mc")
+
+    def upload(self, folder, prefix):
+        return [self.program, "cp", "--quiet", "--recursive", folder + "/", f"store/{BUCKET}/{prefix}/"]
+
+    def download(self, folder, prefix):
+        return [self.program, "cp", "--quiet", "--recursive", f"store/{BUCKET}/{prefix}/", folder + "/"]
+
+
+class Aws(Peer):
+    """The AWS command line with the CRT client."""
+
+    name = "aws (CRT)"
+
+    def __init__(self, program, scratch):
+        super().__init__(program, scratch)
+        self.env["AWS_CONFIG_FILE"] = os.path.join(scratch, "aws.config")
+        with open(self.env["AWS_CONFIG_FILE"], "w", encoding="utf-8") as file:
+            file.write("[default]\ns3 =\n  preferred_transfer_client = crt\n  addressing_style = path\n"
+                       f"  max_concurrent_requests = {CONNECTIONS}\n  multipart_chunksize = {PART_BYTES // MIB}MB\n")
+
+    def copy(self, source, target):
+        return [self.program, "s3", "cp", "--only-show-errors", "--recursive", source, target]
+
+    def upload(self, folder, prefix):
+        return self.copy(folder, f"s3://{BUCKET}/{prefix}/")
+
+    def download(self, folder, prefix):
+        return self.copy(f"s3://{BUCKET}/{prefix}/", folder)
+
+
+class PythonPeer(Peer):
+    """A library, used as tests/bench/peer_python.py does."""
+
+    library = "?"
+    package = "?"
+
+    def version(self):
+        code = f"import importlib.metadata as m; print(m.version('{self.package}'))"
+        told = subprocess.run([self.program, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+        return f"{self.package} {told.stdout.strip()}"
+
+    def move(self, what, folder, prefix):
+        return [self.program, os.path.join(HERE, "peer_python.py"), self.library, what, folder, BUCKET, prefix,
+                str(CONNECTIONS), str(PART_BYTES)]
+
+    def upload(self, folder, prefix):
+        return self.move("upload", folder, prefix)
+
+    def download(self, folder, prefix):
+        return self.move("download", folder, prefix)
+
+
+class Boto3(PythonPeer):
+    name, library, package = "boto3", "boto3", "boto3"
+
+
+class Connector(PythonPeer):
+    name, library, package = "s3torchconnector", "connector", "s3torchconnectorclient"
+
+
+class Libs3(Peer):
+    """One file, one connection, no multipart: 5 GiB at most."""
+
+    name = "libs3"
+    only_large = True
+
+    def __init__(self, program, scratch):
+        super().__init__(program, scratch)
+        self.env.update(S3_ACCESS_KEY_ID=self.env["AWS_ACCESS_KEY_ID"], S3_HOSTNAME=urlsplit(self.env["AWS_ENDPOINT_URL"]).netloc,
+                        S3_SECRET_ACCESS_KEY=self.env["AWS_SECRET_ACCESS_KEY"])
+
+    def version(self):
+        told = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libs3-2"], stdout=subprocess.PIPE, text=True, check=False)
+        return "libs3 " + (told.stdout or "of unknown version")
+
+    def upload(self, folder, prefix):
+        (name,) = os.listdir(folder)
+        return [self.program, "-u", "put", f"{BUCKET}/{prefix}/{name}", "filename=" + os.path.join(folder, name)]
+
+    def download(self, folder, prefix):
+        os.makedirs(folder, exist_ok=True)
+        return [self.program, "-u", "get", f"{BUCKET}/{prefix}/data.bin", "filename=" + os.path.join(folder, "data.bin")]
+
+
+PEERS = {"s5cmd": S5cmd, "rclone": Rclone, "mc": Mc, "aws": Aws, "s3": Libs3}
+
+
+def same_trees(one, other):
+    """Byte for byte; names that begin with a dot are nobody's data."""
+    compared = filecmp.dircmp(one, other, hide=[])
+    if compared.left_only or compared.right_only or compared.funny_files:
+        return False
+    return filecmp.cmpfiles(one, other, compared.common_files, shallow=False)[0] == compared.common_files and all(
+        same_trees(os.path.join(one, name), os.path.join(other, name)) for name in compared.common_dirs)
+
+
+class Peers:
+    def __init__(self, build, scratch, table, rounds):
+        self.scratch, self.table, self.rounds = scratch, table, max(rounds, 5)
+        told = subprocess.run([os.path.join(HERE, "peers.sh")], check=True, stdout=subprocess.PIPE, text=True)
+        programs = dict(line.split("\t") for line in told.stdout.splitlines())
+        self.tools = [Cleat(os.path.join(build, "cleat"), scratch)]
+        self.tools += [kind(programs[name], scratch) for name, kind in PEERS.items()]
+        self.tools += [Boto3(programs["python"], scratch), Connector(programs["python"], scratch)]
+
+    def path(self, name):
+        return os.path.join(self.scratch, name)
+
+    def versions(self):
+        for tool in self.tools[1:]:
+            print(f"  {tool.name}: {tool.version()}")
+
+    def run(self, mib):
+        source = self.path("source")
+        make_file(os.path.join(source, "data.bin"), mib)
+        self.compare(f"{mib} MiB in one file", source, mib * MIB, self.tools)
+        remove(source)
+        for i in range(SMALL_FILES):
+            path = os.path.join(source, f"{i // 1000}", f"{i:05d}.bin")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(os.urandom(SMALL_BYTES))
+        os.sync()
+        self.compare(f"{SMALL_FILES} files of 64 KiB", source, SMALL_FILES * SMALL_BYTES,
+                     [tool for tool in self.tools if not tool.only_large])
+        remove(source)
+
+    def compare(self, what, source, size, tools):
+        read_once(source)
+        tools = [tool for tool in tools if self.works(tool, source)]
+        uploads = alternate([lambda tool=tool: self.upload(tool, source) for tool in tools], self.rounds)
+        self.judge("upload of " + what, size, tools, uploads)
+        for tool in tools:
+            self.upload(tool, source, keep=True)
+        downloads = alternate([lambda tool=tool: self.download(tool) for tool in tools], self.rounds)
+        self.judge("download of " + what, size, tools, downloads)
+        for tool in tools:
+            self.forget(tool)
+
+    def prefix(self, tool):
+        return "peer-" + tool.name.split()[0]
+
+    def forget(self, tool):
+        """On one drive, MinIO keeps an object in a folder of its name."""
+        remove(self.path(f"minio/data/{BUCKET}/{self.prefix(tool)}"))
+
+    def upload(self, tool, source, keep=False):
+        self.forget(tool)
+        os.sync()
+        run = Run(tool.upload(source, self.prefix(tool)), tool.env)
+        if not keep:
+            self.forget(tool)
+        return run
+
+    def download(self, tool):
+        remove(self.path("out"))
+        os.sync()
+        os.makedirs(self.path("out"))
+        return Run(tool.download(self.path("out") if tool.name != "cleat" else self.path("out/new"), self.prefix(tool)),
+                   tool.env)
+
+    def works(self, tool, source):
+        """A tool that does not move the bytes is left out, and said so."""
+        try:
+            self.upload(tool, source, keep=True)
+            self.download(tool)
+            out = self.path("out" if tool.name != "cleat" else "out/new")
+            if same_trees(source, out):
+                return True
+            reason = "what it downloads is not what it uploaded"
+        except SystemExit as failure:
+            reason = str(failure)
+        self.table.row(f"{tool.name}: left out", reason)
+        if tool.name == "cleat":
+            sys.exit("bench: cleat itself does not work here")
+        return False
+
+    def judge(self, what, size, tools, runs):
+        for tool, of_one in zip(tools, runs):
+            cpu = min(run.cpu_s for run in of_one) / (size / GB)
+            peak = max(run.peak_mib for run in of_one)
+            self.table.row(f"{what}: {tool.name}", f"{size / GB / best(of_one):.2f} GB/s, {cpu:.2f} CPU-s/GB, {peak:.0f} MiB")
+        ours, others = runs[0], list(zip(tools[1:], runs[1:]))
+        fastest, of_fastest = min(others, key=lambda pair: best(pair[1]))
+        ratio = best(of_fastest) / best(ours)
+        self.table.row(f"{what}: cleat ÷ {fastest.name}, the fastest",
+                       f"{ratio:.2f} ({len(ours)} rounds, medians {median(of_fastest) / median(ours):.2f})", "≥ 1.0", ratio >= 1)
+        frugal, of_frugal = min(others, key=lambda pair: min(run.cpu_s for run in pair[1]))
+        share = min(run.cpu_s for run in ours) / min(run.cpu_s for run in of_frugal)
+        self.table.row(f"{what}: CPU of cleat ÷ {frugal.name}, the most frugal", f"{share:.2f}", "≤ 0.33", share <= 1 / 3)
