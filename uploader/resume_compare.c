@@ -157,7 +157,7 @@ static cleat_status source_crc(struct cleat_save *save, size_t file, size_t part
     if (atomic_load(&save->operation.cancel))
       return cleat__error_set(err, CLEAT_CANCELLED, "the save was cancelled");
     cleat_status status =
-        cleat__source_read(&save->plan->files[file].source, offset, &into, 1, err);
+        cleat__source_read(&save->plan->files[file].source, offset, &into, 1, NULL, err);
     if (status != CLEAT_OK)
       return status;
     crc = cleat__crc32c(crc, block, into.length);

@@ -23,6 +23,8 @@ struct cleat__save_part {
   void **buffers;        /* buffers_needed pointers, valid while `holds` */
   bool holds;
   bool staged;
+  bool checked; /* crc32c is that of the bytes in the buffers */
+  uint32_t crc32c;
   struct cleat__save_part *next; /* in the ready list */
 };
 

@@ -54,12 +54,14 @@ static cleat_status buffer_spans(const struct cleat_save *save, const struct cle
   return CLEAT_OK;
 }
 
-static cleat_status read_from_disk(const struct cleat_save *save,
-                                   const struct cleat__save_part *part,
+static cleat_status read_from_disk(const struct cleat_save *save, struct cleat__save_part *part,
                                    const struct cleat__span *into, struct cleat_error *err) {
   const struct cleat__plan_file *file = &save->plan->files[part->file];
   uint64_t offset = save->plan->record.files[part->file].part_bytes * part->index;
-  return cleat__source_read(&file->source, offset, into, part->buffers_needed, err);
+  cleat_status status =
+      cleat__source_read(&file->source, offset, into, part->buffers_needed, &part->crc32c, err);
+  part->checked = status == CLEAT_OK;
+  return status;
 }
 
 /* Copies source spans one behind another into the buffers. */
@@ -94,7 +96,7 @@ static cleat_status copy_from_memory(const struct cleat_save *save,
 }
 
 /* Fills the part's buffers from its source. */
-static cleat_status part_fill(const struct cleat_save *save, const struct cleat__save_part *part,
+static cleat_status part_fill(const struct cleat_save *save, struct cleat__save_part *part,
                               struct cleat_error *err) {
   if (part->buffers_needed == 0)
     return CLEAT_OK;
@@ -126,7 +128,7 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
                               struct cleat_error *err) {
   struct cleat__store *store = save->operation.client->store;
   struct cleat__save_file *file = &save->files[part->file];
-  uint32_t crc32c = cleat__spans_crc32c(body, count);
+  uint32_t crc32c = part->checked ? part->crc32c : cleat__spans_crc32c(body, count);
   if (save->plan->record.files[part->file].part_count > 0) {
     save->plan->record.files[part->file].crc32c[part->index] = crc32c;
   }
@@ -148,8 +150,8 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
                       &save->operation.cancel, err);
 }
 
-static cleat_status task_put(struct cleat_save *save, const struct cleat__save_part *part,
-                             bool *found, struct cleat_error *err) {
+static cleat_status task_put(struct cleat_save *save, struct cleat__save_part *part, bool *found,
+                             struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   if (part->holds && !part->staged)
     status = part_fill(save, part, err);

@@ -21,10 +21,10 @@ struct cleat__source {
 cleat_status cleat__source_look(const char *path, struct cleat__source *source,
                                 struct cleat_error *err);
 
-/* Fills the spans from `offset` on. CHANGED when the file is not the one that was looked at, before
+/* Fills the spans from `offset` on; *crc32c (NULL: not wanted) is that of their bytes. CHANGED when the file is not the one that was looked at, before
  * or after reading, or is shorter than it was. */
 cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                const struct cleat__span *into, size_t into_count,
+                                const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
                                 struct cleat_error *err);
 
 /* CHANGED when the file is not the one that was looked at any more. */

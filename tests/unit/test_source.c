@@ -1,6 +1,8 @@
 /* test_source.c: uploader/source.c: files on disk, and whether they stay as they were. */
 #include "uploader/source.h"
 
+#include "base/checksum.h"
+
 #include "tests/mock/kit.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
@@ -35,12 +37,14 @@ START_TEST(reads_ranges) {
   struct cleat__span into[] = {{to, 10}, {to + 10, 0}, {to + 10, 300}};
   unsigned fds = scratch_fds();
   ck_assert_uint_eq(source.size, sizeof bytes);
-  ck_ok(cleat__source_read(&source, 690, into, 3, &err));
+  uint32_t crc32c = 1;
+  ck_ok(cleat__source_read(&source, 690, into, 3, &crc32c, &err));
   ck_assert(memcmp(to, bytes + 690, 310) == 0);
-  ck_ok(cleat__source_read(&source, 1000, into, 0, &err));
+  ck_assert_uint_eq(crc32c, cleat__crc32c(0, bytes + 690, 310));
+  ck_ok(cleat__source_read(&source, 1000, into, 0, NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
   ck_assert_uint_eq(scratch_fds(), fds);
-  ck_fails(cleat__source_read(&source, 691, into, 3, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 691, into, 3, NULL, &err), CLEAT_CHANGED);
   ck_assert_uint_eq(scratch_fds(), fds);
 }
 END_TEST
@@ -82,7 +86,7 @@ START_TEST(sees_changes) {
   char to[10];
   struct cleat__span into = {to, sizeof to};
   change(_i);
-  ck_fails(cleat__source_read(&source, 0, &into, 1, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 0, &into, 1, NULL, &err), CLEAT_CHANGED);
   ck_assert_ptr_nonnull(strstr(err.message, source.path));
   ck_assert_ptr_nonnull(strstr(err.message, how[_i]));
   ck_assert_ptr_nonnull(strstr(err.hint, "nothing was committed"));
@@ -95,7 +99,7 @@ START_TEST(sees_it_gone) {
   struct cleat__span into = {to, sizeof to};
   ck_assert_int_eq(unlink(source.path), 0);
   ck_fails(cleat__source_check(&source, &err), CLEAT_CHANGED);
-  ck_fails(cleat__source_read(&source, 0, &into, 1, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 0, &into, 1, NULL, &err), CLEAT_CHANGED);
 }
 END_TEST
 
