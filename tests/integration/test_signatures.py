@@ -93,11 +93,14 @@ GOOD = [{}, {"method": "GET", "body": b"", "target": "/bucket?list-type=2&prefix
 def test_what_is_right_passes(judge):
     for more in GOOD:
         Sent(judge, **more).send()
+    asking = Sent(judge)
+    asking.headers["expect"] = "100-continue"
+    asking.send()
     other = Sent(judge)
     other.headers.update({"user-agent": "Boto3/1", "authorization": "none"})
     other.send()
     status, text = judge.report()
-    assert status == 0 and "ok - %d requests re-verified, 0 wrong" % len(GOOD) in text, text
+    assert status == 0 and "ok - %d requests re-verified, 0 wrong" % (len(GOOD) + 1) in text, text
     assert "1 requests of other clients" in text, text
 
 
@@ -131,7 +134,8 @@ WRONG = {
     "host that is not signed": ({}, spoil("authorization", lambda was: was.replace("host;", "")), "host is not signed"),
     "signed header that is not sent": ({"more": {"x-amz-meta-a": "1"}}, spoil("x-amz-meta-a", None), "not sent"),
     "accept-encoding": ({"more": {"accept-encoding": "gzip"}}, None, "accept-encoding is signed"),
-    "expectation": ({}, spoil("expect", "100-continue"), "expect is sent"),
+    "expectation without a body": ({"method": "GET", "body": b""}, spoil("expect", "100-continue"), "expect is sent"),
+    "another expectation": ({}, spoil("expect", "200-ok"), "expect is sent"),
     "small letters in the path": ({"target": "/bucket/a%2b"}, None, "the path is not encoded"),
     "plus sign in the path": ({"target": "/bucket/a+b"}, None, "the path is not encoded"),
     "plus sign in the query": ({"target": "/bucket?prefix=a+b"}, None, "the query is not encoded"),

@@ -72,9 +72,11 @@ def header_problems(head, signed):
             yield "%s is signed and not sent" % name
         if name in ("accept-encoding", "user-agent", "connection", "expect"):
             yield "%s is signed, which a proxy may change" % name
-    for name in ("expect", "transfer-encoding"):
-        if name in names:
-            yield "%s is sent" % name
+    if "transfer-encoding" in names:
+        yield "transfer-encoding is sent"
+    # Asked where an answer may have been lost, of a body that there is.
+    if "expect" in names and (head.get("expect") != "100-continue" or head.length == 0):
+        yield "expect is sent: %s, for %d bytes" % (head.get("expect"), head.length)
     if head.method in ("PUT", "POST") and not (head.get("content-length") or "").isdigit():
         yield "there is no content-length"
     if head.version != "HTTP/1.1" or "host" not in names:
