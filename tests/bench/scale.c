@@ -71,8 +71,10 @@ int main(int argc, char **argv) {
   struct cleat_tensor *tensors = calloc(tensor_count, sizeof *tensors);
   char(*names)[NAME_BYTES] = calloc(tensor_count, NAME_BYTES);
   float *data = calloc(tensor_count, sizeof *data);
-  if (tensors == NULL || names == NULL || data == NULL)
-    return 1;
+  if (tensors == NULL || names == NULL || data == NULL) {
+    fprintf(stderr, "scale: no memory\n");
+    exit(1);
+  }
   fill(tensors, names, data, tensor_count);
   struct cleat_error err;
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
