@@ -232,7 +232,8 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
 static int64_t unsent_bytes(const struct cleat__http_call *call) {
   curl_socket_t socket = cleat__http_sockets_active(call->sockets);
   int unsent = 0;
-  if (socket == CURL_SOCKET_BAD || ioctl(socket, SIOCOUTQ, &unsent) != 0)
+  if (!call->request->has_body || socket == CURL_SOCKET_BAD ||
+      ioctl(socket, SIOCOUTQ, &unsent) != 0)
     return 0;
   return unsent;
 }

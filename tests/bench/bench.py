@@ -15,8 +15,9 @@ from limit import Limit
 from local import Local
 from peers import Peers
 from scale import Scale
+from tls import Tls
 
-PARTS = ("local", "limit", "scale", "peers")
+PARTS = ("local", "limit", "scale", "tls", "peers")
 
 
 def main():
@@ -42,6 +43,9 @@ def main():
     if "scale" in arguments.parts:
         table.title("Many tensors, many checkpoints")
         Scale(*made_of).run()
+    if "tls" in arguments.parts:
+        table.title("What HTTPS adds")
+        Tls(*made_of).run(sizes[0])
     if "peers" in arguments.parts:
         table.title("Against other tools, on one MinIO")
         peers = Peers(*made_of)
