@@ -239,7 +239,7 @@ print-integration:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora header integration endurance fuzz lint format bench demo demo-minio clean help
+.PHONY: deps test unit torture corpora header integration endurance fuzz lint format bench bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -263,6 +263,9 @@ format:
 bench:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && tests/bench/run.sh
 
+bench-smoke:
+	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && \
+	  tests/bench/run.sh --smoke local limit scale tls
 demo:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all && api/examples/demo.sh file
 demo-minio:
@@ -283,6 +286,7 @@ help:
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'
 	@echo 'make bench        figures of speed and memory'
+	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
 	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=1, BUILD'

@@ -193,7 +193,7 @@ def same_trees(one, other):
 
 class Peers:
     def __init__(self, build, scratch, table, rounds):
-        self.scratch, self.table, self.rounds = scratch, table, max(rounds, 5)
+        self.scratch, self.table, self.rounds = scratch, table, rounds
         told = subprocess.run([os.path.join(HERE, "peers.sh")], check=True, stdout=subprocess.PIPE, text=True)
         programs = dict(line.split("\t") for line in told.stdout.splitlines())
         self.tools = [Cleat(os.path.join(build, "cleat"), scratch)]

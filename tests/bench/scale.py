@@ -14,7 +14,7 @@ LIST_MAX_S = 2.0
 
 class Scale:
     def __init__(self, build, scratch, table, rounds):
-        self.scratch, self.table, self.rounds = scratch, table, max(rounds, 5)
+        self.scratch, self.table, self.rounds = scratch, table, rounds
         self.cleat = os.path.join(build, "cleat")
         self.scale = os.path.join(build, "tests/bench/scale")
 
