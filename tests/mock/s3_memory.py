@@ -214,8 +214,8 @@ class MemoryStore:
         upload = self.upload(request)
         if not upload:
             return error(404, "NoSuchUpload")
-        text = "".join("<Part>%s%s%s</Part>" % (element("PartNumber", number), element("ETag", part.etag),
-                                                element("Size", len(part.body)))
+        text = "".join("<Part>%s%s%s%s</Part>" % (element("PartNumber", number), element("ETag", part.etag),
+                                                  element("Size", len(part.body)), element("ChecksumCRC32C", part.crc32c))
                        for number, part in sorted(upload.parts.items()))
         return Reply(200, {"Content-Type": "application/xml"},
                      xml("<ListPartsResult>%s%s</ListPartsResult>" % (element("IsTruncated", "false"), text)))
