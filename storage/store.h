@@ -51,9 +51,8 @@ struct cleat__put_options {
   uint32_t crc32c;          /* of the whole body; the store is asked to check it where it can */
   bool wrong_checksum;      /* the doctor's: the checksum is not the body's, and is to be refused; a
                                driver that sends another than crc32c spoils that one */
-  unsigned *
-      failed_tries; /* NULL, or raised by the tries that failed before the one that decided; any of them may
-                               still be carried out */
+  /* NULL, or raised by the tries that failed before the one that decided; any may still be carried out. */
+  unsigned *failed_tries;
 };
 
 /* What `head` knows of an object's CRC-32C. */

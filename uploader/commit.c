@@ -269,8 +269,8 @@ static cleat_status manifest_settle(struct cleat_client *client,
     *in_doubt = late;
     status = lost_to(manifest->step, stored.attempt, err);
     if (late)
-      cleat__error_hint(err, "that checkpoint stands; the bytes of this one stay for `cleat gc`, "
-                             "since a try to commit it got no answer");
+      cleat__error_hint(err, "that checkpoint stands; the bytes of this one are left, since a try "
+                             "to commit it failed without saying what became of it");
     /* Somebody resumed this very attempt: its objects are those of the checkpoint. */
     if (strcmp(stored.attempt, manifest->attempt) == 0) {
       *in_doubt = true;

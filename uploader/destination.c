@@ -26,7 +26,7 @@
 /* Larger writes make larger folios of the page cache, which cost more than the calls that they save;
  * storage/file_write.c has the same. */
 #define WRITE_BYTES ((size_t)64 * 1024)
-#define TURNS 16
+#define TURNS 64
 
 struct cleat__destination {
   char *path;  /* without '/' at the end */

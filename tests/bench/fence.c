@@ -3,28 +3,13 @@
  * one JSON object: both times in seconds for each round, and the peak memory above the source.
  *
  * usage: fence URL MIB ROUNDS   (the staging budget is MIB plus one part, so that the save fits) */
-#include "api/cleat.h"
+#include "tests/bench/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #define TENSORS 64
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void check(cleat_status status, const struct cleat_error *err) {
-  if (status == CLEAT_OK)
-    return;
-  fprintf(stderr, "fence: %s\n", err->message);
-  exit(1);
-}
 
 /* Bytes that no store or file system can shrink. */
 static void fill(unsigned char *bytes, size_t size) {

@@ -2,24 +2,18 @@
  * one JSON object.
  *
  * usage: gcm BYTES */
+#include "tests/bench/measure.h"
+
 #include <openssl/evp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define RECORD_BYTES 16384 /* RFC 8446 §5.1 */
 #define NONCE_BYTES 12
 #define TAG_BYTES 16
 #define SOURCE_BYTES ((size_t)64 << 20) /* more than the caches near a core hold */
-
-static double cpu_s(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
 
 static void must(bool holds) {
   if (holds)

@@ -42,6 +42,10 @@ def median(runs):
     return statistics.median(run.wall_s for run in runs)
 
 
+def least_cpu(runs):
+    return min(run.cpu_s for run in runs)
+
+
 def settled(runs):
     """True when nothing large disturbed the two fastest."""
     fastest, second = sorted(run.wall_s for run in runs)[:2]

@@ -10,7 +10,7 @@ import os
 import struct
 import subprocess
 
-from harness import MIB, Run, alternate, best, make_file, median, read_once, remove
+from harness import MIB, Run, alternate, best, least_cpu, make_file, median, read_once, remove
 
 CONNECTIONS = 16  # the program's default for s3://
 PART_BYTES = 16 * MIB
@@ -100,5 +100,5 @@ class Limit:
         rate = mib * MIB / GB / best(ours)
         self.table.row(f"{what} ÷ plain sockets", f"{ratio:.2f} ({rate:.2f} GB/s; {len(ours)} rounds, "
                        f"medians {median(limit) / median(ours):.2f})", "≥ 0.75", ratio >= 0.75)
-        cpu, plain = (min(run.cpu_s for run in runs) / (mib * MIB / GB) for runs in (ours, limit))
+        cpu, plain = (least_cpu(runs) / (mib * MIB / GB) for runs in (ours, limit))
         self.table.row(f"{what}: CPU", f"{cpu:.2f} CPU-s/GB (plain sockets {plain:.2f})", "≤ 0.30", cpu <= 0.30)

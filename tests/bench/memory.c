@@ -4,36 +4,14 @@
  * usage: memory save|load|load-unchecked URL BYTES
  *
  * The memory is resident and filled before the clock starts. */
-#include "api/cleat.h"
+#include "tests/bench/measure.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #define NAME "data"
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static double cpu_s(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-static void check(cleat_status status, const struct cleat_error *err) {
-  if (status == CLEAT_OK)
-    return;
-  fprintf(stderr, "memory: %s\n", err->message);
-  exit(1);
-}
 
 static void save(struct cleat_client *client, const void *data, int64_t size) {
   struct cleat_error err;

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from urllib.parse import urlsplit
 
-from harness import MIB, Run, alternate, best, make_file, median, read_once, remove
+from harness import MIB, Run, alternate, best, least_cpu, make_file, median, read_once, remove
 
 CONNECTIONS = 16
 PART_BYTES = 16 * MIB
@@ -274,7 +274,7 @@ class Peers:
 
     def judge(self, what, size, tools, runs):
         for tool, of_one in zip(tools, runs):
-            cpu = min(run.cpu_s for run in of_one) / (size / GB)
+            cpu = least_cpu(of_one) / (size / GB)
             peak = max(run.peak_mib for run in of_one)
             self.table.row(f"{what}: {tool.name}", f"{size / GB / best(of_one):.2f} GB/s, {cpu:.2f} CPU-s/GB, {peak:.0f} MiB")
         ours, others = runs[0], list(zip(tools[1:], runs[1:]))
@@ -282,6 +282,6 @@ class Peers:
         ratio = best(of_fastest) / best(ours)
         self.table.row(f"{what}: cleat ÷ {fastest.name}, the fastest",
                        f"{ratio:.2f} ({len(ours)} rounds, medians {median(of_fastest) / median(ours):.2f})", "≥ 1.0", ratio >= 1)
-        frugal, of_frugal = min(others, key=lambda pair: min(run.cpu_s for run in pair[1]))
-        share = min(run.cpu_s for run in ours) / min(run.cpu_s for run in of_frugal)
+        frugal, of_frugal = min(others, key=lambda pair: least_cpu(pair[1]))
+        share = least_cpu(ours) / least_cpu(of_frugal)
         self.table.row(f"{what}: CPU of cleat ÷ {frugal.name}, the most frugal", f"{share:.2f}", "≤ 0.33", share <= 1 / 3)

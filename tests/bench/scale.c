@@ -3,29 +3,14 @@
  * usage: scale tensors URL COUNT        saves COUNT tensors of one float, opens the checkpoint and looks at each:
  *                                       CPU seconds of both
  *        scale checkpoints URL COUNT    makes COUNT checkpoints of one such tensor */
-#include "api/cleat.h"
+#include "tests/bench/measure.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define NAME_BYTES 64
-
-static double cpu_s(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-static void check(cleat_status status, const struct cleat_error *err) {
-  if (status == CLEAT_OK)
-    return;
-  fprintf(stderr, "scale: %s\n", err->message);
-  exit(1);
-}
 
 static const int64_t one = 1;
 

@@ -4,14 +4,10 @@ import json
 import os
 import subprocess
 
-from harness import MIB, Run, alternate, make_file, read_once, remove
+from harness import MIB, Run, alternate, least_cpu, make_file, read_once, remove
 
 GB = 1e9
 SHARE_MAX = 1.25
-
-
-def least_cpu(runs):
-    return min(run.cpu_s for run in runs)
 
 
 class Tls:
