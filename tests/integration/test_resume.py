@@ -96,15 +96,19 @@ def settle(store):
 
 
 def leftovers(store):
-    """Unfinished uploads, of whichever attempt. A put to a folder that was killed in its middle leaves a hidden file, which
-    is gc's: whether its process still lives cannot be seen."""
+    """Unfinished uploads, of whichever attempt."""
     if store.proxy:
         return unfinished_uploads(store, store.proxy.upload_keys())
-    return [key for key in store.keys() if ".cleat-" in key and not is_put(key)]
+    return [key for key in store.keys() if ".cleat-" in key and not is_of_the_dead(store, key)]
 
 
-def is_put(key):
-    return key.rpartition("/")[2].startswith(".cleat-put-")
+def is_of_the_dead(store, key):
+    """What a process killed in its middle leaves hidden in a folder, and gc's: whether it still lives cannot be seen. A put
+    leaves its file. A claim's removal leaves the lock on the names of an attempt that nobody goes on with."""
+    folder, _, name = key.rpartition("/")
+    if name == ".cleat-lock":
+        return folder != store.record_key(STEP).rpartition("/")[0]
+    return name.startswith(".cleat-put-")
 
 
 def assert_committed(store, source, alone=True):
@@ -118,7 +122,7 @@ def assert_committed(store, source, alone=True):
     if alone:
         assert leftovers(store) == []
         expected = [store.manifest_key(STEP), store.record_key(STEP)] + [store.file_key(STEP, name) for name in files]
-        others = [key for key in set(store.keys()) - set(expected) if not is_put(key)]
+        others = [key for key in set(store.keys()) - set(expected) if not is_of_the_dead(store, key)]
         assert set(expected) <= set(store.keys())
         # A try that died after its record is whole but for the manifest: what others might commit stays for gc.
         for attempt in {key.split("/")[1] for key in others}:
