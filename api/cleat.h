@@ -175,10 +175,12 @@ struct cleat_client_options {
   int staging_on_demand;  /* 1: its pages are made resident by their first use, not at open: for a
                              program that saves or loads once, and has no fence to keep short */
   uint64_t part_bytes;    /* size of a part, and of a staging buffer; 0: 16 MiB */
-  unsigned concurrency;   /* requests in flight; 0: 16 for s3://, 4 for file:// */
-  unsigned time_limit_s;  /* longest time for one store operation with its retries; 0: 900 */
-  const char *start;      /* names this start of the job; NULL: CLEAT_START, else random */
-  cleat_log_fn *log;      /* NULL: silent */
+  unsigned
+      concurrency; /* transfers in flight, at most; 0: 64 for s3://, 4 for file://. How many are best for
+                             an s3:// store is found out while they run */
+  unsigned time_limit_s; /* longest time for one store operation with its retries; 0: 900 */
+  const char *start;     /* names this start of the job; NULL: CLEAT_START, else random */
+  cleat_log_fn *log;     /* NULL: silent */
   void *log_user;
   /* s3:// only; NULL or 0: from the AWS environment variables and files */
   const char *endpoint; /* such as http://127.0.0.1:9000 */

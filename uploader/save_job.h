@@ -66,7 +66,8 @@ struct cleat__save_task {
   enum cleat__save_task_kind kind;
   struct cleat__save_file *file;
   struct cleat__save_part *part;
-  bool found; /* of PUT and CLOSE: the bytes were in the store already */
+  bool found;     /* of PUT and CLOSE: the bytes were in the store already */
+  double began_s; /* of PUT */
   cleat_status status;
   struct cleat_error error;      /* when status is not CLEAT_OK */
   struct cleat__save_task *next; /* in the list of idle ones */
