@@ -8,6 +8,7 @@ report.py makes a page of.
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 
@@ -20,6 +21,7 @@ from peers import Peers
 from scale import Scale
 from tls import Tls
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 PARTS = ("local", "limit", "scale", "tls", "memory", "peers")
 SMOKE_SIZES, SMOKE_SMALL_FILES = [64, 128], 100
 SMALL_FILES = 5000
@@ -30,7 +32,8 @@ def parse():
     parser.add_argument("--scratch", required=True)
     parser.add_argument("--store", help="what MinIO keeps its data on, to tell of it", required=True)
     parser.add_argument("--build", default="build")
-    parser.add_argument("--json", help="where the document goes; default: bench/results.json in the build folder")
+    parser.add_argument("--json", help="where the document goes, and a page beside it; default: in the build folder, "
+                        "bench/results.json for all parts, bench/some/ and bench/smoke/ for less")
     parser.add_argument("--sizes", default="1024,4096,16384", type=lambda text: [int(size) for size in text.split(",")],
                         help="MiB of a checkpoint, comma-separated: the first for speed, all for memory")
     parser.add_argument("--rounds", type=int, default=5, help="at least so many")
@@ -41,7 +44,9 @@ def parse():
         parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     if arguments.smoke:
         arguments.sizes, arguments.rounds = SMOKE_SIZES, 1
-    arguments.json = arguments.json or os.path.join(arguments.build, "bench/results.json")
+    # Only a whole run takes the place of a whole run.
+    folder = "bench/smoke" if arguments.smoke else "bench" if set(arguments.parts) == set(PARTS) else "bench/some"
+    arguments.json = arguments.json or os.path.join(arguments.build, folder, "results.json")
     return arguments
 
 
@@ -58,7 +63,9 @@ def main():
         run_part(part, arguments, table, header)
         header["seconds"][part] = round(time.monotonic() - begun)
         table.write(arguments.json, header)
-    print(f"\n{table.summary()}\n{sum(header['seconds'].values())} s: {header['seconds']}")
+    print(f"\n{table.summary()}\n{sum(header['seconds'].values())} s: {header['seconds']}", flush=True)
+    folder = os.path.dirname(os.path.abspath(arguments.json))
+    return subprocess.run([os.path.join(HERE, "report.sh"), arguments.json, folder], check=False).returncode
 
 
 def run_part(part, arguments, table, header):
@@ -68,7 +75,7 @@ def run_part(part, arguments, table, header):
         local(Local(*made_of), sizes[0], table, scratch)
     elif part == "limit":
         table.title("Against the limit: plain sockets on loopback")
-        Limit(*made_of).run(sizes[min(1, len(sizes) - 1)])
+        Limit(*made_of).run(2 * sizes[0])  # it is the fastest: a run of some length
     elif part == "scale":
         table.title("Many tensors, many checkpoints")
         Scale(*made_of).run()

@@ -82,6 +82,10 @@ def make_file(path, mib, block=None):
         os.fsync(file.fileno())
 
 
+def size_name(mib):
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
 def remove(path):
     shutil.rmtree(path, ignore_errors=True)
 

@@ -12,7 +12,7 @@ import statistics
 import struct
 import subprocess
 
-from harness import GB, MIB, Run, alternate, cpu_per_gb, each_round, make_file, median, read_once, remove
+from harness import GB, MIB, Run, alternate, cpu_per_gb, each_round, make_file, median, read_once, remove, size_name
 
 CONNECTIONS = 16  # the program's default for s3://
 PART_BYTES = 16 * MIB
@@ -108,7 +108,7 @@ class Limit:
         plain = median(limit)
         for where, runs in ours.items():
             self.table.samples(f"limit-{direction}", where, size, runs)
-            way = f"{direction} {'from' if direction == 'upload' else 'to'} {where}"
+            way = f"{direction} of {size_name(mib)} {'from' if direction == 'upload' else 'to'} {where}"
             self.table.figure(f"limit-{direction}-{where}", f"{way} ÷ plain sockets", each_round(limit, runs), 0.75, at_least=True,
                               note=f"{size / GB / median(runs):.2f} against {size / GB / plain:.2f} GB/s")
             self.table.figure(f"limit-{direction}-{where}-cpu", f"{way}: CPU-s/GB", cpu_per_gb(runs, size), 0.30,

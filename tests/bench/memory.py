@@ -7,7 +7,7 @@ store is never what holds a buffer. There the file is one of zeros that takes no
 import os
 import shutil
 
-from harness import ALLOWANCE_MIB, GB, MIB, STAGING_MIB, Run, alternate, each_round, make_file, median, read_once, remove
+from harness import ALLOWANCE_MIB, GB, MIB, STAGING_MIB, Run, alternate, each_round, make_file, median, read_once, remove, size_name
 from limit import PART_BYTES, free_store
 
 LARGE_BUDGET = "1G"
@@ -95,7 +95,3 @@ class Memory:
 
 def staging(budget):
     return ["--staging", budget] if budget else []
-
-
-def size_name(mib):
-    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"

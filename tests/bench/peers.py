@@ -1,7 +1,7 @@
 """Against the tools that people use today: the same MinIO, the same data, the same run.
 
 Each tool has 16 connections and parts of 16 MiB, where it lets one choose. What each has uploaded, and downloaded, is
-compared with the source once, before its times count.
+compared with the source once, before its times count. A tool that is then far behind is measured by that run alone.
 """
 
 import filecmp
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from urllib.parse import urlsplit
 
-from harness import GB, MIB, Run, alternate, cpu_per_gb, each_round, make_file, median, read_once, remove
+from harness import GB, MIB, Run, alternate, each_round, make_file, median, read_once, remove, size_name
 
 CONNECTIONS = 16
 PART_BYTES = 16 * MIB
@@ -19,6 +19,7 @@ BUCKET = "bench"
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL_BYTES = 64 << 10
 CPU_SHARE_MAX = 1 / 3
+FAR = 2
 
 
 class Peer:
@@ -229,7 +230,7 @@ class Peers:
     def run(self, mib, small_files):
         source = self.path("source")
         make_file(os.path.join(source, "data.bin"), mib)
-        self.compare("large", f"of {mib} MiB in one file", source, mib * MIB, self.tools)
+        self.compare("large", f"of {size_name(mib)} in one file", source, mib * MIB, self.tools)
         remove(source)
         for i in range(small_files):
             path = os.path.join(source, f"{i // 1000}", f"{i:05d}.bin")
@@ -242,20 +243,28 @@ class Peers:
         remove(source)
 
     def compare(self, name, what, source, size, tools):
+        """Each tool is tried first, which tells whether it moves the bytes, and whether it is far behind."""
         read_once(source)
-        tools = [tool for tool in tools if self.works(tool, source)]
+        tried = {tool: self.attempt(tool, source) for tool in tools}
+        tools = [tool for tool in tools if tried[tool] is not None]
         if len(tools) < 2:
             sys.exit("bench: no other tool works here")
-        uploads = alternate([lambda tool=tool: self.upload(tool, source) for tool in tools], self.rounds)
-        self.judge("upload-" + name, "upload " + what, size, tools, uploads)
-        for tool in tools[:2]:  # all others download what the first of them has stored
-            self.upload(tool, source, keep=True)
-        shared = self.prefix(tools[1])
-        downloads = alternate([lambda tool=tool: self.download(tool, self.prefix(tool) if tool.name == "cleat" else shared)
-                               for tool in tools], self.rounds)
-        self.judge("download-" + name, "download " + what, size, tools, downloads)
-        for tool in tools:
+        for way, measure in (("upload", lambda tool, _: self.upload(tool, source)), ("download", self.download)):
+            if way == "download":
+                self.store(tools[:2], source)
+            first = {tool: tried[tool][way] for tool in tools}
+            close = [tool for tool in tools if not far_behind(tool, first)]
+            prefixes = {tool: self.prefix(tool if tool.name == "cleat" else tools[1]) for tool in tools}
+            runs = alternate([lambda tool=tool: measure(tool, prefixes[tool]) for tool in close], self.rounds)
+            of_each = dict(zip(close, runs))
+            self.judge(f"{way}-{name}", f"{way} {what}", size, [(tool, of_each.get(tool, [first[tool]])) for tool in tools], close)
+        for tool in tools[:2]:
             self.forget(tool)
+
+    def store(self, tools, source):
+        """What cleat downloads is its own; all others download what the first of them has stored."""
+        for tool in tools:
+            self.upload(tool, source, keep=True)
 
     def prefix(self, tool):
         return "peer-" + tool.name.split()[0]
@@ -278,37 +287,44 @@ class Peers:
         os.makedirs(self.path("out"))
         return Run(tool.download(self.path("out") if tool.name != "cleat" else self.path("out/new"), prefix), tool.env)
 
-    def works(self, tool, source):
-        """A tool that does not move the bytes is left out, and said so."""
+    def attempt(self, tool, source):
+        """One upload and one download. A tool that does not move the bytes is left out, and said so."""
         try:
-            self.upload(tool, source, keep=True)
-            self.download(tool, self.prefix(tool))
+            runs = {"upload": self.upload(tool, source, keep=True), "download": self.download(tool, self.prefix(tool))}
             out = self.path("out" if tool.name != "cleat" else "out/new")
             same = same_trees(source, out)
             self.forget(tool)
             if same:
-                return True
+                return runs
             reason = "what it downloads is not what it uploaded"
         except SystemExit as failure:
             reason = str(failure)
         self.table.row(f"{tool.name}: left out", reason)
         if tool.name == "cleat":
             sys.exit("bench: cleat itself does not work here")
-        return False
+        return None
 
-    def judge(self, name, what, size, tools, runs):
-        for tool, of_one in zip(tools, runs):
-            self.table.samples(name, tool.name, size, of_one)
-            peak = max(run.peak_mib for run in of_one)
-            cpu = statistics.median(cpu_per_gb(of_one, size))
-            self.table.row(f"{what}: {tool.name}", f"{size / GB / median(of_one):.2f} GB/s, {cpu:.2f} CPU-s/GB, {peak:.0f} MiB")
-        ours, others = runs[0], list(zip(tools[1:], runs[1:]))
+    def judge(self, name, what, size, measured, close):
+        for tool, runs in measured:
+            self.table.samples(name, tool.name, size, runs)
+            self.table.line(f"{what}: {tool.name}", f"{size / GB / median(runs):.2f} GB/s, {middle_cpu(runs) / (size / GB):.2f} CPU-s/GB, "
+                            f"{max(run.peak_mib for run in runs):.0f} MiB, {len(runs)} rounds", "-", True)
+        ours, others = measured[0][1], [(tool, runs) for tool, runs in measured[1:] if tool in close]
         fastest, of_fastest = min(others, key=lambda pair: median(pair[1]))
         self.table.figure(name, f"{what}: rate ÷ the fastest other tool's", each_round(of_fastest, ours), 1.0, at_least=True,
                           note=f"{fastest.name}; {size / GB / median(ours):.2f} against {size / GB / median(of_fastest):.2f} GB/s")
         frugal, of_frugal = min(others, key=lambda pair: middle_cpu(pair[1]))
         self.table.figure(name + "-cpu", f"{what}: CPU ÷ the most frugal other tool's", each_round(ours, of_frugal, lambda run: run.cpu_s),
-                          CPU_SHARE_MAX if name.endswith("large") else None, note=frugal.name)
+                          CPU_SHARE_MAX if name.endswith("large") else None,
+                          note=f"{frugal.name}; {middle_cpu(ours) / (size / GB):.2f} against {middle_cpu(of_frugal) / (size / GB):.2f} CPU-s/GB")
+
+
+def far_behind(tool, first):
+    """True for a tool that took FAR times as long as another, and as much CPU: the one run is its measurement, since it
+    can become neither the fastest nor the most frugal."""
+    others = [run for other, run in first.items() if other is not tool and other.name != "cleat"]
+    return (tool.name != "cleat" and bool(others) and first[tool].wall_s > FAR * min(run.wall_s for run in others)
+            and first[tool].cpu_s > FAR * min(run.cpu_s for run in others))
 
 
 def middle_cpu(runs):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark: starts two MinIOs of its own, one with TLS, runs bench.py, stops what it started.
-# usage: run.sh [--sizes MIB,…] [--rounds N] [PART…]    see bench.py
+# usage: run.sh [--sizes MIB,…] [--rounds N] [--json FILE] [--smoke] [PART…]    see bench.py
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/common.sh"
 cd "$ROOT"
