@@ -16,7 +16,6 @@ GB = 1e9
 MIB = 1 << 20
 STAGING_MIB = 256  # the program's default
 ALLOWANCE_MIB = 48
-PATIENCE = 2  # at most so many times the rounds that were asked for
 AGREE = 1.1  # two runs that differ by less were disturbed by nothing large
 
 
@@ -58,12 +57,12 @@ def settled(runs):
     return second <= AGREE * fastest
 
 
-def alternate(measures, rounds):
+def alternate(measures, rounds, patience=1):
     """Calls the measures in turn, forwards and backwards by turns, so that none always has the same one's
-    leavings before it. At least `rounds` rounds; then on until the two fastest runs of each agree, or
-    patience ends. One round is one round. Returns a list of runs for each measure."""
+    leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest run, on until
+    the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for each measure."""
     runs = [[] for _ in measures]
-    for i in range(PATIENCE * rounds if rounds > 1 else 1):
+    for i in range(patience * rounds if rounds > 1 else 1):
         if i >= max(rounds, 2) and all(settled(of_one) for of_one in runs):
             break
         order = list(enumerate(measures))

@@ -32,7 +32,7 @@ class Local:
 
     def pair(self, ours, theirs, source, target):
         runs = alternate([lambda command=command: self.measure(command, source, target)
-                          for command in (ours, theirs)], self.rounds)
+                          for command in (ours, theirs)], self.rounds, patience=2)
         remove(target)
         return runs
 

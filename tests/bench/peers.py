@@ -19,7 +19,7 @@ BUCKET = "bench"
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL_BYTES = 64 << 10
 CPU_SHARE_MAX = 1 / 3
-FAR = 2
+FAR = 3
 
 
 class Peer:
@@ -308,7 +308,7 @@ class Peers:
         for tool, runs in measured:
             self.table.samples(name, tool.name, size, runs)
             self.table.line(f"{what}: {tool.name}", f"{size / GB / median(runs):.2f} GB/s, {middle_cpu(runs) / (size / GB):.2f} CPU-s/GB, "
-                            f"{max(run.peak_mib for run in runs):.0f} MiB, {len(runs)} rounds", "-", True)
+                            f"{max(run.peak_mib for run in runs):.0f} MiB, rounds: {len(runs)}", "-", True)
         ours, others = measured[0][1], [(tool, runs) for tool, runs in measured[1:] if tool in close]
         fastest, of_fastest = min(others, key=lambda pair: median(pair[1]))
         self.table.figure(name, f"{what}: rate ÷ the fastest other tool's", each_round(of_fastest, ours), 1.0, at_least=True,

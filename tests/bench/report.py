@@ -69,6 +69,8 @@ def figures(run):
 
 
 def summary(run):
+    if run["header"]["settings"]["smoke"]:
+        return "A run with little data, to see whether all works: its figures mean nothing."
     judged = [figure for figure in run["figures"] if figure["reached"] is not None]
     missing = set(WANTED) - {figure["name"] for figure in run["figures"]}
     return (f"{sum(figure['reached'] for figure in judged)} of {len(judged)} figures are reached"
@@ -109,7 +111,7 @@ def page(run, drawn):
         "## Figures", figures(run), "## Notes", notes, "## Plots", *(f"![{title}](plots/{name}.svg)" for name, title in drawn),
         "## Each tool", "The tables and the bars of the plots show the median; the least and the most over the rounds are in brackets, and "
         "whiskers in the plots. Other tools make up to 16 requests at a time, of parts of 16 MiB, where they let one choose. One that "
-        "took twice the time and twice the CPU of another, when it was tried at first, has that one round alone.",
+        "took three times the time and three times the CPU of another, when it was tried at first, has that one round alone.",
         tools(run), "## Also measured", others(run), "## The run", header(run), "## To repeat",
         "    make bench           # measures; build/bench has the document, results.json, and a page beside it\n"
         "    make bench-report    # makes this page of that document\n\n"
