@@ -11,13 +11,11 @@ static double fastest(const struct cleat_bench_rung *rungs, size_t count) {
   return rate;
 }
 
-/* How many rungs at the end are no faster than what was there before them. */
-static size_t flat_rungs(const struct cleat_bench_rung *rungs, size_t count) {
-  size_t flat = 0;
-  while (flat + 1 < count && rungs[count - flat - 1].bytes_per_s <=
-                                 (1 + CLEAT__BENCH_SAME) * fastest(rungs, count - flat - 1))
-    flat++;
-  return flat;
+/* The last rungs, all of them together, gained nothing over those before. */
+static bool is_flat(const struct cleat_bench_rung *rungs, size_t count) {
+  const size_t last = CLEAT__BENCH_FLAT_RUNGS;
+  return count > last && fastest(rungs + count - last, last) <=
+                             (1 + CLEAT__BENCH_SAME) * fastest(rungs, count - last);
 }
 
 /* The next power of two, unless a save's usual number or the limit comes before it. */
@@ -41,7 +39,7 @@ unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
                            const struct cleat__bench_ladder *ladder, uint64_t bytes_left,
                            const char **stopped) {
   unsigned last = count > 0 ? rungs[count - 1].concurrency : 0;
-  bool flat = flat_rungs(rungs, count) >= CLEAT__BENCH_FLAT_RUNGS;
+  bool flat = is_flat(rungs, count);
   /* What a save does that is told nothing is worth knowing in any case. */
   unsigned next = flat ? ladder->usual : above(last, ladder);
   bool ended = last >= ladder->limit || (flat && (next <= last || next > ladder->limit));
