@@ -108,8 +108,7 @@ cleat_status cleat__bench_start(struct cleat_client *client,
   if (most > CLEAT__CONCURRENCY_MAX)
     return cleat__error_set(err, CLEAT_INVALID, "max_concurrency %u is above %u", most,
                             CLEAT__CONCURRENCY_MAX);
-  uint64_t max_bytes =
-      options->max_bytes != 0 ? options->max_bytes : CLEAT__BENCH_BYTES_DEFAULT;
+  uint64_t max_bytes = options->max_bytes != 0 ? options->max_bytes : CLEAT__BENCH_BYTES_DEFAULT;
   if (max_bytes / client->part_bytes < cleat__bench_least_parts(1)) {
     cleat__error_set(err, CLEAT_INVALID, "%llu bytes hold no two parts of %llu",
                      (unsigned long long)max_bytes, (unsigned long long)client->part_bytes);

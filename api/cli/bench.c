@@ -16,10 +16,10 @@ enum { CHART_COLUMNS = 24, EIGHTHS = 8 };
 #define USUAL_STAGING_BYTES (256ull << 20)
 
 static const char help[] =
-    "Measures a store from this machine: the time of small requests, then the rate of\n"
-    "uploads and of downloads in parts, with 1, 2, 4 and more of them in flight, until\n"
-    "more gain nothing. Says how many are best, and what the default comes to. All\n"
-    "that it stores lies in a folder of its own, which it removes again.\n"
+    "Measures a store from this machine: the time of small requests, then the rate\n"
+    "of uploads and of downloads in parts, with 1, 2, 4 and more of them in flight,\n"
+    "until more gain nothing. Says how many are best, and what the default comes to.\n"
+    "All that it stores lies in a folder of its own, which it removes again.\n"
     "\n"
     "      --size SIZE      the most to upload, and the most to download (8G)\n"
     "\n"

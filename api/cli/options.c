@@ -62,7 +62,7 @@ const char *cleat__cli_options_help(void) {
          "      --staging SIZE   memory for copies in flight (256M)\n"
          "      --part-size SIZE size of the parts that files are cut into (16M)\n"
          "  -j, --jobs N         requests in flight (16; 4 for folders)\n"
-         "      --time-limit S   seconds to try one request (900; ls, show, doctor, bench: 60)\n"
+         "      --time-limit S   seconds per request (900; ls, show, doctor, bench: 60)\n"
          "  -h, --help           show this help\n";
 }
 

@@ -142,8 +142,8 @@ END_TEST
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t more;
-  unsigned now;       /* parts in flight */
-  unsigned met;       /* of the rung that `wanted` names: came, up to all that are to be there at once */
+  unsigned now; /* parts in flight */
+  unsigned met; /* of the rung that `wanted` names: came, up to all that are to be there at once */
   unsigned wanted;
   enum cleat_bench_stage stage;
   unsigned meetings;

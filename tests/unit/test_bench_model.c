@@ -33,10 +33,10 @@ static const char *climb(const struct cleat__bench_ladder *on, rate_fn *rate, ui
     if (next == 0)
       return text + (length == 0 ? sizeof text - 1 : 0);
     ck_assert_uint_lt(count, RUNGS_MAX);
-    rungs[count++] = (struct cleat_bench_rung){.concurrency = next,
-                                               .bytes_per_s = rate(next) * (double)MIB};
-    length += (size_t)snprintf(text + length, sizeof text - length, "%s%u", count > 1 ? " " : "",
-                               next);
+    rungs[count++] =
+        (struct cleat_bench_rung){.concurrency = next, .bytes_per_s = rate(next) * (double)MIB};
+    length +=
+        (size_t)snprintf(text + length, sizeof text - length, "%s%u", count > 1 ? " " : "", next);
   }
 }
 
@@ -150,7 +150,7 @@ START_TEST(the_best_is_the_fewest_that_are_as_fast) {
     double rates[5]; /* up to 0 */
     size_t best;
   } rows[] = {
-      {{100}, 0},         {{100, 100}, 0},      {{100, 104}, 0}, {{100, 106}, 1},
+      {{100}, 0},          {{100, 100}, 0},        {{100, 104}, 0},        {{100, 106}, 1},
       {{100, 200, 50}, 1}, {{96, 98, 100, 99}, 0}, {{50, 94, 96, 100}, 2}, {{200, 100, 201}, 0},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
