@@ -19,9 +19,11 @@ static cleat_status put_small(struct cleat__bench *bench, struct cleat_error *er
   struct cleat__span body = {bytes, sizeof bytes};
   cleat__bench_fill(bytes, sizeof bytes, bench->seed);
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, sizeof bytes)};
-  bench->small_made = true;
-  return CLEAT__STORE(bench->setup->store, put, bench->small_key, &body, 1, &options, bench->cancel,
-                      err);
+  cleat_status status = CLEAT__STORE(bench->setup->store, put, bench->small_key, &body, 1, &options,
+                                     bench->cancel, err);
+  /* Who may not write may not remove either: there is nothing to be told of. */
+  bench->small_made = bench->small_made || status != CLEAT_DENIED;
+  return status;
 }
 
 static cleat_status get_small(struct cleat__bench *bench, struct cleat_error *err) {

@@ -1,8 +1,8 @@
 /* bench_run.h: the measurements of the bench, one after another, on a store. What they mean: api/cleat.h.
  *
  * cleat__bench_run runs on one thread and starts a pool of its own for the parts, so that it alone decides
- * how many are in flight. Everything that it stores lies in one folder with a random name, is noted before
- * it is asked for, and is removed at the end, whatever happened. */
+ * how many are in flight. Everything that it stores lies in one folder with a random name. What may be there is
+ * noted, also when an answer was lost, and is removed at the end, whatever happened. */
 #ifndef CLEAT_UPLOADER_BENCH_RUN_H
 #define CLEAT_UPLOADER_BENCH_RUN_H
 
