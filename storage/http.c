@@ -1,4 +1,4 @@
-/* http.c: libcurl easy handles, kept and lent to one request at a time. See http.h.
+/* http.c: libcurl handles, kept and lent to one request at a time. See http.h.
  *
  * The list of idle handles is the only thing that threads share; its lock is held for the push and
  * the pop alone. Everything else belongs to the thread that runs the request. */
@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "storage/http_call.h"
+#include "storage/http_race.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,10 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An easy handle between requests. */
-struct handle {
+/* An easy handle, and the sockets of the connections that were made for it. */
+struct side {
   CURL *curl;
   struct cleat__http_sockets sockets;
+};
+
+/* What a request runs on, between requests: the multi handle keeps the connection alive. */
+struct handle {
+  CURLM *multi;
+  struct side sides[2]; /* the other one is there only while a request is sent twice */
+  int main;
   struct handle *next;
 };
 
@@ -49,21 +57,31 @@ static void push_idle(struct cleat__http *http, struct handle *handle) {
   pthread_mutex_unlock(&http->synced.lock);
 }
 
+static void close_side(struct side *side) {
+  curl_easy_cleanup(side->curl);
+  side->curl = NULL;
+}
+
+/* The multi handle last: it closes the connection, and tells a side's list of sockets. */
+static void free_handle(struct handle *handle) {
+  close_side(&handle->sides[0]);
+  close_side(&handle->sides[1]);
+  curl_multi_cleanup(handle->multi);
+  cleat__free(handle);
+}
+
 static struct handle *make_handle(void) {
   struct handle *handle = cleat__calloc(1, sizeof *handle);
   if (handle == NULL)
     return NULL;
-  handle->curl = cleat__fault_point() ? NULL : curl_easy_init();
-  if (handle->curl == NULL) {
-    cleat__free(handle);
+  handle->multi = cleat__fault_point() ? NULL : curl_multi_init();
+  handle->sides[0].curl = cleat__fault_point() ? NULL : curl_easy_init();
+  if (handle->multi == NULL || handle->sides[0].curl == NULL ||
+      curl_multi_setopt(handle->multi, CURLMOPT_MAXCONNECTS, 2L) != CURLM_OK) {
+    free_handle(handle);
     return NULL;
   }
   return handle;
-}
-
-static void free_handle(struct handle *handle) {
-  curl_easy_cleanup(handle->curl);
-  cleat__free(handle);
 }
 
 cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
@@ -119,7 +137,6 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_TCP_NODELAY, 1L);
   SET(CURLOPT_TCP_KEEPALIVE, 1L);
   SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spreads the threads over S3's servers */
-  SET(CURLOPT_MAXCONNECTS, 1L);
   SET(CURLOPT_CONNECTTIMEOUT_MS, (long)http->connect_ms);
   SET(CURLOPT_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
   SET(CURLOPT_UPLOAD_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
@@ -343,48 +360,163 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
 
 /* With CURLOPT_NOSIGNAL libcurl leaves SIGPIPE alone, and a TLS connection that breaks raises it: the
  * library must not end its program. */
-static CURLcode perform_without_sigpipe(CURL *curl) {
+static int race_without_sigpipe(CURLM *multi, CURL *curl, const struct cleat__http_race_ops *ops,
+                                void *ctx, CURLcode *code) {
   sigset_t pipe_only, before, pending;
   sigemptyset(&pipe_only);
   sigaddset(&pipe_only, SIGPIPE);
   bool was_pending = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
   pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
-  CURLcode code = curl_easy_perform(curl);
+  int winner = cleat__http_race(multi, curl, ops, ctx, code);
   struct timespec now = {0};
   while (!was_pending && sigtimedwait(&pipe_only, NULL, &now) < 0 && errno == EINTR)
     continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return winner;
+}
+
+/* One of the transfers of a request, with what it needs. */
+struct lane {
+  struct cleat__http_call call;
+  const struct cleat__http_proxy *proxy;
+  char message[CURL_ERROR_SIZE];
+  enum cleat__transport transport; /* once it has ended */
+};
+
+/* A request, its transfer, and perhaps a second one. */
+struct run {
+  const struct cleat__http *http;
+  const struct cleat__http_request *request;
+  struct cleat__http_request again; /* the second one's: on a new connection */
+  struct cleat__http_reply reply;   /* the second one's */
+  struct curl_slist *headers;
+  struct handle *handle;
+  struct lane lanes[2];
+  bool ended[2];
+};
+
+/* Sets all options of the lane's handle. */
+static CURLcode prepare_lane(struct run *run, struct lane *lane) {
+  CURL *curl = lane->call.curl;
+  curl_easy_reset(curl); /* keeps the TLS session */
+  CURLcode code = set_transport(curl, run->http);
+  if (code == CURLE_OK)
+    code = set_proxy(curl, lane->proxy);
+  if (code == CURLE_OK)
+    code = set_request(curl, lane->call.request, run->headers);
+  if (code == CURLE_OK)
+    code = cleat__http_sockets_attach(lane->call.sockets, curl);
+  if (code == CURLE_OK)
+    code = cleat__http_call_attach(&lane->call);
+  if (code == CURLE_OK)
+    code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, lane->message);
   return code;
 }
 
-static enum cleat__transport run_call(const struct cleat__http *http, struct cleat__http_call *call,
-                                      struct curl_slist *headers) {
-  char message[CURL_ERROR_SIZE] = "";
-  CURL *curl = call->curl;
-  const struct cleat__http_proxy *proxy = NULL;
+static enum cleat__transport end_lane(struct run *run, int which, CURLcode code) {
+  struct lane *lane = &run->lanes[which];
+  if (!run->ended[which])
+    lane->transport = finish(&lane->call, code, lane->proxy, lane->message);
+  run->ended[which] = true;
+  return lane->transport;
+}
+
+/* An answer, and not one that says "not now". */
+static bool on_settles(void *ctx, int which, CURLcode code) {
+  struct run *run = ctx;
+  int status =
+      end_lane(run, which, code) == CLEAT__TRANSPORT_OK ? run->lanes[which].call.reply->status : 0;
+  return status > 0 && status < 500 && status != 408 && status != 429;
+}
+
+static bool on_is_due(void *ctx, int64_t elapsed_ms) {
+  const struct run *run = ctx;
+  return run->request->second_is_due(run->request->second_ctx, elapsed_ms);
+}
+
+/* The bytes between the ranges that are wanted are in no memory: what two transfers have written cannot be checked. */
+static bool has_gaps(const struct cleat__http_request *request) {
+  size_t gaps = 0;
+  for (size_t i = 0; i < request->into_count; i++)
+    gaps += request->into[i].base == NULL;
+  return gaps > 0 && gaps < request->into_count;
+}
+
+static CURL *on_second(void *ctx, bool *alone) {
+  struct run *run = ctx;
+  struct lane *lane = &run->lanes[1];
+  struct side *side = &run->handle->sides[1 - run->handle->main];
+  side->curl = cleat__fault_point() ? NULL : curl_easy_init();
+  if (side->curl == NULL)
+    return NULL;
+  run->again = *run->request;
+  run->again.fresh = true;
+  cleat__http_reply_init(&run->reply);
+  cleat__http_call_init(&lane->call, side->curl, &run->again, &run->reply);
+  lane->call.sockets = &side->sockets;
+  lane->proxy = run->lanes[0].proxy;
+  if (prepare_lane(run, lane) != CURLE_OK)
+    return NULL;
+  *alone = has_gaps(run->request);
+  return side->curl;
+}
+
+static uint64_t moved_bytes(CURL *curl) {
+  curl_off_t sent = 0, received = 0;
+  curl_easy_getinfo(curl, CURLINFO_SIZE_UPLOAD_T, &sent);
+  curl_easy_getinfo(curl, CURLINFO_SIZE_DOWNLOAD_T, &received);
+  return (uint64_t)(sent + received);
+}
+
+/* Of what two transfers wrote into the same memory, nobody has seen a checksum yet. */
+static void check_again(const struct cleat__http_request *request,
+                        struct cleat__http_reply *reply) {
+  uint64_t size = cleat__spans_length(request->into, request->into_count);
+  if (request->into_spans && request->into_count > 0 && request->into[0].base != NULL &&
+      !has_gaps(request) && reply->body_bytes == size)
+    reply->crc32c = cleat__spans_crc32c(request->into, request->into_count);
+}
+
+/* After two: the winner's handle and reply are the request's. */
+static void keep_winner(struct run *run, int winner, struct cleat__http_reply *reply) {
+  struct handle *handle = run->handle;
+  uint64_t twice_bytes = moved_bytes(run->lanes[1 - winner].call.curl);
+  if (winner == 1) {
+    cleat__http_reply_clear(reply);
+    *reply = run->reply;
+    handle->main = 1 - handle->main;
+  } else {
+    cleat__http_reply_clear(&run->reply);
+  }
+  reply->second = winner == 1;
+  reply->twice_bytes = twice_bytes;
+  check_again(run->request, reply);
+}
+
+static enum cleat__transport run_request(struct run *run, struct cleat__http_reply *reply) {
+  static const struct cleat__http_race_ops once = {.settles = on_settles};
+  static const struct cleat__http_race_ops twice = {
+      .is_due = on_is_due, .second = on_second, .settles = on_settles};
+  const struct cleat__http *http = run->http;
+  struct lane *lane = &run->lanes[0];
+  struct handle *handle = run->handle;
   struct cleat_error problem;
-  if (http->proxies != NULL &&
-      cleat__http_proxies_find(http->proxies, call->request->url, &proxy, &problem) != CLEAT_OK) {
-    snprintf(call->reply->message, sizeof call->reply->message, "%.255s", problem.message);
+  if (http->proxies != NULL && cleat__http_proxies_find(http->proxies, run->request->url,
+                                                        &lane->proxy, &problem) != CLEAT_OK) {
+    snprintf(reply->message, sizeof reply->message, "%.255s", problem.message);
     return CLEAT__TRANSPORT_PROXY;
   }
-  curl_easy_reset(curl); /* keeps the connection and the TLS session */
-  CURLcode code = set_transport(curl, http);
+  int winner = 0;
+  CURLcode code = prepare_lane(run, lane);
   if (code == CURLE_OK)
-    code = set_proxy(curl, proxy);
-  if (code == CURLE_OK)
-    code = set_request(curl, call->request, headers);
-  if (code == CURLE_OK)
-    code = cleat__http_sockets_attach(call->sockets, curl);
-  if (code == CURLE_OK)
-    code = cleat__http_call_attach(call);
-  if (code == CURLE_OK)
-    code = curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message);
-  if (code == CURLE_OK)
-    code = perform_without_sigpipe(curl);
-  enum cleat__transport transport = finish(call, code, proxy, message);
+    winner = race_without_sigpipe(handle->multi, lane->call.curl,
+                                  run->request->second_is_due != NULL ? &twice : &once, run, &code);
+  enum cleat__transport transport = end_lane(run, winner, code);
+  if (run->lanes[1].call.curl != NULL)
+    keep_winner(run, winner, reply);
+  close_side(&handle->sides[1 - handle->main]);
   /* The handle outlives what it points to. */
-  curl_easy_reset(curl);
+  curl_easy_reset(handle->sides[handle->main].curl);
   return transport;
 }
 
@@ -400,29 +532,28 @@ enum cleat__transport cleat__http_send(struct cleat__http *http,
                                        const struct cleat__http_request *request,
                                        struct cleat__http_reply *reply) {
   enum cleat__transport transport = CLEAT__TRANSPORT_NO_MEMORY;
-  struct cleat__http_call call;
-  struct curl_slist *headers = NULL;
-  struct handle *handle = pop_idle(http);
-  cleat__http_call_init(&call, NULL, request, reply);
-  if (handle == NULL)
-    handle = make_handle();
-  if (handle == NULL)
+  struct run run = {.http = http, .request = request};
+  run.handle = pop_idle(http);
+  cleat__http_call_init(&run.lanes[0].call, NULL, request, reply);
+  if (run.handle == NULL)
+    run.handle = make_handle();
+  if (run.handle == NULL)
     goto done;
-  call.curl = handle->curl;
-  call.sockets = &handle->sockets;
-  headers = make_headers(request);
-  if (headers == NULL)
+  run.lanes[0].call.curl = run.handle->sides[run.handle->main].curl;
+  run.lanes[0].call.sockets = &run.handle->sides[run.handle->main].sockets;
+  run.headers = make_headers(request);
+  if (run.headers == NULL)
     goto done;
-  transport = run_call(http, &call, headers);
+  transport = run_request(&run, reply);
 
 done:
-  curl_slist_free_all(headers);
+  curl_slist_free_all(run.headers);
   /* After a transfer that failed before it was connected, libcurl 7.88 refuses to set the buffer size
    * of the handle again; and a connection that broke is worth nothing. */
-  if (handle != NULL && transport == CLEAT__TRANSPORT_OK && is_connection_clean(request, reply))
-    push_idle(http, handle);
-  else if (handle != NULL)
-    free_handle(handle);
+  if (run.handle != NULL && transport == CLEAT__TRANSPORT_OK && is_connection_clean(request, reply))
+    push_idle(http, run.handle);
+  else if (run.handle != NULL)
+    free_handle(run.handle);
   return transport;
 }
 

@@ -1,4 +1,4 @@
-/* http.h: one HTTP/1.1 request at a time for each thread, on libcurl's easy handles.
+/* http.h: one HTTP/1.1 request at a time for each thread, on libcurl.
  *
  * A struct cleat__http is shared by all threads of a store. It keeps idle handles in a list whose
  * newest is taken first: N threads at work hold N handles, and each handle keeps its one connection
@@ -79,6 +79,11 @@ struct cleat__http_request {
   const atomic_bool *cancel; /* looked at about once a second; may be NULL */
   int64_t
       grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */
+  /* NULL, or asked some ten times a second whether to send the request once more, on a new connection, beside the first
+   * one, which goes on: the first answer below 500 counts, and the other one is dropped. For requests that may be carried
+   * out twice. Both send from, or receive into, the same spans; what these hold in the end is what crc32c is of. */
+  bool (*second_is_due)(void *ctx, int64_t elapsed_ms);
+  void *second_ctx;
 };
 
 /* Plain data but for `text`. Header values that are absent, or longer than here, are "". */
@@ -89,6 +94,8 @@ struct cleat__http_reply {
   uint32_t crc32c;           /* of those that went to the spans */
   bool too_long;             /* MALFORMED because a 2xx body is longer than the spans or text_cap */
   int64_t content_length;    /* -1: not told */
+  bool second;               /* it answers the second of two */
+  uint64_t twice_bytes;      /* moved for the other one */
   char message[256];         /* of a transport that is not OK; one line */
   char etag[CLEAT__ETAG_MAX]; /* with its quotes */
   char content_range[96];

@@ -105,6 +105,7 @@ static cleat_status s3_put(struct cleat__store *store, const char *key,
       .body_count = body_count,
       .text_cap = CLEAT__S3_TEXT_IGNORED,
       .grace_ms = CLEAT__S3_GRACE_MS,
+      .repeatable = options->condition == CLEAT__PUT_ALWAYS,
       .accept = accept_etag,
       .failed_tries = options->failed_tries,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
@@ -185,6 +186,7 @@ static cleat_status s3_get(struct cleat__store *store, const char *key, uint64_t
                                       .into_spans = true,
                                       .into = into,
                                       .into_count = into_count,
+                                      .repeatable = true,
                                       .accept = accept_range,
                                       .accept_ctx = &range};
   cleat__http_reply_init(&reply);
@@ -418,6 +420,7 @@ static cleat_status s3_remove(struct cleat__store *store, const char *key,
 static void s3_close(struct cleat__store *store) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   cleat__http_free(s3->http);
+  cleat__hedge_destroy(&s3->hedge);
   cleat__free(s3->crc64);
   cleat__s3_credentials_free(s3->chain);
   cleat__http_proxies_clear(&s3->proxies);
@@ -460,6 +463,7 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
   s3->log = config->log;
   pthread_mutex_init(&s3->move_lock, NULL);
   cleat__retry_quota_init(&s3->quota);
+  cleat__hedge_init(&s3->hedge);
   s3->retry = (struct cleat__retry_config){
       .clock = config->clock,
       .quota = &s3->quota,

@@ -6,6 +6,7 @@
 #define CLEAT_STORAGE_S3_H
 
 #include "base/crc64.h"
+#include "storage/hedge.h"
 #include "storage/http.h"
 #include "storage/retry.h"
 #include "storage/s3_config.h"
@@ -56,6 +57,7 @@ struct cleat__s3 {
 
   /* shared */
   struct cleat__retry_quota quota;
+  struct cleat__hedge hedge; /* has its own lock */
   atomic_bool moved;
   atomic_bool reached; /* some reply came since open */
   atomic_llong skew_s; /* the store's clock minus ours, as far as it matters */
@@ -87,11 +89,12 @@ struct cleat__s3_request {
   bool into_spans; /* a 2xx body goes there */
   const struct cleat__span *into;
   size_t into_count;
-  size_t text_cap;                  /* of a 2xx text; longer: LIMIT */
-  int64_t idle_ms;                  /* 0: CLEAT__HTTP_IDLE_MS */
-  bool any_pace;                    /* however slow its body */
-  int64_t grace_ms;                 /* as in struct cleat__http_request */
-  int64_t limit_ms;                 /* where the client's time limit is too much; 0: that */
+  size_t text_cap;  /* of a 2xx text; longer: LIMIT */
+  int64_t idle_ms;  /* 0: CLEAT__HTTP_IDLE_MS */
+  bool any_pace;    /* however slow its body */
+  bool repeatable;  /* may be carried out twice at once: a straggler is sent again, see hedge.h */
+  int64_t grace_ms; /* as in struct cleat__http_request */
+  int64_t limit_ms; /* where the client's time limit is too much; 0: that */
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;

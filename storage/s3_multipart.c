@@ -107,6 +107,7 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
                                       .body = body,
                                       .body_count = body_count,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
+                                      .repeatable = true,
                                       .accept = accept_part};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);

@@ -170,6 +170,34 @@ done:
 
 /* ---- one try ---- */
 
+static bool on_second_is_due(void *ctx, int64_t elapsed_ms) {
+  return cleat__hedge_is_due(ctx, elapsed_ms);
+}
+
+/* Sends the try, and once more beside it when it turns out to be a straggler. */
+static enum cleat__transport transmit_hedged(struct sender *sender,
+                                             struct cleat__http_request *http) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  struct cleat__hedge_request hedge;
+  uint64_t bytes = http->has_body ? cleat__spans_length(http->body, http->body_count)
+                                  : cleat__spans_length(http->into, http->into_count);
+  int64_t began_ms = clock->monotonic_ms(clock->ctx);
+  cleat__hedge_begin(&sender->s3->hedge, http->has_body, bytes, &hedge);
+  http->second_is_due = on_second_is_due;
+  http->second_ctx = &hedge;
+  enum cleat__transport transport = cleat__http_send(sender->s3->http, http, sender->reply);
+  int64_t elapsed_ms = clock->monotonic_ms(clock->ctx) - began_ms;
+  const struct cleat__http_reply *reply = sender->reply;
+  bool good = transport == CLEAT__TRANSPORT_OK && reply->status >= 200 && reply->status < 300;
+  cleat__hedge_end(&hedge, good, reply->second, elapsed_ms, reply->twice_bytes);
+  if (hedge.second)
+    cleat__log(
+        &sender->s3->log, CLEAT_LOG_INFO,
+        "%s: far slower than its peers: sent twice, and the %s answer came first, after %lld ms",
+        sender->request->operation, reply->second ? "second" : "first", (long long)elapsed_ms);
+  return transport;
+}
+
 static enum cleat__transport transmit(struct sender *sender, const char *url,
                                       const struct lines *lines) {
   const struct cleat__s3_request *request = sender->request;
@@ -192,7 +220,8 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .ask_first = sender->ask_first,
                                      .cancel = sender->cancel,
                                      .grace_ms = request->grace_ms};
-  return cleat__http_send(sender->s3->http, &http, sender->reply);
+  return request->repeatable ? transmit_hedged(sender, &http)
+                             : cleat__http_send(sender->s3->http, &http, sender->reply);
 }
 
 /* Not CLEAT_OK: nothing was sent, and trying again would not help. */
