@@ -67,7 +67,7 @@ def test_a_bucket_in_json(bucket):
     check_report(report, bucket.url)
     assert report["place"] == bucket.environment["AWS_ENDPOINT_URL"] and report["cached"] is False
     for side in (report["upload"], report["download"]):
-        assert jobs(side) == [1, 2] and side["default_jobs"] == 16 and side["default_share"] == 0
+        assert jobs(side) == [1, 2] and side["default_jobs"] == 51 and side["default_share"] == 0
         assert side["stopped"] == "jobs" and side["bytes"] <= 30 << 20
     assert bucket.keys() == []
 
@@ -120,7 +120,7 @@ def test_people_get_tables_and_a_conclusion(store):
     assert len([line for line in lines if re.fullmatch(row, line)]) == 4, result
     assert sum(line.endswith("# best") for line in lines) == 2, result
     assert max(line.count("#") for line in lines) == 24, result
-    end = r"the default(, 4, was not measured| tries up to 16 and finds what is best)\."
+    end = r"the default(, 4, was not measured| tries up to 51 and finds what is best)\."
     assert any(re.fullmatch(r"Best for uploads: [12] at once, [\d.]+ [KMG]iB/s; " + end, line)
                for line in lines), result
     assert ("page cache" in result.out) == (store.url.startswith("file:")), result
