@@ -5,7 +5,8 @@
 #   CC=clang                     another compiler (use it with BUILD=build/clang)
 #   WERROR=1                     warnings are errors; CI sets it
 #   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan
-#   CUDA=1                       build gpu/device_cuda.c against the CUDA Runtime in CUDA_HOME
+#   CUDA=/usr/local/cuda         where CUDA is, if pkg-config, CUDA_HOME and /usr/local/cuda do not say; 1: it must be
+#                                found; 0: build without it
 #   PREFIX=/usr/local DESTDIR=   where `make install` puts things
 #   V=1                          show whole command lines
 
@@ -23,7 +24,6 @@ endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
 PREFIX ?= /usr/local
-CUDA_HOME ?= /usr/local/cuda
 
 # The public header is the one place that states the version.
 VERSION := $(or $(shell sed -n 's/^.define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat.h 2>/dev/null),0.0.0)
@@ -67,23 +67,32 @@ endif
 ifeq ($(WERROR),1)
 WARNINGS += -Werror
 endif
-ifeq ($(CUDA),1)
-CFLAGS_EXTRA += -DCLEAT_HAVE_CUDA -isystem $(CUDA_HOME)/include
-LIBS_EXTRA := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+# The CUDA Runtime, linked statically: the program runs where there is no driver. pkg-config knows it by version (cudart-13.0).
+ifneq ($(CUDA),0)
+CUDA_PKG := $(shell $(PKG_CONFIG) --list-all 2>/dev/null | sed -n 's/^\(cudart-[0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
+CUDA_PLACES := $(if $(filter-out 1,$(CUDA)),$(CUDA),$(CUDA_HOME) \
+  $(if $(CUDA_PKG),$(shell $(PKG_CONFIG) --variable=cudaroot $(CUDA_PKG))) /usr/local/cuda)
+CUDA_INCLUDE := $(patsubst %/cuda_runtime_api.h,%,$(firstword $(wildcard $(addsuffix /include/cuda_runtime_api.h,$(CUDA_PLACES)) \
+  $(addsuffix /targets/*/include/cuda_runtime_api.h,$(CUDA_PLACES)))))
+CUDA_LIB := $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(dir $(CUDA_INCLUDE))lib64 $(dir $(CUDA_INCLUDE))lib)))
+ifneq ($(and $(CUDA_INCLUDE),$(CUDA_LIB)),)
+CUDA_CFLAGS := -isystem $(CUDA_INCLUDE)
+CUDA_LIBS := $(CUDA_LIB) -ldl -lrt
+else ifneq ($(CUDA),)
+$(error CUDA=$(CUDA): there is no include/cuda_runtime_api.h with lib64/libcudart_static.a in: $(CUDA_PLACES))
+endif
 endif
 
 # What every file needs to be understood, by the compiler and by clang-tidy; CFLAGS stays free for the user.
 BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -I. $(PKG_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(OPTIMIZE) -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS_EXTRA) $(CFLAGS)
 ALL_LDFLAGS = -pthread $(LDFLAGS_EXTRA) $(LDFLAGS)
-ALL_LIBS = $(PKG_LIBS) $(LIBS_EXTRA) -lm
+ALL_LIBS = $(PKG_LIBS) $(CUDA_LIBS) -lm
 
 # --- sources -------------------------------------------------------------------------------------------------
 
 LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
-ifneq ($(CUDA),1)
-LIB_SRC := $(filter-out gpu/device_cuda.c,$(LIB_SRC))
-endif
+LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
 CLI_SRC := $(wildcard api/cli/*.c)
 MOCK_SRC := $(wildcard tests/mock/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
@@ -136,6 +145,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/gpu/device_cuda.o: BASE_CFLAGS += $(CUDA_CFLAGS)
 
 # Examples say <cleat.h>, as a user's program does.
 $(BUILD)/obj/api/examples/%.o: BASE_CFLAGS += -Iapi
@@ -289,4 +300,4 @@ help:
 	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
-	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=1, BUILD'
+	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=DIR|1|0, BUILD'
