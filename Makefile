@@ -99,6 +99,8 @@ UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
 INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
 HELPER_SRC := $(wildcard tests/integration/tools/*.c)
+GPU_SRC := $(wildcard tests/gpu/*.c)
+FAKE_SRC := $(wildcard tests/fake_cudart/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
 
@@ -118,9 +120,11 @@ TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
 INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
 FUZZ_BIN := $(patsubst %.c,$(BUILD)/%,$(filter tests/fuzz/fuzz_%,$(FUZZ_SRC)))
+GPU_FAKE_BIN := $(patsubst tests/gpu/test_%.c,$(BUILD)/tests/gpu/fake_%,$(filter tests/gpu/test_%,$(GPU_SRC)))
+GPU_BIN := $(BUILD)/tests/gpu/test_cuda
 HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
-.PHONY: all lib tests unit-programs torture-programs integration-programs bench-programs fuzz-programs
+.PHONY: all lib tests gpu-programs unit-programs torture-programs integration-programs bench-programs fuzz-programs
 all: lib $(PROGRAMS) $(EXAMPLES)
 lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
 unit-programs: $(UNIT_BIN)
@@ -128,6 +132,7 @@ torture-programs: $(TORTURE_BIN)
 integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
 fuzz-programs: $(FUZZ_BIN)
+gpu-programs: $(GPU_FAKE_BIN)
 tests: all unit-programs torture-programs integration-programs fuzz-programs
 
 # --- compiling and linking -----------------------------------------------------------------------------------
@@ -203,6 +208,23 @@ $(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/lib
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
+# Tests of CUDA memory come in two kinds: build/tests/gpu/fake_* carry the driver of gpu/ on the stand-in for the CUDA
+# Runtime, which takes the place of whatever the library was built with; build/tests/gpu/test_* are on the Runtime itself.
+FAKE_OBJ := $(patsubst %.c,$(BUILD)/obj/fake/%.o,gpu/device_cuda.c $(FAKE_SRC) tests/gpu/kit.c)
+$(BUILD)/obj/fake/%.o: %.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(filter-out $(CUDA_CFLAGS),$(ALL_CFLAGS)) -DCLEAT_FAKE_CUDART -isystem tests/fake_cudart -MMD -MP -c $< -o $@
+$(GPU_FAKE_BIN): $(BUILD)/tests/gpu/fake_%: $(BUILD)/obj/fake/tests/gpu/test_%.o $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+$(BUILD)/obj/tests/gpu/%.o: BASE_CFLAGS += $(CUDA_CFLAGS)
+$(GPU_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/gpu/kit.o $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
 # A fuzz target replays corpora, unless it is built for libFuzzer, which has a main of its own.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
 FUZZ_MAIN := -fsanitize=fuzzer
@@ -214,7 +236,7 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $^ $(ALL_LIBS) -o $@
 
--include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC))
+-include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC) $(GPU_SRC)) $(patsubst %.c,$(BUILD)/obj/fake/%.d,$(GPU_SRC) $(FAKE_SRC) gpu/device_cuda.c)
 
 # --- installing ----------------------------------------------------------------------------------------------
 
@@ -238,7 +260,7 @@ uninstall:
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 
 # What scripts need to know of this file.
-.PHONY: print-tidy-flags print-unit print-torture print-integration print-fuzz
+.PHONY: print-tidy-flags print-unit print-torture print-integration print-fuzz print-gpu
 print-tidy-flags:
 	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
 print-unit:
@@ -247,17 +269,19 @@ print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
 print-integration:
 	@printf '%s\n' $(INTEGRATION_BIN)
+print-gpu:
+	@printf '%s\n' $(GPU_FAKE_BIN)
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora header integration endurance fuzz lint format bench bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
-	+@tests/tools/run_tests.sh unit torture corpora header integration
-unit torture corpora header integration endurance:
+	+@tests/tools/run_tests.sh unit torture corpora gpu header integration
+unit torture corpora gpu header integration endurance:
 	+@tests/tools/run_tests.sh $@
 
 SECONDS ?= 600
@@ -291,7 +315,7 @@ help:
 	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
-	@echo 'make unit | torture | corpora | header | integration     one group of them'
+	@echo 'make unit | torture | corpora | gpu | header | integration     one group of them'
 	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
