@@ -41,9 +41,15 @@ endif
 
 export BUILD
 
+# STANDALONE=1 needs a compiler alone (and CUDA, if it is there): file:// is the only store, checksums are our own, and
+# there is the library without the program. It is what `make gpu-test` builds.
+ifneq ($(STANDALONE),1)
 PKGS := libcurl libcrypto expat libisal
 # What the program alone needs: it prints JSON.
 PROGRAM_PKGS := libcjson
+else
+CFLAGS_STANDALONE := -DCLEAT_NO_S3
+endif
 # Asked once, when the first compiler line needs it, so that `make deps` works before pkg-config exists.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(PROGRAM_PKGS) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null))$(PKG_LIBS)
@@ -52,12 +58,12 @@ CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check 2>/dev/nul
 
 WARNINGS := -Wall -Wextra -Wconversion -Wvla -Wcast-qual -Wmissing-prototypes -Wshadow
 OPTIMIZE := -O2
-CFLAGS_EXTRA :=
+CFLAGS_EXTRA := $(CFLAGS_STANDALONE)
 LDFLAGS_EXTRA :=
 SO_LDFLAGS := -Wl,--no-undefined
 ifneq ($(SANITIZE),)
 OPTIMIZE := -O1
-CFLAGS_EXTRA := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+CFLAGS_EXTRA += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
 LDFLAGS_EXTRA := -fsanitize=$(SANITIZE)
 ifneq ($(findstring undefined,$(SANITIZE)),)
 CFLAGS_EXTRA += -fno-sanitize-recover=undefined
@@ -93,7 +99,8 @@ ALL_LIBS = $(PKG_LIBS) $(CUDA_LIBS) -lm
 
 LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
 LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
-CLI_SRC := $(wildcard api/cli/*.c)
+LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c $(wildcard storage/s3*.c storage/http*.c)),$(LIB_SRC))
+CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c))
 MOCK_SRC := $(wildcard tests/mock/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
@@ -116,18 +123,19 @@ SO_NAME := libcleat.so.$(SOVERSION)
 PROGRAMS := $(if $(CLI_SRC),$(BUILD)/cleat)
 EXAMPLES := $(if $(wildcard api/examples/trainer.c),$(BUILD)/trainer)
 UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+PLAIN_BIN := $(BUILD)/tests/unit/test_checksum_plain
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
 INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
 FUZZ_BIN := $(patsubst %.c,$(BUILD)/%,$(filter tests/fuzz/fuzz_%,$(FUZZ_SRC)))
 GPU_FAKE_BIN := $(patsubst tests/gpu/test_%.c,$(BUILD)/tests/gpu/fake_%,$(filter tests/gpu/test_%,$(GPU_SRC)))
-GPU_BIN := $(BUILD)/tests/gpu/test_cuda
+GPU_BIN := $(BUILD)/tests/gpu/test_cuda $(BUILD)/tests/gpu/bench_cuda $(BUILD)/tests/gpu/absent
 HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
 .PHONY: all lib tests gpu-programs unit-programs torture-programs integration-programs bench-programs fuzz-programs
 all: lib $(PROGRAMS) $(EXAMPLES)
 lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
-unit-programs: $(UNIT_BIN)
+unit-programs: $(UNIT_BIN) $(PLAIN_BIN)
 torture-programs: $(TORTURE_BIN)
 integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
@@ -140,7 +148,7 @@ tests: all unit-programs torture-programs integration-programs fuzz-programs
 # One helpful line instead of a page of compiler errors when a library or the compiler is not there.
 .PHONY: force
 $(BUILD)/.flags: force
-	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) $(PROGRAM_PKGS) 2>/dev/null || \
+	@command -v $(CC) >/dev/null && { [ -z '$(PKGS)' ] || $(PKG_CONFIG) --exists $(PKGS) $(PROGRAM_PKGS) 2>/dev/null; } || \
 	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS) $(PROGRAM_PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' | cmp -s - $@ || \
@@ -196,6 +204,12 @@ $(UNIT_BIN) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BU
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
 
+# The checksums of a standalone build, which stand before the library's.
+$(PLAIN_BIN): $(BUILD)/obj/tests/unit/test_checksum.o $(BUILD)/obj/base/digest_plain.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+
 # Programs that pytest runs: users of the public header and the shared library, like the example.
 $(BUILD)/obj/tests/integration/tools/%.o: BASE_CFLAGS += -Iapi
 $(HELPER_BIN): $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/tools/%.o $(BUILD)/libcleat.so
@@ -215,6 +229,10 @@ $(BUILD)/obj/fake/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(filter-out $(CUDA_CFLAGS),$(ALL_CFLAGS)) -DCLEAT_FAKE_CUDART -isystem tests/fake_cudart -MMD -MP -c $< -o $@
+$(BUILD)/tests/gpu/fake_bench_cuda: $(BUILD)/obj/fake/tests/gpu/bench_cuda.o $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 $(GPU_FAKE_BIN): $(BUILD)/tests/gpu/fake_%: $(BUILD)/obj/fake/tests/gpu/test_%.o $(FAKE_OBJ) $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -236,7 +254,7 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $^ $(ALL_LIBS) -o $@
 
--include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC) $(GPU_SRC)) $(patsubst %.c,$(BUILD)/obj/fake/%.d,$(GPU_SRC) $(FAKE_SRC) gpu/device_cuda.c)
+-include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC) $(GPU_SRC) base/digest_plain.c) $(patsubst %.c,$(BUILD)/obj/fake/%.d,$(GPU_SRC) $(FAKE_SRC) gpu/device_cuda.c)
 
 # --- installing ----------------------------------------------------------------------------------------------
 
@@ -264,7 +282,7 @@ uninstall:
 print-tidy-flags:
 	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
 print-unit:
-	@printf '%s\n' $(UNIT_BIN)
+	@printf '%s\n' $(UNIT_BIN) $(PLAIN_BIN)
 print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
 print-integration:
@@ -277,6 +295,18 @@ print-fuzz:
 .PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
+
+# On a machine with a device, which may have nothing but CUDA, a compiler and make beside it.
+GPU_MAKE = $(MAKE) --no-print-directory STANDALONE=1 BUILD=$(BUILD)/gpu CUDA=$(or $(CUDA),1)
+.PHONY: gpu-test gpu-bench gpu-build
+gpu-test:
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda && $(BUILD)/gpu/tests/gpu/test_cuda
+gpu-bench:
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/bench_cuda && $(BUILD)/gpu/tests/gpu/bench_cuda $(MIB)
+
+# On any machine: does the CUDA driver compile and link?
+gpu-build:
+	+@tests/tools/gpu_build.sh
 
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
@@ -316,6 +346,9 @@ help:
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
 	@echo 'make unit | torture | corpora | gpu | header | integration     one group of them'
+	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
+	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
+	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
@@ -324,4 +357,4 @@ help:
 	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
-	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=DIR|1|0, BUILD'
+	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=DIR|1|0, STANDALONE=1, BUILD'
