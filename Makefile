@@ -140,7 +140,7 @@ torture-programs: $(TORTURE_BIN)
 integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
 fuzz-programs: $(FUZZ_BIN)
-gpu-programs: $(GPU_FAKE_BIN)
+gpu-programs: $(GPU_FAKE_BIN) $(BUILD)/tests/gpu/fake_trainer
 tests: all unit-programs torture-programs integration-programs fuzz-programs
 
 # --- compiling and linking -----------------------------------------------------------------------------------
@@ -160,6 +160,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/gpu/device_cuda.o: BASE_CFLAGS += $(CUDA_CFLAGS)
+
+$(BUILD)/obj/api/examples/trainer_device.o: BASE_CFLAGS += $(if $(CUDA_LIBS),-DTRAINER_CUDA $(CUDA_CFLAGS))
 
 # Examples say <cleat.h>, as a user's program does.
 $(BUILD)/obj/api/examples/%.o: BASE_CFLAGS += -Iapi
@@ -191,7 +193,7 @@ $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
 # The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
 $(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' $(CUDA_LIBS) -lm -o $@
 
 # Test programs link the static library, whose internal names they can reach, and the helpers in tests/mock.
 $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
@@ -230,6 +232,11 @@ $(BUILD)/obj/fake/%.o: %.c $(BUILD)/.flags
 	$(call say,CC,$<)
 	$(Q)$(CC) $(filter-out $(CUDA_CFLAGS),$(ALL_CFLAGS)) -DCLEAT_FAKE_CUDART -isystem tests/fake_cudart -MMD -MP -c $< -o $@
 $(BUILD)/tests/gpu/fake_bench_cuda: $(BUILD)/obj/fake/tests/gpu/bench_cuda.o $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+$(BUILD)/obj/fake/api/examples/%.o: BASE_CFLAGS += -Iapi -DTRAINER_CUDA
+$(BUILD)/tests/gpu/fake_trainer: $(patsubst %.c,$(BUILD)/obj/fake/%.o,$(wildcard api/examples/trainer*.c)) $(FAKE_OBJ) $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
@@ -300,7 +307,8 @@ deps:
 GPU_MAKE = $(MAKE) --no-print-directory STANDALONE=1 BUILD=$(BUILD)/gpu CUDA=$(or $(CUDA),1)
 .PHONY: gpu-test gpu-bench gpu-build
 gpu-test:
-	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda && $(BUILD)/gpu/tests/gpu/test_cuda
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda $(BUILD)/gpu/trainer && $(BUILD)/gpu/tests/gpu/test_cuda && \
+	  tests/gpu/trainer.sh $(BUILD)/gpu/trainer
 gpu-bench:
 	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/bench_cuda && $(BUILD)/gpu/tests/gpu/bench_cuda $(MIB)
 

@@ -14,8 +14,12 @@ struct CUevent_st {
   uint64_t place;
 };
 
+#define DEVICE_BYTES_DEFAULT ((size_t)1 << 30)
+
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int current_device;
+static bool
+    ready; /* fake_reset was called, or what stands for it in a program that knows nothing of it */
 static int device_count;
 static int driver_version;
 static unsigned misuses;
@@ -48,10 +52,24 @@ static size_t function_locked(const char *name) {
   return i;
 }
 
+static void reset_locked(unsigned seed, int devices, size_t device_bytes) {
+  memset(functions, 0, sizeof functions);
+  device_count = devices;
+  driver_version = CUDART_VERSION;
+  misuses = 0;
+  process = 0;
+  current_device = 0;
+  ready = true;
+  fake_memory_reset_locked(devices, device_bytes);
+  fake_stream_reset_locked(seed);
+}
+
 /* Takes the lock. `needs_device`: the call fails where there is no driver or device, after a fork, and when the
  * current device is lost. */
 static cudaError_t enter(const char *name, bool needs_device) {
   pthread_mutex_lock(&fake_lock);
+  if (!ready)
+    reset_locked((unsigned)getpid(), 1, DEVICE_BYTES_DEFAULT);
   size_t i = function_locked(name);
   unsigned call = ++functions[i].calls;
   if (process == 0)
@@ -85,14 +103,7 @@ void fake_reset(unsigned seed, int devices, size_t device_bytes) {
   pthread_mutex_lock(&fake_lock);
   for (int i = 0; i < device_count; i++)
     fake_stream_wait_device_locked(i);
-  memset(functions, 0, sizeof functions);
-  device_count = devices;
-  driver_version = CUDART_VERSION;
-  misuses = 0;
-  process = 0;
-  current_device = 0;
-  fake_memory_reset_locked(devices, device_bytes);
-  fake_stream_reset_locked(seed);
+  reset_locked(seed, devices, device_bytes);
   pthread_mutex_unlock(&fake_lock);
 }
 

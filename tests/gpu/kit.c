@@ -16,7 +16,7 @@
 struct cleat_error kit_err;
 
 /* A case may fork when it has threads; the child starts some of its own. */
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
   return "die_after_fork=0";
 }

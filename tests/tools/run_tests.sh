@@ -180,6 +180,7 @@ run_gpu_group() {
     run_line_test "$program"
     ! grep -q '^skipped ' "$scratch/output" || fail 1 "$program skips cases"
   done
+  run_line_test tests/gpu/trainer.sh "${BUILD:-build}/tests/gpu/fake_trainer"
 }
 
 # pytest's JUnit file has the exact counts; a skipped or expected-to-fail test counts as failed.
