@@ -14,13 +14,6 @@
 #define NAME_BYTES 24
 
 struct cleat_error kit_err;
-
-/* A case may fork when it has threads; the child starts some of its own. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-  return "die_after_fork=0";
-}
-
 static char folder[] = "/tmp/cleat-gpu-XXXXXX";
 static char log_text[8192];
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -269,8 +262,9 @@ cleat_status kit_load(struct cleat_client *client, int64_t step, struct kit_mode
     requests[i].data = (void *)(uintptr_t)tensor->data;
     requests[i].data_bytes = (uint64_t)model->sizes[i];
   }
-  OK(cleat_checkpoint_open(client, step, &checkpoint, &kit_err));
-  cleat_status status = cleat_load_tensors(checkpoint, requests, model->count, &options, &kit_err);
+  cleat_status status = cleat_checkpoint_open(client, step, &checkpoint, &kit_err);
+  if (status == CLEAT_OK)
+    status = cleat_load_tensors(checkpoint, requests, model->count, &options, &kit_err);
   cleat_checkpoint_free(checkpoint);
   free(requests);
   return status;

@@ -1,4 +1,5 @@
 /* What goes wrong with CUDA, on the stand-in alone, which fails when it is told to. */
+#include "base/mem.h"
 #include "tests/gpu/kit.h"
 
 #include <stdio.h>
@@ -322,6 +323,38 @@ static void buffers_outlive_their_copies(void) {
   kit_model_free(&host);
 }
 
+/* Every allocation of a save with a snapshot, and of a load, fails once: an error, or it does not matter. */
+static void every_allocation_fails_once(void) {
+  struct scene scene = scene_new(2);
+  struct cleat_save_request request = kit_request(&scene.model, 1);
+  unsigned long nth = 1;
+  for (bool failed = true; failed; nth++) {
+    struct cleat_save *started = NULL;
+    request.step++;
+    request.device_snapshot = 1;
+    cleat__fault_arm(nth, false);
+    cleat_status status = cleat_save_async(scene.client, &request, &started, &kit_err);
+    if (status == CLEAT_OK) {
+      status = cleat_save_wait(started, &kit_err);
+      cleat_save_free(started);
+    }
+    failed = cleat__fault_disarm() >= nth;
+    CHECK(status == CLEAT_OK || (kit_err.status == status && kit_err.message[0] != '\0'));
+    if (status == CLEAT_OK)
+      kit_expect_saved(scene.client, request.step, &scene.model, 1);
+  }
+  CHECK(nth > 50);
+  for (nth = 1; nth <= 60; nth++) {
+    cleat__fault_arm(nth, false);
+    cleat_status status = kit_load(scene.client, request.step, &scene.model);
+    (void)cleat__fault_disarm();
+    CHECK(status == CLEAT_OK || (kit_err.status == status && kit_err.message[0] != '\0'));
+  }
+  OK(kit_load(scene.client, request.step, &scene.model));
+  kit_model_check(&scene.model, 1);
+  scene_free(&scene);
+}
+
 int main(void) {
   static const struct kit_case cases[] = {
       {"host_tensors_call_nothing", host_tensors_call_nothing},
@@ -340,6 +373,7 @@ int main(void) {
       {"lost_after_a_snapshot", lost_after_a_snapshot},
       {"lost_in_a_load", lost_in_a_load},
       {"buffers_outlive_their_copies", buffers_outlive_their_copies},
+      {"every_allocation_fails_once", every_allocation_fails_once},
       {"every_call_fails_once", every_call_fails_once},
   };
   return kit_main(cases, sizeof cases / sizeof cases[0]);
