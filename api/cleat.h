@@ -95,8 +95,7 @@ CLEAT_API const char *cleat_status_text(cleat_status status);
 /* The version of the library that is running, such as "0.1.0". Static string. */
 CLEAT_API const char *cleat_version(void);
 
-/* The CUDA Runtime that the library was built with, as 1000 * major + 10 * minor, such as 13000; 0:
- * none, and tensors in CUDA memory are refused (UNSUPPORTED). Makes no CUDA call. */
+/* The CUDA Runtime that was built in, as 1000 * major + 10 * minor; 0: none. Makes no CUDA call. */
 CLEAT_API int cleat_cuda_version(void);
 
 /* ---- Data types --------------------------------------------------------------------------- */
@@ -208,8 +207,7 @@ struct cleat_client_options {
   int requester_pays;         /* 1: the caller agrees to pay for requests */
   const char *bucket_owner;   /* the account, 12 digits, that must own the bucket */
   const char *user_agent;     /* to stand behind "cleat/VERSION" in every request */
-  int cuda; /* 1: pin the staging memory at open, not at the first save or load of CUDA memory, whose
-               fence is then as short as later ones. Uses the calling thread's current device. */
+  int cuda; /* 1: pin the staging memory for CUDA at open, on the current device, not at its first use */
 };
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
@@ -259,18 +257,17 @@ struct cleat_progress {
 
 /* ---- Save --------------------------------------------------------------------------------- */
 
-/* Where the bytes of a tensor lie. Cleat makes no CUDA call before a tensor says that it is in CUDA memory, so
- * that programs without run where there is no driver. */
+/* Where the bytes of a tensor lie. No CUDA call is made before one is said to be in CUDA memory. */
 enum cleat_device {
   CLEAT_DEVICE_HOST = 0,
   CLEAT_DEVICE_CUDA = 1 /* from cudaMalloc and its like; the address tells which device */
 };
 
-/* Where a tensor is to be found, and behind which work. */
+/* Where a tensor is to be found, and behind which work. `stream`, for CUDA memory, is the cudaStream_t whose
+ * queued work makes the tensor (a save), or may still use its memory (a load): bytes are copied behind what
+ * it has queued by now. NULL: the device's default stream. */
 struct cleat_place {
   enum cleat_device device;
-  /* CUDA memory: the cudaStream_t whose queued work makes the tensor (a save), or may still use its memory
-   * (a load): bytes are copied behind what it has queued by now. NULL: the device's default stream. */
   void *stream;
 };
 
@@ -301,9 +298,8 @@ enum cleat_if_exists {
 
 /* What to do when an earlier save of the client has not ended. */
 enum cleat_if_busy {
-  CLEAT_IF_BUSY_WAIT =
-      0, /* it takes its turn; its fence may then wait for the earlier one's uploads */
-  CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY, and nothing is begun */
+  CLEAT_IF_BUSY_WAIT = 0,  /* take a turn: the fence may wait for the earlier one's uploads */
+  CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY */
 };
 
 struct cleat_save_request {
@@ -326,9 +322,8 @@ struct cleat_save_request {
   int resume;
   enum cleat_if_busy if_busy;
   const struct cleat_place *places; /* of each of the tensors; NULL: all are in host memory */
-  /* cleat_save_async, 1: copy tensors in CUDA memory to free memory of their device first, so that the fence
-   * waits for that copy alone, however small staging_bytes is. Where a device has too little memory, a
-   * warning is logged and the save goes on without; cleat_save_progress tells. */
+  /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
+   * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
@@ -341,8 +336,7 @@ struct cleat_save;
  * are untouched.
  * Errors: INVALID (a bad request: all of it is checked before anything is sent), EXISTS, LOST (another
  * writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK, TIMEOUT,
- * STORE, IO (a device that fails, too), NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, without
- * a driver or a device, or after a fork). */
+ * STORE, IO, NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, driver or device, or after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
                                                  const struct cleat_save_request *request,
                                                  struct cleat_error *err);
@@ -350,8 +344,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
 /* Starts a save and returns when its plan is made; the copy out of the sources goes on in the
  * client's threads. The request itself, its names and arrays are copied before it returns; the
  * bytes of tensors and files must stay valid and unchanged until cleat_save_wait_staged returns.
- * CUDA memory is copied behind what the stream of its place has queued when this is called, on a stream of
- * Cleat's own: call it after the optimizer step, and the fence before the next one changes the tensors.
+ * CUDA memory is copied behind what the stream of its place has queued by now, on a stream of Cleat's own.
  * Saves of one client commit in the order in which they were started. *save is the caller's, to be
  * freed with cleat_save_free. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
@@ -491,8 +484,7 @@ struct cleat_load_options {
   int allow_missing;    /* 1: names that the checkpoint lacks are left as they are, and logged */
   int allow_unexpected; /* 1: names in the checkpoint that nobody asked for are no error */
   int force;            /* cleat_load_files: write into a destination that exists */
-  /* cleat_load_tensors: of each request; NULL: all in host memory */
-  const struct cleat_place *places;
+  const struct cleat_place *places; /* of each request for a tensor; NULL: in host memory */
 };
 #define CLEAT_LOAD_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_load_options)
 
