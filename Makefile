@@ -299,7 +299,7 @@ print-gpu:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -336,9 +336,14 @@ format:
 bench:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && tests/bench/run.sh
 
+# The page in the tree, from the last whole run.
+bench-report:
+	@tests/bench/report.sh $(BUILD)/bench/results.json tests/bench
+
 bench-smoke:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && \
-	  tests/bench/run.sh --smoke local limit scale tls
+	  tests/bench/run.sh --smoke local limit scale tls memory
+
 demo:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all && api/examples/demo.sh file
 demo-minio:
@@ -361,7 +366,8 @@ help:
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'
-	@echo 'make bench        figures of speed and memory'
+	@echo 'make bench        figures of speed and memory: build/bench/results.json and a page, RESULTS.md, beside it'
+	@echo 'make bench-report tests/bench/RESULTS.md and its plots, from that document'
 	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'

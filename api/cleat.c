@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "gpu/device.h"
+#include "uploader/bench.h"
 #include "uploader/catalog.h"
 #include "uploader/doctor.h"
 #include "uploader/load.h"
@@ -421,4 +422,57 @@ void cleat_doctor_free(struct cleat_doctor *doctor) {
 const char *cleat_check_result_name(enum cleat_check_result result) {
   static const char *const names[] = {"ok", "missing", "ignored", "failed", "skipped"};
   return (unsigned)result < sizeof names / sizeof names[0] ? names[result] : "unknown";
+}
+
+/* ---- Bench ------------------------------------------------------------------------------------ */
+
+cleat_status cleat_bench_async(struct cleat_client *client,
+                               const struct cleat_bench_options *options,
+                               struct cleat_bench **bench, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_bench_options known;
+  if (client == NULL)
+    return missing(errp, "client");
+  if (bench == NULL)
+    return missing(errp, "bench");
+  cleat_status status = take_struct(&known, sizeof(known), options, "bench options", errp);
+  return status == CLEAT_OK ? cleat__bench_start(client, &known, bench, errp) : status;
+}
+
+cleat_status cleat_bench(struct cleat_client *client, const struct cleat_bench_options *options,
+                         struct cleat_bench **bench, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_bench *started = NULL;
+  if (bench == NULL)
+    return missing(errp, "bench");
+  cleat_status status = cleat_bench_async(client, options, &started, errp);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__bench_wait(started, errp);
+  if (status == CLEAT_OK)
+    *bench = started;
+  else
+    cleat__bench_free(started);
+  return status;
+}
+
+cleat_status cleat_bench_wait(struct cleat_bench *bench, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  return bench != NULL ? cleat__bench_wait(bench, errp) : missing(errp, "bench");
+}
+
+void cleat_bench_progress(const struct cleat_bench *bench, struct cleat_bench_progress *progress) {
+  cleat__bench_get_progress(bench, progress);
+}
+
+void cleat_bench_cancel(struct cleat_bench *bench) {
+  cleat__bench_cancel(bench);
+}
+
+const struct cleat_bench_report *cleat_bench_report(const struct cleat_bench *bench) {
+  return cleat__bench_report(bench);
+}
+
+void cleat_bench_free(struct cleat_bench *bench) {
+  cleat__bench_free(bench);
 }

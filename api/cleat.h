@@ -179,10 +179,12 @@ struct cleat_client_options {
   int staging_on_demand;  /* 1: its pages are made resident by their first use, not at open: for a
                              program that saves or loads once, and has no fence to keep short */
   uint64_t part_bytes;    /* size of a part, and of a staging buffer; 0: 16 MiB */
-  unsigned concurrency;   /* requests in flight; 0: 16 for s3://, 4 for file:// */
-  unsigned time_limit_s;  /* longest time for one store operation with its retries; 0: 900 */
-  const char *start;      /* names this start of the job; NULL: CLEAT_START, else random */
-  cleat_log_fn *log;      /* NULL: silent */
+  unsigned
+      concurrency; /* transfers in flight, at most; 0: 64 for s3://, 4 for file://. How many are best for
+                             an s3:// store is found out while they run */
+  unsigned time_limit_s; /* longest time for one store operation with its retries; 0: 900 */
+  const char *start;     /* names this start of the job; NULL: CLEAT_START, else random */
+  cleat_log_fn *log;     /* NULL: silent */
   void *log_user;
   /* s3:// only; NULL or 0: from the AWS environment variables and files */
   const char *endpoint; /* such as http://127.0.0.1:9000 */
@@ -590,6 +592,105 @@ cleat_doctor_free(struct cleat_doctor *doctor); /* waits for its end; NULL is al
 
 /* "ok", "missing", "ignored", "failed", "skipped". Static; never NULL. */
 CLEAT_API const char *cleat_check_result_name(enum cleat_check_result result);
+
+/* ---- Bench -------------------------------------------------------------------------------- */
+
+/* What to measure. A field that is left 0 has its default. */
+struct cleat_bench_options {
+  size_t struct_bytes;
+  unsigned max_concurrency; /* the most parts in flight that are tried; 0: 32. The client's staging
+                               memory may hold fewer */
+  uint64_t max_bytes;       /* the most to upload in parts, and the most to download; 0: 8 GiB */
+};
+#define CLEAT_BENCH_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_bench_options)
+
+/* Small requests, one after another. Times in seconds. */
+struct cleat_bench_latency {
+  unsigned requests;
+  double median_s;
+  double p95_s; /* 95 of 100 took no longer */
+};
+
+/* What was seen with one number of parts in flight. */
+struct cleat_bench_rung {
+  unsigned concurrency;
+  uint64_t parts;     /* that were moved … */
+  uint64_t bytes;     /* … and their bytes */
+  double bytes_per_s; /* while all were in flight */
+  double part_median_s;
+  double cpu_s_per_gb; /* CPU seconds of this process for 10^9 bytes */
+};
+
+/* One direction. */
+struct cleat_bench_side {
+  const struct cleat_bench_rung *rungs; /* in the order of their concurrency */
+  size_t count;                         /* 1 or more */
+  size_t best; /* index of the fewest parts in flight within 5 % of the highest rate */
+  unsigned
+      usual; /* what saves and loads that are told nothing have in flight, at most: what their staging
+                         memory allows. How many of these are best for an s3:// store they find out */
+  double usual_share; /* its rate as a part of the highest, 0 to 1; 0: it was not measured */
+  /* Why more in flight were not tried: "flat" (they gain nothing), "jobs" (max_concurrency), "staging" (its memory),
+   * "size" (max_bytes), "slow" (it would take too long). Never changes once released, for scripts. */
+  const char *stopped;
+};
+
+struct cleat_bench_report {
+  const char *place; /* where requests go; without secrets */
+  uint64_t part_bytes;
+  uint64_t small_bytes; /* of the object that latencies were measured with */
+  struct cleat_bench_latency put, get, head;
+  struct cleat_bench_side upload, download;
+  int cached; /* 1: downloads are from the memory of this machine, not from a disk or a network */
+};
+
+enum cleat_bench_stage {
+  CLEAT_BENCH_LATENCY = 0,
+  CLEAT_BENCH_UPLOAD = 1,
+  CLEAT_BENCH_DOWNLOAD = 2,
+  CLEAT_BENCH_CLEAN_UP = 3
+};
+
+struct cleat_bench_progress {
+  int ended;
+  enum cleat_bench_stage stage;
+  unsigned concurrency; /* parts in flight now; 0 outside of upload and download */
+  uint64_t bytes_done;  /* in this stage */
+};
+
+struct cleat_bench;
+
+/* Measures the client's store: the time of small requests, then the rate of multipart uploads and of ranged
+ * downloads in parts of the client's size, with 1, 2, 4 … of them in flight for some 2 s each. The bytes are
+ * random, those that come back are checked. They lie in a folder "bench-<random>" below the store's, which is
+ * removed again, also after failures and when cancelled; a success means that nothing is left.
+ * Memory: one staging buffer for a part in flight, of those that are free: a client that does nothing else is
+ * measured best. *bench is the caller's, to be freed with cleat_bench_free before the client is closed. Errors:
+ * the store's; INTEGRITY (bytes came back changed), LIMIT (no staging buffer is free), INVALID (not two parts fit into
+ * max_bytes), NO_MEMORY, CANCELLED. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench(struct cleat_client *client,
+                                                  const struct cleat_bench_options *options,
+                                                  struct cleat_bench **bench,
+                                                  struct cleat_error *err);
+
+/* The same, returning at once. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_async(struct cleat_client *client,
+                                                        const struct cleat_bench_options *options,
+                                                        struct cleat_bench **bench,
+                                                        struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_wait(struct cleat_bench *bench,
+                                                       struct cleat_error *err);
+
+/* How far it is. Never blocks on the store. */
+CLEAT_API void cleat_bench_progress(const struct cleat_bench *bench,
+                                    struct cleat_bench_progress *progress);
+
+/* Asks it to stop: what it stored is removed, and cleat_bench_wait returns CANCELLED. */
+CLEAT_API void cleat_bench_cancel(struct cleat_bench *bench);
+
+/* The figures, which live as long as `bench`; NULL unless it has ended well. */
+CLEAT_API const struct cleat_bench_report *cleat_bench_report(const struct cleat_bench *bench);
+CLEAT_API void cleat_bench_free(struct cleat_bench *bench); /* waits for its end; NULL is allowed */
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,16 @@
 
 #include "base/mem.h"
 
+#define PAGE_BYTES 4096
+#define ALL_FREE ((1u << CLEAT__STAGING_SLICES) - 1)
+
+/* A buffer that is cut up, or may be. */
+struct cut {
+  unsigned free;    /* a bit for each slice */
+  struct cut *next; /* among those with free slices */
+  bool is_cut;
+};
+
 struct cleat__staging {
   struct cleat__device *device;
   char *block;
@@ -15,6 +25,8 @@ struct cleat__staging {
   size_t buffer_count;
   void **stack; /* the free ones: stack[0 .. free_count) */
   size_t free_count;
+  struct cut *cuts;    /* one for each buffer */
+  struct cut *partial; /* cut, with free slices */
 };
 
 static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
@@ -49,7 +61,9 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
   fresh->buffer_count = (size_t)(total_bytes / buffer_bytes);
   fresh->block_bytes = fresh->buffer_bytes * fresh->buffer_count;
   fresh->stack = cleat__calloc(fresh->buffer_count, sizeof(*fresh->stack));
-  if (fresh->stack == NULL) {
+  if (fresh->stack != NULL)
+    fresh->cuts = cleat__calloc(fresh->buffer_count, sizeof(*fresh->cuts));
+  if (fresh->cuts == NULL) {
     status = cleat__error_no_memory(err, "the staging pool");
     goto fail;
   }
@@ -75,6 +89,7 @@ void cleat__staging_free(struct cleat__staging *staging) {
   if (staging->block != NULL) {
     staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
   }
+  cleat__free(staging->cuts);
   cleat__free(staging->stack);
   cleat__free(staging);
 }
@@ -104,10 +119,65 @@ bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, vo
   return true;
 }
 
+size_t cleat__staging_slice_bytes(const struct cleat__staging *staging) {
+  size_t bytes = staging->buffer_bytes / CLEAT__STAGING_SLICES;
+  return bytes - bytes % PAGE_BYTES;
+}
+
+bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **slice) {
+  size_t slice_bytes = cleat__staging_slice_bytes(staging);
+  struct cut *cut = staging->partial;
+  if (slice_bytes == 0)
+    return false;
+  if (cut == NULL) {
+    void *buffer = NULL;
+    if (!cleat__staging_take_locked(staging, 1, &buffer))
+      return false;
+    cut = &staging->cuts[(size_t)((char *)buffer - staging->block) / staging->buffer_bytes];
+    *cut = (struct cut){.free = ALL_FREE, .is_cut = true};
+    staging->partial = cut;
+  }
+  unsigned at = (unsigned)__builtin_ctz(cut->free);
+  cut->free &= ~(1u << at);
+  if (cut->free == 0)
+    staging->partial = cut->next;
+  *slice =
+      staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes + at * slice_bytes;
+  return true;
+}
+
+static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
+  struct cut **link = &staging->partial;
+  while (*link != cut)
+    link = &(*link)->next;
+  *link = cut->next;
+}
+
+static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t at) {
+  if (cut->free == 0) {
+    cut->next = staging->partial;
+    staging->partial = cut;
+  }
+  cut->free |= 1u << at;
+  if (cut->free != ALL_FREE)
+    return;
+  unlink_partial(staging, cut);
+  cut->is_cut = false;
+  staging->stack[staging->free_count++] =
+      staging->block + (size_t)(cut - staging->cuts) * staging->buffer_bytes;
+}
+
 void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                                 void *const *buffers) {
-  for (size_t i = count; i-- > 0;)
-    staging->stack[staging->free_count++] = buffers[i];
+  for (size_t i = count; i-- > 0;) {
+    size_t offset = (size_t)((char *)buffers[i] - staging->block);
+    struct cut *cut = &staging->cuts[offset / staging->buffer_bytes];
+    if (cut->is_cut)
+      give_slice(staging, cut,
+                 offset % staging->buffer_bytes / cleat__staging_slice_bytes(staging));
+    else
+      staging->stack[staging->free_count++] = buffers[i];
+  }
 }
 
 size_t cleat__staging_free_count_locked(const struct cleat__staging *staging) {

@@ -1,7 +1,8 @@
 /* staging_pool.h: the one budget of host memory for bytes in flight.
  *
  * A fixed number of equal buffers, taken from the device in one block at open and reused until
- * close; running out of them is the backpressure. A part larger than a buffer takes several.
+ * close; running out of them is the backpressure. A part larger than a buffer takes several; what is small
+ * takes a slice of one, so that small files are not held up by memory that they do not fill.
  *
  * Not locked by itself: buffers are taken while a scheduler decides what to do next, under that
  * scheduler's lock (uploader: the worker pool's), and a lock of its own would be a second one. */
@@ -12,6 +13,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Lower: fewer small files in flight. Higher: fewer files are small. */
+#define CLEAT__STAGING_SLICES 16
 
 struct cleat__staging;
 
@@ -36,10 +40,16 @@ size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t
 /* Under the scheduler's lock: takes `count` buffers into buffers[], all or none. */
 bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers);
 
-/* Under the scheduler's lock: gives them back. */
+/* What fits into a slice: a CLEAT__STAGING_SLICES-th of a buffer, in whole pages; 0: buffers are too small for that. */
+size_t cleat__staging_slice_bytes(const struct cleat__staging *staging);
+
+/* Under the scheduler's lock: takes a slice, page-aligned; a free buffer is cut up when there is no other. */
+bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **slice);
+
+/* Under the scheduler's lock: gives buffers, or slices, back. */
 void cleat__staging_give_locked(struct cleat__staging *staging, size_t count, void *const *buffers);
 
-/* Under the scheduler's lock: how many are free, for tests and checks. */
+/* Under the scheduler's lock: how many are free and whole, for tests and checks. */
 size_t cleat__staging_free_count_locked(const struct cleat__staging *staging);
 
 #endif

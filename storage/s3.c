@@ -455,7 +455,8 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
                             .min_part_bytes = CLEAT__S3_PART_MIN,
                             .max_put_bytes = CLEAT__S3_PUT_MAX,
                             .max_parts = CLEAT__S3_PARTS_MAX,
-                            .default_concurrency = CLEAT__S3_CONCURRENCY};
+                            .default_concurrency = CLEAT__S3_CONCURRENCY,
+                            .first_concurrency = CLEAT__S3_CONCURRENCY_FIRST};
   s3->log = config->log;
   pthread_mutex_init(&s3->move_lock, NULL);
   cleat__retry_quota_init(&s3->quota);

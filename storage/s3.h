@@ -20,7 +20,11 @@
 #define CLEAT__S3_PART_MIN (UINT64_C(5) << 20)
 #define CLEAT__S3_PUT_MAX (UINT64_C(5) << 30)
 #define CLEAT__S3_PARTS_MAX 10000
-#define CLEAT__S3_CONCURRENCY 16
+/* Transfers in flight, at most and to begin with; how many are best is found out (base/concurrency.h). Lower: a
+ * store that is far away, or that shares its rate out by connection, is used by halves. Higher: more memory for
+ * buffers of the HTTP library, half a MiB each. */
+#define CLEAT__S3_CONCURRENCY 64
+#define CLEAT__S3_CONCURRENCY_FIRST 8
 
 /* How long an endpoint that has never answered since open is tried. Lower: a job that starts together
  * with its store fails. Higher: a typing error in the endpoint shows late. */

@@ -456,6 +456,8 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
     sender->retry.tries++;
     return fail(sender, CLEAT__RETRY_STOP_FATAL, err);
   }
+  if (class == CLEAT__RETRY_THROTTLED)
+    atomic_fetch_add(&sender->s3->store.throttles, 1);
   if (!cleat__retry_wait(&sender->retry, class, after_ms, sender->cancel, &stop)) {
     /* The store has answered: what the tries before took goes back. */
     if (sender->result.transport == CLEAT__TRANSPORT_OK && class == CLEAT__RETRY_FATAL)

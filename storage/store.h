@@ -233,11 +233,14 @@ struct cleat__store_ops {
 /* Every driver's context begins with this. */
 struct cleat__store {
   const struct cleat__store_ops *ops;
-  unsigned capabilities;   /* of enum cleat__store_capability */
-  uint64_t min_part_bytes; /* smallest part but for the last */
-  uint64_t max_put_bytes;  /* largest single put */
-  uint32_t max_parts;      /* of one upload */
-  unsigned default_concurrency;
+  unsigned capabilities;        /* of enum cleat__store_capability */
+  uint64_t min_part_bytes;      /* smallest part but for the last */
+  uint64_t max_put_bytes;       /* largest single put */
+  uint32_t max_parts;           /* of one upload */
+  unsigned default_concurrency; /* transfers in flight, at most */
+  unsigned
+      first_concurrency; /* to begin with, before what is best is found out; 0: as many as may be, always */
+  atomic_ulong throttles; /* how often the server has asked for less */
   char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
 

@@ -51,6 +51,12 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
     return cleat__error_set(err, CLEAT_INVALID, "concurrency %u is above %u", threads,
                             CLEAT__CONCURRENCY_MAX);
   }
+  /* One that is not asked to find out keeps to what it was given. */
+  unsigned first = client->store->first_concurrency;
+  bool fixed = first == 0 || first >= threads;
+  for (int i = CLEAT__UP; i <= CLEAT__DOWN; i++)
+    cleat__concurrency_init(&client->synced.transfers[i], first == 0 ? threads : 1,
+                            fixed ? threads : first, threads);
   return cleat__pool_new(threads, &client->pool, err);
 }
 
@@ -128,11 +134,13 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 }
 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
-                                       size_t count, void **buffers) {
+                                       uint64_t bytes, size_t count, void **buffers) {
   struct cleat__job *claimant = client->synced.claimant;
   if (claimant != NULL && claimant != job)
     return false;
-  if (!cleat__staging_take_locked(client->staging, count, buffers)) {
+  bool small = count == 1 && bytes <= cleat__staging_slice_bytes(client->staging);
+  if (!(small ? cleat__staging_take_slice_locked(client->staging, buffers)
+              : cleat__staging_take_locked(client->staging, count, buffers))) {
     client->synced.claimant = job;
     return false;
   }
@@ -153,6 +161,28 @@ void cleat__client_drop_claim_locked(struct cleat_client *client, const struct c
     return;
   client->synced.claimant = NULL;
   cleat__pool_wake_locked(client->pool);
+}
+
+bool cleat__client_may_transfer_locked(struct cleat_client *client,
+                                       enum cleat__direction direction) {
+  struct cleat__concurrency *transfers = &client->synced.transfers[direction];
+  cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), cleat__seconds());
+  return cleat__concurrency_allows(transfers);
+}
+
+double cleat__client_begin_transfer_locked(struct cleat_client *client,
+                                           enum cleat__direction direction) {
+  double now_s = cleat__seconds();
+  cleat__concurrency_begin(&client->synced.transfers[direction], now_s);
+  return now_s;
+}
+
+void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
+                                       double began_s, uint64_t bytes) {
+  struct cleat__concurrency *transfers = &client->synced.transfers[direction];
+  double now_s = cleat__seconds();
+  cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), now_s);
+  cleat__concurrency_end(transfers, bytes, began_s, now_s);
 }
 
 cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,

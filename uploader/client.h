@@ -6,6 +6,7 @@
 #ifndef CLEAT_UPLOADER_CLIENT_H
 #define CLEAT_UPLOADER_CLIENT_H
 
+#include "base/concurrency.h"
 #include "base/worker_pool.h"
 #include "gpu/staging_pool.h"
 #include "storage/store.h"
@@ -17,6 +18,8 @@
 #define CLEAT__TIME_LIMIT_S_DEFAULT 900u
 
 struct cleat_save;
+
+enum cleat__direction { CLEAT__UP = 0, CLEAT__DOWN };
 
 /* Whether a store whose driver cannot know it (CLEAT__STORE_UNPROVEN) honours create-only. */
 enum cleat__create_only {
@@ -38,6 +41,7 @@ struct cleat_client {
   atomic_int create_only; /* of enum cleat__create_only */
 
   struct {
+    struct cleat__concurrency transfers[2]; /* by enum cleat__direction */
     struct cleat_save *saves;    /* those that have not ended, oldest first: they commit in order */
     struct cleat__job *claimant; /* the job whose turn it is to get staging buffers, or NULL */
   } synced;
@@ -58,10 +62,11 @@ void cleat__client_close(struct cleat_client *client);
  * speed. Errors as the device's pin. */
 cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct cleat_error *err);
 
-/* Takes `count` staging buffers for `job`, or none. The first job that finds too few has the next
- * ones: without that, a job that needs several at once would starve behind jobs that need one. */
+/* Takes the `count` staging buffers that `bytes` bytes take for `job`, or none; where it is enough, a slice of one. The
+ * first job that finds too few has the next ones: without that, a job that needs several at once would starve behind
+ * jobs that need one. */
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
-                                       size_t count, void **buffers);
+                                       uint64_t bytes, size_t count, void **buffers);
 
 /* Gives buffers back and wakes those who wait for them. */
 void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
@@ -69,6 +74,18 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
 
 /* The job asks for no more buffers (it failed, or ended). */
 void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job);
+
+/* Whether another part may be sent, or fetched; asked only when there is one. */
+bool cleat__client_may_transfer_locked(struct cleat_client *client,
+                                       enum cleat__direction direction);
+
+/* It begins; returns when, for its end. */
+double cleat__client_begin_transfer_locked(struct cleat_client *client,
+                                           enum cleat__direction direction);
+
+/* It ended, and moved `bytes` bytes; 0: it failed, or there was nothing to move. */
+void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
+                                       double began_s, uint64_t bytes);
 
 /* How many buffers a part of `bytes` bytes takes; LIMIT when the whole budget has fewer. */
 cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,

@@ -63,9 +63,13 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
   size_t needed = 0;
+  if (!cleat__client_may_transfer_locked(client, CLEAT__DOWN))
+    return NULL;
   if (fetch->buffered) {
-    needed = cleat__staging_buffers_for(client->staging, cleat__load_part_bytes(load, fetch));
-    if (!cleat__client_take_buffers_locked(client, &load->operation.job, needed, task->buffers)) {
+    uint64_t bytes = cleat__load_part_bytes(load, fetch);
+    needed = cleat__staging_buffers_for(client->staging, bytes);
+    if (!cleat__client_take_buffers_locked(client, &load->operation.job, bytes, needed,
+                                           task->buffers)) {
       return NULL;
     }
   }
@@ -73,6 +77,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   task->kind = CLEAT__LOAD_FETCH;
   task->fetch = *fetch;
   task->buffer_count = needed;
+  task->began_s = cleat__client_begin_transfer_locked(client, CLEAT__DOWN);
   advance_locked(load);
   return task;
 }
@@ -169,6 +174,10 @@ static void finish_success_locked(struct cleat_load *load, const struct cleat__l
 static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
   struct cleat_load *load = load_of(job);
   struct cleat__load_task *task = (struct cleat__load_task *)taken;
+  if (task->kind == CLEAT__LOAD_FETCH)
+    cleat__client_end_transfer_locked(
+        load->operation.client, CLEAT__DOWN, task->began_s,
+        task->status == CLEAT_OK ? cleat__load_part_bytes(load, &task->fetch) : 0);
   cleat__client_give_buffers_locked(load->operation.client, task->buffer_count, task->buffers);
   if (task->status == CLEAT_OK) {
     finish_success_locked(load, task);

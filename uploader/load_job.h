@@ -45,6 +45,7 @@ struct cleat__load_task {
   struct cleat__fetch fetch;
   void **buffers; /* `capacity` pointers, of which buffer_count are held */
   size_t buffer_count;
+  double began_s; /* of FETCH */
   cleat_status status;
   struct cleat_error error;
   struct cleat__load_task *next; /* idle */

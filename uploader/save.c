@@ -34,8 +34,10 @@ static struct cleat__save_task *task_locked(struct cleat_save *save,
 static bool take_buffers_locked(struct cleat_save *save, struct cleat__save_part *part) {
   if (part->buffers_needed == 0)
     return true;
-  part->holds = cleat__client_take_buffers_locked(save->operation.client, &save->operation.job,
-                                                  part->buffers_needed, part->buffers);
+  part->holds =
+      cleat__client_take_buffers_locked(save->operation.client, &save->operation.job,
+                                        cleat__plan_part_bytes(save->plan, part->file, part->index),
+                                        part->buffers_needed, part->buffers);
   return part->holds;
 }
 
@@ -80,7 +82,7 @@ static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
   return task;
 }
 
-/* Uploads are opened as they are needed: no more at once than there are threads to fill them. */
+/* Uploads are opened as they are needed: no more at once than there are transfers to fill them. */
 static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
   size_t files = save->plan->record.file_count;
   while (save->synced.open_next < files &&
@@ -91,7 +93,7 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
   struct cleat__save_file *file = save->synced.reopen_first;
   if (file == NULL && save->synced.open_next == files)
     return NULL;
-  if (save->synced.open_uploads >= cleat__pool_threads(save->operation.client->pool))
+  if (save->synced.open_uploads >= save->operation.client->synced.transfers[CLEAT__UP].limit)
     return NULL;
   if (file != NULL)
     save->synced.reopen_first = file->next;
@@ -106,7 +108,7 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
 
 static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   struct cleat__save_part *part = save->synced.ready_first;
-  if (part == NULL)
+  if (part == NULL || !cleat__client_may_transfer_locked(save->operation.client, CLEAT__UP))
     return NULL;
   if (!part->holds && !take_buffers_locked(save, part))
     return NULL;
@@ -116,6 +118,7 @@ static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_PUT);
   task->part = part;
   task->file = &save->files[part->file];
+  task->began_s = cleat__client_begin_transfer_locked(save->operation.client, CLEAT__UP);
   if (task->file->upload == NULL && !task->file->present)
     task->file->state = CLEAT__SAVE_FILE_CLOSING;
   return task;
@@ -331,6 +334,14 @@ static void finish_close_locked(struct cleat_save *save, const struct cleat__sav
   file_done_locked(save, file);
 }
 
+/* What was only read and compared says nothing about the store. */
+static void end_transfer_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  bool moved = task->status == CLEAT_OK && !task->found && !task->file->present;
+  uint64_t bytes = cleat__plan_part_bytes(save->plan, task->part->file, task->part->index);
+  cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s,
+                                    moved ? bytes : 0);
+}
+
 static void finish_put_locked(struct cleat_save *save, const struct cleat__save_task *task) {
   struct cleat__save_file *file = &save->files[task->part->file];
   uint64_t bytes = cleat__plan_part_bytes(save->plan, task->part->file, task->part->index);
@@ -414,8 +425,10 @@ static void finish_failure_locked(struct cleat_save *save, const struct cleat__s
 static void save_finish(struct cleat__job *job, struct cleat__task *finished) {
   struct cleat_save *save = save_of(job);
   struct cleat__save_task *task = (struct cleat__save_task *)finished;
-  if (task->kind == CLEAT__SAVE_PUT)
+  if (task->kind == CLEAT__SAVE_PUT) {
+    end_transfer_locked(save, task);
     give_buffers_locked(save, task->part);
+  }
   if (task->status == CLEAT_OK) {
     finish_success_locked(save, task);
   } else {

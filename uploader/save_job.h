@@ -70,6 +70,7 @@ struct cleat__save_task {
   struct cleat__save_file *file;
   struct cleat__save_part *part;
   bool found; /* of PUT and CLOSE: the bytes were in the store already; of SNAPSHOT: it was taken */
+  double began_s; /* of PUT */
   cleat_status status;
   struct cleat_error error;      /* when status is not CLEAT_OK */
   struct cleat__save_task *next; /* in the list of idle ones */

@@ -29,7 +29,8 @@ enum cleat__cli_exit {
 enum cleat__cli_takes {
   CLEAT__CLI_TAKES_STEP = 1u << 0,
   CLEAT__CLI_TAKES_FORCE = 1u << 1,
-  CLEAT__CLI_TAKES_SAVE = 1u << 2 /* --metadata, --if-exists, --resume */
+  CLEAT__CLI_TAKES_SAVE = 1u << 2, /* --metadata, --if-exists, --resume */
+  CLEAT__CLI_TAKES_SIZE = 1u << 3
 };
 
 /* The command line, parsed. Strings belong to argv. */
@@ -48,6 +49,7 @@ struct cleat__cli_options {
   const char *region;
   uint64_t staging_bytes; /* 0: not given */
   uint64_t part_bytes;    /* 0: not given */
+  uint64_t size_bytes;    /* 0: not given */
   unsigned jobs;          /* 0: not given */
   unsigned time_limit_s;  /* 0: not given */
   char *const *arguments; /* what is no option */
@@ -66,8 +68,9 @@ struct cleat__cli_command {
   unsigned takes;        /* of enum cleat__cli_takes */
   size_t min_arguments;
   size_t max_arguments;
-  bool small;    /* moves no data: its time limit is short */
-  bool url_last; /* the store's URL is the last argument, not the first */
+  bool small;             /* moves no data, or little at a time: its time limit is short */
+  bool url_last;          /* the store's URL is the last argument, not the first */
+  uint64_t staging_bytes; /* unless --staging is given; 0: the library's default */
   /* Returns the exit status. */
   int (*run)(const struct cleat__cli *cli, struct cleat_client *client);
 };
@@ -78,6 +81,7 @@ extern const struct cleat__cli_command cleat__cli_ls;
 extern const struct cleat__cli_command cleat__cli_show;
 extern const struct cleat__cli_command cleat__cli_verify;
 extern const struct cleat__cli_command cleat__cli_doctor;
+extern const struct cleat__cli_command cleat__cli_bench;
 
 /* What a command is given. */
 struct cleat__cli {
@@ -266,6 +270,9 @@ void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct
 void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
                               const struct cleat_progress *now);
 
+/* The same for a line of the caller's, after the title; it is cut to the terminal. */
+void cleat__cli_progress_note(struct cleat__cli_progress *progress, const char *text);
+
 /* Takes the line off the screen. */
 void cleat__cli_progress_clear(struct cleat__cli_progress *progress);
 
@@ -275,13 +282,14 @@ bool cleat__cli_progress_possible(void);
 /* Columns of the terminal at `fd`; 0: it is none. */
 size_t cleat__cli_terminal_columns(int fd);
 
-/* ---- job.c: opening, and waiting for a save, a load or a doctor --------------------------------------------------------- */
+/* ---- job.c: opening, and waiting for a save, a load, a doctor or a bench ------------------------------------------------ */
 
-/* A running save, load or doctor: one of them is set. */
+/* A running save, load, doctor or bench: one of them is set. */
 struct cleat__cli_job {
   struct cleat_save *save;
   struct cleat_load *load;
   struct cleat_doctor *doctor; /* shows no progress: it counts no bytes */
+  struct cleat_bench *bench;   /* shows what it measures, and no end */
 };
 
 /* Signals that end a job in an orderly way, held back while it runs. */

@@ -1,4 +1,4 @@
-/* job.c: opening a checkpoint, and waiting for a save, a load or a doctor: progress, Ctrl-C, and the end.
+/* job.c: opening a checkpoint, and waiting for a save, a load, a doctor or a bench: progress, Ctrl-C, and the end.
  *
  * The main thread polls, and sleeps in sigtimedwait: the signals that end a job are held back in
  * every thread, so there is no handler and no variable for one to set. */
@@ -33,14 +33,22 @@ void cleat__cli_signals_release(struct cleat__cli_signals *signals) {
   pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
 }
 
+static bool has_other_ended(const struct cleat__cli_job *job) {
+  struct cleat_bench_progress progress;
+  if (job->doctor)
+    return cleat_doctor_ended(job->doctor) != 0;
+  cleat_bench_progress(job->bench, &progress);
+  return progress.ended != 0;
+}
+
 static void read_progress(const struct cleat__cli_job *job, struct cleat_progress *progress) {
   if (job->save)
     cleat_save_progress(job->save, progress);
   else if (job->load)
     cleat_load_progress(job->load, progress);
   else
-    *progress = (struct cleat_progress){
-        .phase = cleat_doctor_ended(job->doctor) ? CLEAT_PHASE_DONE : CLEAT_PHASE_RUNNING};
+    *progress = (struct cleat_progress){.phase = has_other_ended(job) ? CLEAT_PHASE_DONE
+                                                                      : CLEAT_PHASE_RUNNING};
 }
 
 static void cancel(const struct cleat__cli_job *job) {
@@ -48,14 +56,32 @@ static void cancel(const struct cleat__cli_job *job) {
     cleat_save_cancel(job->save);
   else if (job->load)
     cleat_load_cancel(job->load);
-  else
+  else if (job->doctor)
     cleat_doctor_cancel(job->doctor);
+  else
+    cleat_bench_cancel(job->bench);
 }
 
 static cleat_status wait_for(const struct cleat__cli_job *job, struct cleat_error *err) {
   if (job->save)
     return cleat_save_wait(job->save, err);
-  return job->load ? cleat_load_wait(job->load, err) : cleat_doctor_wait(job->doctor, err);
+  if (job->load)
+    return cleat_load_wait(job->load, err);
+  return job->doctor ? cleat_doctor_wait(job->doctor, err) : cleat_bench_wait(job->bench, err);
+}
+
+/* "uploads, 8 at once: 512 MiB" */
+static void draw_bench(const struct cleat__cli_job *job, struct cleat__cli_progress *progress) {
+  static const char *const stages[] = {"small requests", "uploads", "downloads", "cleaning up"};
+  struct cleat_bench_progress now;
+  char size[CLEAT__CLI_FORMAT_MAX], line[128];
+  cleat_bench_progress(job->bench, &now);
+  cleat__cli_format_size((double)now.bytes_done, size);
+  if (now.concurrency)
+    snprintf(line, sizeof line, "%s, %u at once: %.24s", stages[now.stage], now.concurrency, size);
+  else
+    snprintf(line, sizeof line, "%s", stages[now.stage]);
+  cleat__cli_progress_note(progress, line);
 }
 
 static bool has_ended(const struct cleat_progress *progress) {
@@ -77,7 +103,9 @@ static void watch(const struct cleat__cli_job *job, struct cleat__cli_progress *
     read_progress(job, last);
     if (has_ended(last))
       return;
-    if (!job->doctor)
+    if (job->bench)
+      draw_bench(job, progress);
+    else if (!job->doctor)
       cleat__cli_progress_draw(progress, last);
     signals->caught = wait_signal(signals, ms);
     if (signals->caught)

@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const struct cleat__cli_command *const commands[] = {
-    &cleat__cli_save, &cleat__cli_load,   &cleat__cli_ls,
-    &cleat__cli_show, &cleat__cli_verify, &cleat__cli_doctor,
+    &cleat__cli_save,   &cleat__cli_load,   &cleat__cli_ls,    &cleat__cli_show,
+    &cleat__cli_verify, &cleat__cli_doctor, &cleat__cli_bench,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -84,7 +84,7 @@ static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **cl
   static const unsigned small_time_limit_s = 60;
   const struct cleat__cli_options *given = &cli->options;
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
-  options.staging_bytes = given->staging_bytes;
+  options.staging_bytes = given->staging_bytes ? given->staging_bytes : cli->command->staging_bytes;
   options.staging_on_demand = 1;
   options.part_bytes = given->part_bytes;
   options.concurrency = given->jobs;

@@ -18,6 +18,7 @@ enum {
   OPTION_PART_SIZE,
   OPTION_REGION,
   OPTION_RESUME,
+  OPTION_SIZE,
   OPTION_STAGING,
   OPTION_STEP,
   OPTION_TIME_LIMIT
@@ -42,6 +43,7 @@ static const struct row rows[] = {
     {"quiet", no_argument, 'q', 0},
     {"region", required_argument, OPTION_REGION, 0},
     {"resume", no_argument, OPTION_RESUME, CLEAT__CLI_TAKES_SAVE},
+    {"size", required_argument, OPTION_SIZE, CLEAT__CLI_TAKES_SIZE},
     {"staging", required_argument, OPTION_STAGING, 0},
     {"step", required_argument, OPTION_STEP, CLEAT__CLI_TAKES_STEP},
     {"time-limit", required_argument, OPTION_TIME_LIMIT, 0},
@@ -59,8 +61,8 @@ const char *cleat__cli_options_help(void) {
          "      --region NAME    the S3 region\n"
          "      --staging SIZE   memory for copies in flight (256M)\n"
          "      --part-size SIZE size of the parts that files are cut into (16M)\n"
-         "  -j, --jobs N         requests in flight (16; 4 for folders)\n"
-         "      --time-limit S   seconds to try one request (900; ls, show, doctor: 60)\n"
+         "  -j, --jobs N         transfers in flight, at most (64; 4 for folders)\n"
+         "      --time-limit S   seconds per request (900; ls, show, doctor, bench: 60)\n"
          "  -h, --help           show this help\n";
 }
 
@@ -135,6 +137,8 @@ static cleat_status set_value(int code, const char *value, struct cleat__cli_opt
     return set_size("staging", value, &options->staging_bytes, err);
   case OPTION_PART_SIZE:
     return set_size("part-size", value, &options->part_bytes, err);
+  case OPTION_SIZE:
+    return set_size("size", value, &options->size_bytes, err);
   case OPTION_IF_EXISTS:
     return set_if_exists(value, options, err);
   case 'j':

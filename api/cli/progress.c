@@ -116,18 +116,39 @@ static void format_line(const struct cleat__cli_progress *progress,
   }
 }
 
-void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
-                              const struct cleat_progress *now) {
-  double seconds = cleat__seconds();
-  if (!progress->active || (progress->drawn && seconds - progress->drawn_at < redraw_s))
-    return;
-  char line[LINE_MAX_BYTES];
-  measure_rate(progress, now, seconds);
-  format_line(progress, now, cleat__cli_terminal_columns(STDERR_FILENO), line);
+/* False: nothing is to be drawn now. */
+static bool is_due(const struct cleat__cli_progress *progress, double seconds) {
+  return progress->active && !(progress->drawn && seconds - progress->drawn_at < redraw_s);
+}
+
+static void put_line(struct cleat__cli_progress *progress, const char *line, double seconds) {
   fprintf(stderr, "\r%s\033[K", line);
   fflush(stderr);
   progress->drawn = true;
   progress->drawn_at = seconds;
+}
+
+void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
+                              const struct cleat_progress *now) {
+  double seconds = cleat__seconds();
+  if (!is_due(progress, seconds))
+    return;
+  char line[LINE_MAX_BYTES];
+  measure_rate(progress, now, seconds);
+  format_line(progress, now, cleat__cli_terminal_columns(STDERR_FILENO), line);
+  put_line(progress, line, seconds);
+}
+
+void cleat__cli_progress_note(struct cleat__cli_progress *progress, const char *text) {
+  double seconds = cleat__seconds();
+  if (!is_due(progress, seconds))
+    return;
+  char line[LINE_MAX_BYTES];
+  size_t columns = cleat__cli_terminal_columns(STDERR_FILENO);
+  snprintf(line, sizeof line, "%.128s  %.256s", progress->title, text);
+  if (columns > 0 && columns <= strlen(line))
+    line[columns - 1] = '\0';
+  put_line(progress, line, seconds);
 }
 
 void cleat__cli_progress_clear(struct cleat__cli_progress *progress) {

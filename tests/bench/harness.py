@@ -1,4 +1,4 @@
-"""What every comparison needs: child processes with their cost, alternation, and the table of results.
+"""What every comparison needs: child processes with their cost, alternation, and the results.
 
 Only the standard library is used.
 """
@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 
+GB = 1e9
 MIB = 1 << 20
 STAGING_MIB = 256  # the program's default
 ALLOWANCE_MIB = 48
-PATIENCE = 5  # at most so many times the rounds that were asked for
 AGREE = 1.1  # two runs that differ by less were disturbed by nothing large
 
 
@@ -42,8 +42,13 @@ def median(runs):
     return statistics.median(run.wall_s for run in runs)
 
 
-def least_cpu(runs):
-    return min(run.cpu_s for run in runs)
+def each_round(one, other, of=lambda run: run.wall_s):
+    """The ratio one ÷ other of every round: what disturbs a round disturbs both."""
+    return [of(a) / of(b) for a, b in zip(one, other)]
+
+
+def cpu_per_gb(runs, size_bytes):
+    return [run.cpu_s / (size_bytes / GB) for run in runs]
 
 
 def settled(runs):
@@ -52,12 +57,12 @@ def settled(runs):
     return second <= AGREE * fastest
 
 
-def alternate(measures, rounds):
+def alternate(measures, rounds, patience=1):
     """Calls the measures in turn, forwards and backwards by turns, so that none always has the same one's
-    leavings before it. At least `rounds` rounds; then on until the two fastest runs of each agree, or
-    patience ends. Returns a list of runs for each measure."""
+    leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest run, on until
+    the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for each measure."""
     runs = [[] for _ in measures]
-    for i in range(PATIENCE * rounds):
+    for i in range(patience * rounds if rounds > 1 else 1):
         if i >= max(rounds, 2) and all(settled(of_one) for of_one in runs):
             break
         order = list(enumerate(measures))
@@ -76,6 +81,10 @@ def make_file(path, mib, block=None):
         os.fsync(file.fileno())
 
 
+def size_name(mib):
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
 def remove(path):
     shutil.rmtree(path, ignore_errors=True)
 
@@ -90,38 +99,66 @@ def read_once(folder):
                     pass
 
 
-def machine():
-    cpu = "unknown processor"
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        for line in info:
-            if line.startswith("model name"):
-                cpu = line.split(":", 1)[1].strip()
-                break
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    return f"{cpu}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release()}"
-
-
 class Table:
-    """Rows of what was measured, against what is wanted of it."""
+    """What was measured: every run (`samples`), what the runs say against what is wanted (`figure`), and
+    what is told beside (`row`). Prints it as it comes, and keeps it for the document of the whole run."""
 
     def __init__(self):
-        self.rows = []
+        self.experiments, self.figures, self.rows = {}, [], []
 
     def title(self, text):
         print(f"\n{text}", flush=True)
 
+    def samples(self, experiment, subject, size_bytes, runs):
+        """Keeps all runs of one subject of an experiment, in the order of rounds."""
+        kept = self.experiments.setdefault(experiment, {"bytes": size_bytes, "subjects": {}})
+        kept["subjects"][subject] = [vars(run) for run in runs]
+
+    def figure(self, name, what, values, limit=None, at_least=False, unit="", digits=2, note=""):
+        """One figure, a value for each round. It is reached where the median is on the limit's right side."""
+        middle = statistics.median(values)
+        reached = None if limit is None else middle >= limit if at_least else middle <= limit
+        self.figures.append({"name": name, "what": what, "values": values, "limit": limit, "at_least": at_least, "unit": unit,
+                             "digits": digits, "note": note, "reached": reached})
+        self.line(what, said(self.figures[-1]), wanted(self.figures[-1]), reached is not False)
+
     def row(self, what, value, target="-", holds=True):
         self.rows.append({"what": what, "value": value, "target": target, "holds": holds})
-        print(f"  {what:<58} {value:<52} {target:<16} {'yes' if holds else 'NO'}", flush=True)
+        self.line(what, value, target, holds)
+
+    def line(self, what, value, target, holds):
+        print(f"  {what:<64} {value:<56} {target:<16} {'yes' if holds else 'NO'}", flush=True)
 
     def peak(self, what, runs):
         peak = max(run.peak_mib for run in runs)
         limit = STAGING_MIB + ALLOWANCE_MIB
         self.row(f"{what}: peak memory", f"{peak:.0f} MiB", f"≤ {limit} MiB", peak <= limit)
 
-    def write(self, path):
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine(), "rows": self.rows}, file, indent=1)
+    def write(self, path, header):
+        """Replaces the document; called after each part, so that a run that is cut short leaves what it has."""
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"format": 1, "header": header, "figures": self.figures, "rows": self.rows,
+                       "experiments": self.experiments}, file, indent=1)
+        os.replace(path + ".new", path)
 
-    def all_hold(self):
-        return all(row["holds"] for row in self.rows)
+    def summary(self):
+        judged = [figure for figure in self.figures if figure["reached"] is not None]
+        missed = [figure["what"] for figure in judged if not figure["reached"]]
+        missed += [row["what"] for row in self.rows if not row["holds"]]
+        return f"{len(judged)} figures, {len(missed)} not reached" + "".join(f"\n  not reached: {what}" for what in missed)
+
+
+def said(figure):
+    """median (min – max; rounds) unit"""
+    values, digits, unit = figure["values"], figure["digits"], figure["unit"]
+    middle = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return f"{middle}{unit} (1 round)"
+    return f"{middle}{unit} ({min(values):.{digits}f} – {max(values):.{digits}f}; {len(values)} rounds)"
+
+
+def wanted(figure):
+    if figure["limit"] is None:
+        return "-"
+    return f"{'≥' if figure['at_least'] else '≤'} {figure['limit']:.{figure['digits']}f}{figure['unit']}"

@@ -1,11 +1,11 @@
-"""Against cp, on file://; what saves and loads take of memory; what the fence costs."""
+"""Against cp, on file://; what the fence costs."""
 
 import json
 import os
 import statistics
 import subprocess
 
-from harness import ALLOWANCE_MIB, Run, alternate, best, median, read_once, remove
+from harness import ALLOWANCE_MIB, MIB, Run, alternate, best, median, read_once, remove
 
 
 class Local:
@@ -32,7 +32,7 @@ class Local:
 
     def pair(self, ours, theirs, source, target):
         runs = alternate([lambda command=command: self.measure(command, source, target)
-                          for command in (ours, theirs)], self.rounds)
+                          for command in (ours, theirs)], self.rounds, patience=2)
         remove(target)
         return runs
 
@@ -42,12 +42,18 @@ class Local:
             [self.cleat, "save", "-q", source, "file://" + target, "--step", "1"],
             ["sh", "-c", f"cp -r {source} {target} && sync {target}/*"], source, target)
         self.speed(f"file:// save of {mib} MiB ÷ cp and sync", mib, saves, copies)
+        self.keep("file-save", mib, saves, copies)
         Run([self.cleat, "save", "-q", source, "file://" + store, "--step", "1"])
         loads, copies = self.pair(
             [self.cleat, "load", "-q", "file://" + store, target], ["cp", "-r", store, target], store, target)
         self.speed(f"file:// load of {mib} MiB ÷ cp", mib, loads, copies)
+        self.keep("file-load", mib, loads, copies)
         self.table.peak(f"file:// save and load of {mib} MiB", saves + loads)
         remove(store)
+
+    def keep(self, experiment, mib, ours, theirs):
+        self.table.samples(experiment, "cleat", mib * MIB, ours)
+        self.table.samples(experiment, "cp", mib * MIB, theirs)
 
     def speed(self, what, mib, ours, theirs):
         """Judged by the fastest run of each: a virtual machine's host takes free memory away when it
@@ -55,24 +61,6 @@ class Local:
         ratio = best(theirs) / best(ours)
         self.table.row(what, f"{ratio:.2f} ({mib / 1024 / best(ours):.2f} GiB/s; {len(ours)} rounds, "
                        f"medians {median(theirs) / median(ours):.2f})", "≥ 0.8", ratio >= 0.8)
-
-    # -- s3:// ----------------------------------------------------------------------------------------
-
-    def on_minio(self, mib):
-        """Speed against other tools is another matter; here, memory, and the rate for the record."""
-        saves, loads = [], []
-        for step in range(1, self.rounds + 1):
-            url = f"s3://bench/run-{mib}-{step}"
-            saves.append(Run([self.cleat, "save", "-q", self.path("source"), url, "--step", "1"]))
-            loads.append(Run([self.cleat, "load", "-q", url, self.path("out")]))
-            remove(self.path("out"))
-            remove(self.path(f"minio/data/bench/run-{mib}-{step}"))
-        self.table.peak(f"s3:// save and load of {mib} MiB", saves + loads)
-        for name, runs in (("save", saves), ("load", loads)):
-            wall = statistics.median(run.wall_s for run in runs)
-            cpu = statistics.median(run.cpu_s for run in runs) / (mib / 1024)
-            self.table.row(f"s3:// {name} of {mib} MiB (MinIO beside it)",
-                     f"{mib / 1024 / wall:.2f} GiB/s, {cpu:.2f} CPU-s/GiB")
 
     # -- the fence ------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Uploads or downloads a folder with a Python library: what a user of that library would write.
 
-usage: peer_python.py boto3|connector upload|download FOLDER BUCKET PREFIX CONNECTIONS PART_BYTES
+usage: peer_python.py boto3|crt|connector upload|download FOLDER BUCKET PREFIX CONNECTIONS PART_BYTES
 """
 
 import os
@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 CHUNK = 1 << 20
+CRT_BYTES_PER_S = 10e9 / 8  # the default of its users: 10 Gbit/s
 
 
 def files_of(folder):
@@ -44,6 +45,21 @@ class Boto3:
     def names(self, bucket, prefix):
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix + "/")
         return [entry["Key"][len(prefix) + 1:] for page in pages for entry in page.get("Contents", [])]
+
+
+class Crt(Boto3):
+    """The AWS CRT client below the same transfers. It has no count of connections, but a throughput that it makes enough for."""
+
+    def __init__(self, connections, part_bytes):
+        super().__init__(connections, part_bytes)
+        from botocore.session import Session
+        from s3transfer.crt import BotocoreCRTCredentialsWrapper, BotocoreCRTRequestSerializer, CRTTransferManager, create_s3_crt_client
+        session, region = Session(), os.environ["AWS_REGION"]
+        keys = BotocoreCRTCredentialsWrapper(session.get_credentials()).to_crt_credentials_provider()
+        client = create_s3_crt_client(region, use_ssl=False, part_size=part_bytes, target_throughput=CRT_BYTES_PER_S,
+                                      crt_credentials_provider=keys)
+        self.manager = CRTTransferManager(client, BotocoreCRTRequestSerializer(
+            session, {"region_name": region, "endpoint_url": os.environ["AWS_ENDPOINT_URL"]}))
 
 
 class Connector:
@@ -86,7 +102,7 @@ def target(folder, name):
 
 def main():
     library, what, folder, bucket, prefix, connections, part_bytes = sys.argv[1:]
-    transfer = {"boto3": Boto3, "connector": Connector}[library](int(connections), int(part_bytes))
+    transfer = {"boto3": Boto3, "crt": Crt, "connector": Connector}[library](int(connections), int(part_bytes))
     getattr(transfer, what)(folder, bucket, prefix)
 
 

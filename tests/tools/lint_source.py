@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 LINES_MAX = 600  # a longer file is split by verb
+HEADER_LINES_MAX = 900  # but for the one public header: a program includes nothing else of ours
 BINARY_BYTES_MAX = 1 << 20
 
 # What a file in this folder may include from. api/cleat.h is open to all: it holds the common vocabulary
@@ -144,8 +145,9 @@ def file_lengths(tree):
     for name in tree.names:
         if name.endswith((".c", ".h", ".py", ".sh")) or os.path.basename(name) == "Makefile":
             lines = tree.read(name).count("\n")
-            if lines > LINES_MAX:
-                yield name, lines, "%d lines, at most %d" % (lines, LINES_MAX)
+            most = HEADER_LINES_MAX if name == COMMON_HEADER else LINES_MAX
+            if lines > most:
+                yield name, lines, "%d lines, at most %d" % (lines, most)
 
 
 def folder_readmes(tree):

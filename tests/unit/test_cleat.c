@@ -84,6 +84,12 @@ START_TEST(null_arguments) {
   ck_fails(cleat_doctor_async(client, NULL, &err), CLEAT_INVALID);
   ck_fails(cleat_doctor_wait(NULL, &err), CLEAT_INVALID);
   cleat_doctor_free(NULL);
+  struct cleat_bench *bench = NULL;
+  ck_fails(cleat_bench(NULL, NULL, &bench, &err), CLEAT_INVALID);
+  ck_fails(cleat_bench(client, NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_bench_async(client, NULL, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_bench_wait(NULL, &err), CLEAT_INVALID);
+  cleat_bench_free(NULL);
   cleat_save_free(NULL);
   cleat_load_free(NULL);
   cleat_list_free(NULL);
@@ -195,6 +201,43 @@ START_TEST(a_doctor_reports) {
 }
 END_TEST
 
+START_TEST(a_bench_tells_nothing_before_its_end) {
+  struct cleat_bench_progress progress;
+  struct cleat_bench *bench = NULL;
+  memory_hold(bucket, "put", "bench-");
+  ck_ok(cleat_bench_async(client, NULL, &bench, &err));
+  memory_wait_held(bucket, 1);
+  cleat_bench_progress(bench, &progress);
+  ck_assert_int_eq(progress.ended, 0);
+  ck_assert_int_eq(progress.stage, CLEAT_BENCH_LATENCY);
+  ck_assert_ptr_null(cleat_bench_report(bench));
+  cleat_bench_cancel(bench);
+  ck_fails(cleat_bench_wait(bench, &err), CLEAT_CANCELLED);
+  cleat_bench_progress(bench, &progress);
+  ck_assert_int_eq(progress.ended, 1);
+  ck_assert_ptr_null(cleat_bench_report(bench));
+  cleat_bench_free(bench);
+  memory_release(bucket);
+  ck_assert_uint_eq(memory_count(bucket, "bench-"), 0);
+}
+END_TEST
+
+START_TEST(a_bench_reports) {
+  struct cleat_bench *bench = NULL;
+  struct cleat_bench_options options = CLEAT_BENCH_OPTIONS_INIT;
+  options.max_bytes = 4 * KIT_PART;
+  ck_ok(cleat_bench(client, &options, &bench, &err));
+  const struct cleat_bench_report *report = cleat_bench_report(bench);
+  ck_assert_ptr_nonnull(report);
+  cleat_bench_cancel(bench); /* too late */
+  ck_ok(cleat_bench_wait(bench, &err));
+  ck_assert_ptr_eq(cleat_bench_report(bench), report);
+  cleat_bench_free(bench);
+  options.struct_bytes = 1;
+  ck_fails(cleat_bench(client, &options, &bench, &err), CLEAT_INVALID);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("cleat");
   TCase *c = tcase_create("cleat");
@@ -206,6 +249,8 @@ static Suite *suite(void) {
   tcase_add_test(c, sizes_of_structs);
   tcase_add_test(c, a_doctor_tells_nothing_before_its_end);
   tcase_add_test(c, a_doctor_reports);
+  tcase_add_test(c, a_bench_tells_nothing_before_its_end);
+  tcase_add_test(c, a_bench_reports);
   suite_add_tcase(s, c);
   return s;
 }

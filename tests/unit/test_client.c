@@ -131,6 +131,11 @@ START_TEST(start_from_the_environment) {
 }
 END_TEST
 
+static bool take(struct cleat_client *client, struct cleat__job *job, size_t count,
+                 void **buffers) {
+  return cleat__client_take_buffers_locked(client, job, count * 8192, count, buffers);
+}
+
 /* The first who finds too few has the next ones: needing several, it would starve otherwise. */
 START_TEST(buffers_in_turn) {
   struct cleat_client_options options = small();
@@ -141,20 +146,20 @@ START_TEST(buffers_in_turn) {
   void *more[3];
   ck_ok(open_with(&options, &client));
   cleat__pool_lock(client->pool);
-  ck_assert(cleat__client_take_buffers_locked(client, &second, 2, held));
-  ck_assert(!cleat__client_take_buffers_locked(client, &first, 3, more));
+  ck_assert(take(client, &second, 2, held));
+  ck_assert(!take(client, &first, 3, more));
   /* Two are free, and one would do, but they are the first job's. */
-  ck_assert(!cleat__client_take_buffers_locked(client, &second, 1, held + 2));
+  ck_assert(!take(client, &second, 1, held + 2));
   cleat__client_give_buffers_locked(client, 1, held);
-  ck_assert(cleat__client_take_buffers_locked(client, &first, 3, more));
-  ck_assert(!cleat__client_take_buffers_locked(client, &second, 1, held + 2));
+  ck_assert(take(client, &first, 3, more));
+  ck_assert(!take(client, &second, 1, held + 2));
   /* The second is next now, until it wants no more. */
   cleat__client_give_buffers_locked(client, 3, more);
-  ck_assert(!cleat__client_take_buffers_locked(client, &first, 1, more));
+  ck_assert(!take(client, &first, 1, more));
   cleat__client_drop_claim_locked(client, &first); /* not its own */
-  ck_assert(!cleat__client_take_buffers_locked(client, &first, 1, more));
+  ck_assert(!take(client, &first, 1, more));
   cleat__client_drop_claim_locked(client, &second);
-  ck_assert(cleat__client_take_buffers_locked(client, &first, 3, more));
+  ck_assert(take(client, &first, 3, more));
   cleat__client_give_buffers_locked(client, 3, more);
   cleat__client_give_buffers_locked(client, 1, held + 1);
   cleat__client_give_buffers_locked(client, 0, NULL);

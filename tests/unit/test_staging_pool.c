@@ -95,6 +95,60 @@ START_TEST(last_in_first_out) {
 }
 END_TEST
 
+#define SLICE 8192
+#define BUFFER (CLEAT__STAGING_SLICES * SLICE)
+
+/* Small parts share a buffer; it is whole again once all of them are back, in whatever order. */
+START_TEST(small_parts_share_a_buffer) {
+  struct cleat__staging *staging = make(3 * BUFFER, BUFFER);
+  void *slices[3 * CLEAT__STAGING_SLICES];
+  void *buffers[3];
+  const size_t count = sizeof slices / sizeof slices[0];
+  ck_assert_uint_eq(cleat__staging_slice_bytes(staging), SLICE);
+  ck_assert(cleat__staging_take_locked(staging, 1, buffers));
+  for (size_t i = 0; i < 2 * CLEAT__STAGING_SLICES; i++) {
+    ck_assert_uint_eq(cleat__staging_free_count_locked(staging), i == 0 ? 2 : i <= 16 ? 1 : 0);
+    ck_assert(cleat__staging_take_slice_locked(staging, &slices[i]));
+    ck_assert_uint_eq((uintptr_t)slices[i] % 4096, 0);
+    memset(slices[i], (int)i, SLICE);
+  }
+  ck_assert(!cleat__staging_take_slice_locked(staging, &slices[0]));
+  cleat__staging_give_locked(staging, 1, buffers);
+  for (size_t i = 2 * CLEAT__STAGING_SLICES; i < count; i++) {
+    ck_assert(cleat__staging_take_slice_locked(staging, &slices[i]));
+    memset(slices[i], (int)i, SLICE);
+  }
+  for (size_t i = 0; i < count; i++) {
+    const unsigned char *bytes = slices[i];
+    ck_assert_uint_eq(bytes[0], i);
+    ck_assert_uint_eq(bytes[SLICE - 1], i);
+  }
+  /* Every third, then the rest, the last ones first. */
+  for (size_t i = 0; i < count; i += 3)
+    cleat__staging_give_locked(staging, 1, &slices[i]);
+  ck_assert(!cleat__staging_take_locked(staging, 1, buffers));
+  ck_assert(cleat__staging_take_slice_locked(staging, &slices[0]));
+  for (size_t i = count; i-- > 1;)
+    if (i % 3 != 0)
+      cleat__staging_give_locked(staging, 1, &slices[i]);
+  ck_assert_uint_eq(cleat__staging_free_count_locked(staging), 2);
+  cleat__staging_give_locked(staging, 1, &slices[0]);
+  ck_assert(cleat__staging_take_locked(staging, 3, buffers));
+  cleat__staging_give_locked(staging, 3, buffers);
+  cleat__staging_free(staging);
+}
+END_TEST
+
+START_TEST(no_slices_of_less_than_a_page) {
+  struct cleat__staging *staging = make(4 * 4096, 4096);
+  void *slice = NULL;
+  ck_assert_uint_eq(cleat__staging_slice_bytes(staging), 0);
+  ck_assert(!cleat__staging_take_slice_locked(staging, &slice));
+  ck_assert_uint_eq(cleat__staging_free_count_locked(staging), 4);
+  cleat__staging_free(staging);
+}
+END_TEST
+
 START_TEST(refused) {
   struct cleat__staging *staging = NULL;
   struct cleat__device *host = cleat__device_host();
@@ -107,7 +161,7 @@ START_TEST(refused) {
   ck_fails(cleat__staging_new(host, 1ull << 47, 1ull << 40, true, &staging, &err), CLEAT_NO_MEMORY);
   ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
   ck_assert_ptr_null(staging);
-  for (unsigned long n = 1; n <= 3; n++) {
+  for (unsigned long n = 1; n <= 4; n++) {
     cleat__fault_arm(n, false);
     ck_fails(cleat__staging_new(host, 4096, 4096, true, &staging, &err), CLEAT_NO_MEMORY);
     ck_assert_uint_eq(cleat__fault_disarm(), n);
@@ -156,6 +210,8 @@ static Suite *suite(void) {
   tcase_add_test(c, resident_at_once_or_on_demand);
   tcase_add_test(c, all_or_none);
   tcase_add_test(c, last_in_first_out);
+  tcase_add_test(c, small_parts_share_a_buffer);
+  tcase_add_test(c, no_slices_of_less_than_a_page);
   tcase_add_test(c, refused);
   tcase_add_test(c, the_host_copies);
   tcase_add_test(c, the_host_copies_rows);

@@ -1,0 +1,85 @@
+"""The number of transfers in flight follows what a store gives, in both directions, and stays within --jobs.
+
+The store sleeps for as long as it says, so what is asserted does not rest on the speed of the machine, as long as that
+one does some hundred requests a second.
+"""
+
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import clean_environment, fill, noise, run, tree
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mock"))
+from busy_store import BusyStore  # noqa: E402
+from fault_server import FaultServer  # noqa: E402
+from s3_memory import MemoryStore  # noqa: E402
+
+FILES = 1900
+PHASES = [(0, {"best": 20}), (600, {"best": 5}), (1200, {"best": 20})]
+
+
+@pytest.fixture
+def busy():
+    server = FaultServer(BusyStore(MemoryStore(), best=20))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("source"), {"%04d" % number: noise(2000, number) for number in range(FILES)})
+
+
+def cleat(server, *arguments):
+    environment = dict(clean_environment(), AWS_ENDPOINT_URL=server.url, AWS_REGION="us-east-1",
+                       AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+    result = run(*arguments, environment=environment, timeout=300)
+    assert result.code == 0, result
+    return result
+
+
+def settled(loads, first, last):
+    """How many were in flight in the second half of a phase; the median, as tries go beyond it."""
+    return statistics.median(loads[(first + last) // 2:last])
+
+
+@pytest.mark.parametrize("direction", ["save", "load"])
+def test_a_best_that_moves(busy, source, tmp_path, direction, capsys):
+    store = busy.store
+    if direction == "load":
+        store.seconds = 0
+        cleat(busy, "save", source, "s3://bucket/run", "--step", 1)
+        store.seconds, store.loads = 0.08, []
+    store.plan = PHASES[:]
+    if direction == "save":
+        cleat(busy, "save", source, "s3://bucket/run", "--step", 1)
+    else:
+        cleat(busy, "load", "s3://bucket/run", tmp_path / "loaded")
+        assert tree(tmp_path / "loaded") == tree(source)
+    ends = [PHASES[1][0], PHASES[2][0], FILES]
+    found = [settled(store.loads, phase[0], end) for phase, end in zip(PHASES, ends)]
+    with capsys.disabled():
+        print(" [in flight at a best of 20, 5, 20: %s]" % ", ".join("%g" % value for value in found), end="")
+    assert 12 <= found[0] <= 32 and 3 <= found[1] <= 10 and 12 <= found[2] <= 32, found
+
+
+def test_a_store_that_asks_for_less(busy, source, capsys):
+    store = busy.store
+    store.best, store.refuse = 1000, 10
+    cleat(busy, "save", source, "s3://bucket/run", "--step", 1)
+    found = settled(store.loads, 0, len(store.loads))
+    with capsys.disabled():
+        print(" [in flight where more than 10 are refused: %g, %d refused]" % (found, store.refused), end="")
+    assert 4 <= found <= 10
+    assert 0 < store.refused < FILES / 20
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_never_more_than_asked_for(busy, source, jobs, tmp_path):
+    few = fill(tmp_path / "few", {str(number): noise(100) for number in range(60)})
+    cleat(busy, "save", few, "s3://bucket/run", "--step", 1, "--jobs", jobs)
+    cleat(busy, "load", "s3://bucket/run", tmp_path / "loaded", "--jobs", jobs)
+    assert max(busy.store.loads) == jobs
