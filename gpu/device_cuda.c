@@ -310,8 +310,7 @@ static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
 }
 
 #if CUDART_VERSION >= 12080
-/* cudaErrorNotSupported also stands for a driver that lacks the call. The casts bridge the constness of
- * the arrays, which differs between releases. */
+/* The casts bridge the constness of the arrays, which differs between releases. */
 static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const void **from,
                                 size_t *bytes, size_t count) {
   struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream,
@@ -340,35 +339,53 @@ static bool is_small(const struct cleat__copy *copy) {
   return copy->rows == 1 && copy->row_bytes <= BATCH_COPY_BYTES_MAX;
 }
 
-/* Submits small copies in one call; falls back to one call each where the driver is too old. */
-static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
-                                size_t count) {
-  struct cuda_device *cuda = device_of(queue->queue.device);
-  cudaError_t code = cudaErrorNotSupported;
-#if CUDART_VERSION >= 12080
-  void *to[BATCH_COPIES_MAX];
-  const void *from[BATCH_COPIES_MAX];
-  size_t bytes[BATCH_COPIES_MAX];
-  if (count > 1 && !atomic_load(&cuda->no_batch)) {
-    for (size_t i = 0; i < count; i++) {
-      to[i] = copies[i].to;
-      from[i] = copies[i].from;
-      bytes[i] = copies[i].row_bytes;
-    }
-    code = batch_submit(queue, to, from, bytes, count);
-  }
-#endif
-  if (code != cudaErrorNotSupported && code != cudaErrorCallRequiresNewerDriver)
-    return code;
-  if (count > 1) {
-    atomic_store(&cuda->no_batch, true);
-    (void)cudaGetLastError();
-  }
-  code = cudaSuccess;
+static cudaError_t submit_each(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                               size_t count) {
+  cudaError_t code = cudaSuccess;
   for (size_t i = 0; code == cudaSuccess && i < count; i++)
     code = submit_one(queue, &copies[i]);
   return code;
 }
+
+#if CUDART_VERSION >= 12080
+static cudaError_t submit_together(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                   size_t count) {
+  void *to[BATCH_COPIES_MAX];
+  const void *from[BATCH_COPIES_MAX];
+  size_t bytes[BATCH_COPIES_MAX];
+  for (size_t i = 0; i < count; i++) {
+    to[i] = copies[i].to;
+    from[i] = copies[i].from;
+    bytes[i] = copies[i].row_bytes;
+  }
+  return batch_submit(queue, to, from, bytes, count);
+}
+
+/* Submits small copies in one call. Where that is refused and one call each is not, it is not tried again: a driver
+ * before 12.8, most likely. Copies that were begun twice do no harm. */
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                size_t count) {
+  struct cuda_device *cuda = device_of(queue->queue.device);
+  if (count == 1 || atomic_load(&cuda->no_batch))
+    return submit_each(queue, copies, count);
+  cudaError_t refused = submit_together(queue, copies, count);
+  if (refused == cudaSuccess)
+    return cudaSuccess;
+  (void)cudaGetLastError();
+  cudaError_t code = submit_each(queue, copies, count);
+  if (code == cudaSuccess && !atomic_exchange(&cuda->no_batch, true)) {
+    cleat__log(&cuda->log, CLEAT_LOG_INFO,
+               "many small tensors are copied one by one: the CUDA driver takes no batches (%s)",
+               cudaGetErrorName(refused));
+  }
+  return code;
+}
+#else
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                size_t count) {
+  return submit_each(queue, copies, count);
+}
+#endif
 
 static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__copy *copies,
                                 size_t count, struct cleat_error *err) {

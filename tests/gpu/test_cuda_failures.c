@@ -155,6 +155,7 @@ static void no_batches(void) {
   CHECK(tried > 0 && tried <= 16);
   OK(save(&scene, 2));
   CHECK(fake_calls("cudaMemcpyBatchAsync") == tried);
+  CHECK(strstr(kit_log(), "one by one") != NULL);
   kit_expect_saved(scene.client, 2, &scene.model, 1);
   scene_free(&scene);
 }
@@ -290,7 +291,7 @@ static void every_call_fails_once(void) {
   scene_free(&scene);
 }
 
-/* A part whose second batch of copies fails lets go of its buffer when the first is done, and not before: the next
+/* A part of which one copy cannot be begun lets go of its buffer when the others are done, and not before: the next
  * save fills it. Which streams are lazy is luck, so there are several tries. */
 static void buffers_outlive_their_copies(void) {
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
@@ -302,11 +303,12 @@ static void buffers_outlive_their_copies(void) {
   kit_model_init(&model, 200);
   for (size_t i = 0; i < model.count; i++)
     kit_model_set(&model, i, 100, 0, 1);
+  fake_fail("cudaMemcpyBatchAsync", 1, ~0u, cudaErrorNotSupported);
   kit_model_init(&host, 1);
   kit_model_set(&host, 0, 50000, KIT_HOST, 1);
   for (int64_t i = 0; i < 8; i++) {
     struct cleat_save_request request = kit_request(&model, 2 * i);
-    fake_fail("cudaMemcpyBatchAsync", 2, 2, cudaErrorECCUncorrectable);
+    fake_fail("cudaMemcpyAsync", 150, 150, cudaErrorECCUncorrectable);
     OK(cleat_save_async(client, &request, &failed[i], &kit_err));
     FAILS(cleat_save_wait(failed[i], &kit_err), IO);
     struct cleat_save *next = NULL;
