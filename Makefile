@@ -5,7 +5,8 @@
 #   CC=clang                     another compiler (use it with BUILD=build/clang)
 #   WERROR=1                     warnings are errors; CI sets it
 #   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan
-#   CUDA=1                       build gpu/device_cuda.c against the CUDA Runtime in CUDA_HOME
+#   CUDA=/usr/local/cuda         where CUDA is, if pkg-config, CUDA_HOME and /usr/local/cuda do not say; 1: it must be
+#                                found; 0: build without it
 #   PREFIX=/usr/local DESTDIR=   where `make install` puts things
 #   V=1                          show whole command lines
 
@@ -23,7 +24,6 @@ endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
 PREFIX ?= /usr/local
-CUDA_HOME ?= /usr/local/cuda
 
 # The public header is the one place that states the version.
 VERSION := $(or $(shell sed -n 's/^.define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat.h 2>/dev/null),0.0.0)
@@ -41,9 +41,15 @@ endif
 
 export BUILD
 
+# STANDALONE=1 needs a compiler alone (and CUDA, if it is there): file:// is the only store, checksums are our own, and
+# there is the library without the program. It is what `make gpu-test` builds.
+ifneq ($(STANDALONE),1)
 PKGS := libcurl libcrypto expat libisal
 # What the program alone needs: it prints JSON.
 PROGRAM_PKGS := libcjson
+else
+CFLAGS_STANDALONE := -DCLEAT_NO_S3
+endif
 # Asked once, when the first compiler line needs it, so that `make deps` works before pkg-config exists.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell $(PKG_CONFIG) --cflags $(PKGS) $(PROGRAM_PKGS) 2>/dev/null))$(PKG_CFLAGS)
 PKG_LIBS = $(eval PKG_LIBS := $$(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null))$(PKG_LIBS)
@@ -52,12 +58,12 @@ CHECK_LIBS = $(eval CHECK_LIBS := $$(shell $(PKG_CONFIG) --libs check 2>/dev/nul
 
 WARNINGS := -Wall -Wextra -Wconversion -Wvla -Wcast-qual -Wmissing-prototypes -Wshadow
 OPTIMIZE := -O2
-CFLAGS_EXTRA :=
+CFLAGS_EXTRA := $(CFLAGS_STANDALONE)
 LDFLAGS_EXTRA :=
 SO_LDFLAGS := -Wl,--no-undefined
 ifneq ($(SANITIZE),)
 OPTIMIZE := -O1
-CFLAGS_EXTRA := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+CFLAGS_EXTRA += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
 LDFLAGS_EXTRA := -fsanitize=$(SANITIZE)
 ifneq ($(findstring undefined,$(SANITIZE)),)
 CFLAGS_EXTRA += -fno-sanitize-recover=undefined
@@ -67,29 +73,41 @@ endif
 ifeq ($(WERROR),1)
 WARNINGS += -Werror
 endif
-ifeq ($(CUDA),1)
-CFLAGS_EXTRA += -DCLEAT_HAVE_CUDA -isystem $(CUDA_HOME)/include
-LIBS_EXTRA := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+# The CUDA Runtime, linked statically: the program runs where there is no driver. pkg-config knows it by version (cudart-13.0).
+ifneq ($(CUDA),0)
+CUDA_PKG := $(shell $(PKG_CONFIG) --list-all 2>/dev/null | sed -n 's/^\(cudart-[0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
+CUDA_PLACES := $(if $(filter-out 1,$(CUDA)),$(CUDA),$(CUDA_HOME) \
+  $(if $(CUDA_PKG),$(shell $(PKG_CONFIG) --variable=cudaroot $(CUDA_PKG))) /usr/local/cuda)
+CUDA_INCLUDE := $(patsubst %/cuda_runtime_api.h,%,$(firstword $(wildcard $(addsuffix /include/cuda_runtime_api.h,$(CUDA_PLACES)) \
+  $(addsuffix /targets/*/include/cuda_runtime_api.h,$(CUDA_PLACES)))))
+CUDA_LIB := $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(dir $(CUDA_INCLUDE))lib64 $(dir $(CUDA_INCLUDE))lib)))
+ifneq ($(and $(CUDA_INCLUDE),$(CUDA_LIB)),)
+CUDA_CFLAGS := -isystem $(CUDA_INCLUDE)
+CUDA_LIBS := $(CUDA_LIB) -ldl -lrt
+else ifneq ($(CUDA),)
+$(error CUDA=$(CUDA): there is no include/cuda_runtime_api.h with lib64/libcudart_static.a in: $(CUDA_PLACES))
+endif
 endif
 
 # What every file needs to be understood, by the compiler and by clang-tidy; CFLAGS stays free for the user.
 BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -I. $(PKG_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(OPTIMIZE) -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) $(CFLAGS_EXTRA) $(CFLAGS)
 ALL_LDFLAGS = -pthread $(LDFLAGS_EXTRA) $(LDFLAGS)
-ALL_LIBS = $(PKG_LIBS) $(LIBS_EXTRA) -lm
+ALL_LIBS = $(PKG_LIBS) $(CUDA_LIBS) -lm
 
 # --- sources -------------------------------------------------------------------------------------------------
 
 LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
-ifneq ($(CUDA),1)
-LIB_SRC := $(filter-out gpu/device_cuda.c,$(LIB_SRC))
-endif
-CLI_SRC := $(wildcard api/cli/*.c)
+LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
+LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c $(wildcard storage/s3*.c storage/http*.c)),$(LIB_SRC))
+CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c))
 MOCK_SRC := $(wildcard tests/mock/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
 INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
 HELPER_SRC := $(wildcard tests/integration/tools/*.c)
+GPU_SRC := $(wildcard tests/gpu/*.c)
+FAKE_SRC := $(wildcard tests/fake_cudart/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
 
@@ -105,20 +123,24 @@ SO_NAME := libcleat.so.$(SOVERSION)
 PROGRAMS := $(if $(CLI_SRC),$(BUILD)/cleat)
 EXAMPLES := $(if $(wildcard api/examples/trainer.c),$(BUILD)/trainer)
 UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+PLAIN_BIN := $(BUILD)/tests/unit/test_checksum_plain
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
 INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
 FUZZ_BIN := $(patsubst %.c,$(BUILD)/%,$(filter tests/fuzz/fuzz_%,$(FUZZ_SRC)))
+GPU_FAKE_BIN := $(patsubst tests/gpu/test_%.c,$(BUILD)/tests/gpu/fake_%,$(filter tests/gpu/test_%,$(GPU_SRC)))
+GPU_BIN := $(BUILD)/tests/gpu/test_cuda $(BUILD)/tests/gpu/bench_cuda $(BUILD)/tests/gpu/absent
 HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
-.PHONY: all lib tests unit-programs torture-programs integration-programs bench-programs fuzz-programs
+.PHONY: all lib tests gpu-programs unit-programs torture-programs integration-programs bench-programs fuzz-programs
 all: lib $(PROGRAMS) $(EXAMPLES)
 lib: $(BUILD)/libcleat.a $(BUILD)/libcleat.so $(BUILD)/cleat.pc
-unit-programs: $(UNIT_BIN)
+unit-programs: $(UNIT_BIN) $(PLAIN_BIN)
 torture-programs: $(TORTURE_BIN)
 integration-programs: $(INTEGRATION_BIN) $(HELPER_BIN)
 bench-programs: $(BENCH_BIN)
 fuzz-programs: $(FUZZ_BIN)
+gpu-programs: $(GPU_FAKE_BIN) $(BUILD)/tests/gpu/fake_trainer
 tests: all unit-programs torture-programs integration-programs fuzz-programs
 
 # --- compiling and linking -----------------------------------------------------------------------------------
@@ -126,7 +148,7 @@ tests: all unit-programs torture-programs integration-programs fuzz-programs
 # One helpful line instead of a page of compiler errors when a library or the compiler is not there.
 .PHONY: force
 $(BUILD)/.flags: force
-	@command -v $(CC) >/dev/null && $(PKG_CONFIG) --exists $(PKGS) $(PROGRAM_PKGS) 2>/dev/null || \
+	@command -v $(CC) >/dev/null && { [ -z '$(PKGS)' ] || $(PKG_CONFIG) --exists $(PKGS) $(PROGRAM_PKGS) 2>/dev/null; } || \
 	  { echo "cleat: $(CC), pkg-config or one of the libraries ($(PKGS) $(PROGRAM_PKGS)) is missing: run 'make deps' first" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS) | $(ALL_LDFLAGS) $(ALL_LIBS) | $(VERSION)' | cmp -s - $@ || \
@@ -136,6 +158,10 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/gpu/device_cuda.o: BASE_CFLAGS += $(CUDA_CFLAGS)
+
+$(BUILD)/obj/api/examples/trainer_device.o: BASE_CFLAGS += $(if $(CUDA_LIBS),-DTRAINER_CUDA $(CUDA_CFLAGS))
 
 # Examples say <cleat.h>, as a user's program does.
 $(BUILD)/obj/api/examples/%.o: BASE_CFLAGS += -Iapi
@@ -167,7 +193,7 @@ $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
 # The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
 $(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' -lm -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' $(CUDA_LIBS) -lm -o $@
 
 # Test programs link the static library, whose internal names they can reach, and the helpers in tests/mock.
 $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
@@ -176,6 +202,12 @@ $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
 	$(Q)$(AR) rcs $@ $^
 
 $(UNIT_BIN) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+
+# The checksums of a standalone build, which stand before the library's.
+$(PLAIN_BIN): $(BUILD)/obj/tests/unit/test_checksum.o $(BUILD)/obj/base/digest_plain.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
@@ -192,6 +224,32 @@ $(BENCH_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/lib
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 
+# Tests of CUDA memory come in two kinds: build/tests/gpu/fake_* carry the driver of gpu/ on the stand-in for the CUDA
+# Runtime, which takes the place of whatever the library was built with; build/tests/gpu/test_* are on the Runtime itself.
+FAKE_OBJ := $(patsubst %.c,$(BUILD)/obj/fake/%.o,gpu/device_cuda.c $(FAKE_SRC) tests/gpu/kit.c)
+$(BUILD)/obj/fake/%.o: %.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(filter-out $(CUDA_CFLAGS),$(ALL_CFLAGS)) -DCLEAT_FAKE_CUDART -isystem tests/fake_cudart -MMD -MP -c $< -o $@
+$(BUILD)/tests/gpu/fake_bench_cuda: $(BUILD)/obj/fake/tests/gpu/bench_cuda.o $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+$(BUILD)/obj/fake/api/examples/%.o: BASE_CFLAGS += -Iapi -DTRAINER_CUDA
+$(BUILD)/tests/gpu/fake_trainer: $(patsubst %.c,$(BUILD)/obj/fake/%.o,$(wildcard api/examples/trainer*.c)) $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+$(GPU_FAKE_BIN): $(BUILD)/tests/gpu/fake_%: $(BUILD)/obj/fake/tests/gpu/test_%.o $(FAKE_OBJ) $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+$(BUILD)/obj/tests/gpu/%.o: BASE_CFLAGS += $(CUDA_CFLAGS)
+$(GPU_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/gpu/kit.o $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
 # A fuzz target replays corpora, unless it is built for libFuzzer, which has a main of its own.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
 FUZZ_MAIN := -fsanitize=fuzzer
@@ -203,7 +261,7 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $^ $(ALL_LIBS) -o $@
 
--include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC))
+-include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC) $(GPU_SRC) base/digest_plain.c) $(patsubst %.c,$(BUILD)/obj/fake/%.d,$(GPU_SRC) $(FAKE_SRC) gpu/device_cuda.c)
 
 # --- installing ----------------------------------------------------------------------------------------------
 
@@ -227,26 +285,41 @@ uninstall:
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 
 # What scripts need to know of this file.
-.PHONY: print-tidy-flags print-unit print-torture print-integration print-fuzz
+.PHONY: print-tidy-flags print-unit print-torture print-integration print-fuzz print-gpu
 print-tidy-flags:
 	@echo '$(BASE_CFLAGS) $(filter-out -Werror,$(WARNINGS)) $(CFLAGS_EXTRA)'
 print-unit:
-	@printf '%s\n' $(UNIT_BIN)
+	@printf '%s\n' $(UNIT_BIN) $(PLAIN_BIN)
 print-torture:
 	@printf '%s\n' $(TORTURE_BIN)
 print-integration:
 	@printf '%s\n' $(INTEGRATION_BIN)
+print-gpu:
+	@printf '%s\n' $(GPU_FAKE_BIN)
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
+# On a machine with a device, which may have nothing but CUDA, a compiler and make beside it.
+GPU_MAKE = $(MAKE) --no-print-directory STANDALONE=1 BUILD=$(BUILD)/gpu CUDA=$(or $(CUDA),1)
+.PHONY: gpu-test gpu-bench gpu-build
+gpu-test:
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda $(BUILD)/gpu/trainer && $(BUILD)/gpu/tests/gpu/test_cuda && \
+	  tests/gpu/trainer.sh $(BUILD)/gpu/trainer
+gpu-bench:
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/bench_cuda && $(BUILD)/gpu/tests/gpu/bench_cuda $(MIB)
+
+# On any machine: does the CUDA driver compile and link?
+gpu-build:
+	+@tests/tools/gpu_build.sh
+
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
-	+@tests/tools/run_tests.sh unit torture corpora header integration
-unit torture corpora header integration endurance:
+	+@tests/tools/run_tests.sh unit torture corpora gpu header integration
+unit torture corpora gpu header integration endurance:
 	+@tests/tools/run_tests.sh $@
 
 SECONDS ?= 600
@@ -285,7 +358,10 @@ help:
 	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
-	@echo 'make unit | torture | corpora | header | integration     one group of them'
+	@echo 'make unit | torture | corpora | gpu | header | integration     one group of them'
+	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
+	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
+	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
@@ -295,4 +371,4 @@ help:
 	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
-	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=1, BUILD'
+	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=DIR|1|0, STANDALONE=1, BUILD'

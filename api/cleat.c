@@ -5,6 +5,7 @@
 #include "api/cleat.h"
 
 #include "base/error.h"
+#include "gpu/device.h"
 #include "uploader/bench.h"
 #include "uploader/catalog.h"
 #include "uploader/doctor.h"
@@ -65,6 +66,10 @@ const char *cleat_status_text(cleat_status status) {
 
 const char *cleat_version(void) {
   return CLEAT_VERSION;
+}
+
+int cleat_cuda_version(void) {
+  return cleat__device_cuda_version();
 }
 
 const char *cleat_dtype_name(enum cleat_dtype dtype) {

@@ -67,7 +67,8 @@ extern "C" {
   X(17, LIMIT, "over a limit")                                \
   X(18, UNSUPPORTED, "not supported")                         \
   X(19, MISMATCH, "the checkpoint is not what was asked for") \
-  X(20, INTERNAL, "internal error")
+  X(20, INTERNAL, "internal error")                           \
+  X(21, BUSY, "an earlier save has not ended")
 
 typedef enum cleat_status {
 #define CLEAT_STATUS_ENUM(number, name, text) CLEAT_##name = number,
@@ -93,6 +94,9 @@ CLEAT_API const char *cleat_status_text(cleat_status status);
 
 /* The version of the library that is running, such as "0.1.0". Static string. */
 CLEAT_API const char *cleat_version(void);
+
+/* The CUDA Runtime that was built in, as 1000 * major + 10 * minor; 0: none. Makes no CUDA call. */
+CLEAT_API int cleat_cuda_version(void);
 
 /* ---- Data types --------------------------------------------------------------------------- */
 
@@ -205,6 +209,7 @@ struct cleat_client_options {
   int requester_pays;         /* 1: the caller agrees to pay for requests */
   const char *bucket_owner;   /* the account, 12 digits, that must own the bucket */
   const char *user_agent;     /* to stand behind "cleat/VERSION" in every request */
+  int cuda; /* 1: pin the staging memory for CUDA at open, on the current device, not at its first use */
 };
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
@@ -249,11 +254,26 @@ struct cleat_progress {
   uint64_t files_done;
   double elapsed_s;
   uint64_t bytes_resumed; /* of bytes_done: an earlier try had stored them (saves with resume) */
+  int device_snapshot;    /* 1: the save copied its CUDA tensors to device memory first */
 };
 
 /* ---- Save --------------------------------------------------------------------------------- */
 
-/* A tensor in host memory, row-major and contiguous. Borrowed; see cleat_save for how long. */
+/* Where the bytes of a tensor lie. No CUDA call is made before one is said to be in CUDA memory. */
+enum cleat_device {
+  CLEAT_DEVICE_HOST = 0,
+  CLEAT_DEVICE_CUDA = 1 /* from cudaMalloc and its like; the address tells which device */
+};
+
+/* Where a tensor is to be found, and behind which work. `stream`, for CUDA memory, is the cudaStream_t whose
+ * queued work makes the tensor (a save), or may still use its memory (a load): bytes are copied behind what
+ * it has queued by now. NULL: the device's default stream. */
+struct cleat_place {
+  enum cleat_device device;
+  void *stream;
+};
+
+/* A tensor in memory, row-major and contiguous. Borrowed; see cleat_save for how long. */
 struct cleat_tensor {
   const char *name; /* unique in the checkpoint; 1 to 1024 bytes, no control characters */
   enum cleat_dtype dtype;
@@ -278,6 +298,12 @@ enum cleat_if_exists {
   CLEAT_IF_EXISTS_REPLACE = 2 /* upload, then switch the manifest if nobody else did */
 };
 
+/* What to do when an earlier save of the client has not ended. */
+enum cleat_if_busy {
+  CLEAT_IF_BUSY_WAIT = 0,  /* take a turn: the fence may wait for the earlier one's uploads */
+  CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY */
+};
+
 struct cleat_save_request {
   size_t struct_bytes;
   int64_t step; /* 0 or more */
@@ -296,18 +322,23 @@ struct cleat_save_request {
    * place: INVALID for cleat_save_async. A store without conditional writes: UNSUPPORTED. Tries of saves
    * from files are found, and those that had resume set themselves. */
   int resume;
+  enum cleat_if_busy if_busy;
+  const struct cleat_place *places; /* of each of the tensors; NULL: all are in host memory */
+  /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
+   * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
+  int device_snapshot;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
 struct cleat_save;
 
-/* Saves and waits for the commit. The sources are read in place, without a copy, and must stay
- * unchanged until it returns. When it returns CLEAT_OK the step is committed (see `outcome` of
+/* Saves and waits for the commit. The sources are read in place, without a copy (CUDA memory: part by
+ * part), and must stay unchanged until it returns. When it returns CLEAT_OK the step is committed (see `outcome` of
  * struct cleat_progress for how); otherwise no manifest of it is visible, and earlier checkpoints
  * are untouched.
  * Errors: INVALID (a bad request: all of it is checked before anything is sent), EXISTS, LOST (another
  * writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK, TIMEOUT,
- * STORE, IO, NO_MEMORY. */
+ * STORE, IO, NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, driver or device, or after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
                                                  const struct cleat_save_request *request,
                                                  struct cleat_error *err);
@@ -315,6 +346,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
 /* Starts a save and returns when its plan is made; the copy out of the sources goes on in the
  * client's threads. The request itself, its names and arrays are copied before it returns; the
  * bytes of tensors and files must stay valid and unchanged until cleat_save_wait_staged returns.
+ * CUDA memory is copied behind what the stream of its place has queued by now, on a stream of Cleat's own.
  * Saves of one client commit in the order in which they were started. *save is the caller's, to be
  * freed with cleat_save_free. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
@@ -454,12 +486,14 @@ struct cleat_load_options {
   int allow_missing;    /* 1: names that the checkpoint lacks are left as they are, and logged */
   int allow_unexpected; /* 1: names in the checkpoint that nobody asked for are no error */
   int force;            /* cleat_load_files: write into a destination that exists */
+  const struct cleat_place *places; /* of each request for a tensor; NULL: in host memory */
 };
 #define CLEAT_LOAD_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_load_options)
 
 struct cleat_load;
 
-/* Loads tensors straight into caller memory, in parallel, each part checked by its CRC-32C. On
+/* Loads tensors straight into caller memory, in parallel, each part checked by its CRC-32C; into CUDA memory
+ * through staging memory, after the check; any stream may read it when the load has ended. On
  * failure the contents of the destinations are undefined.
  * Errors: MISMATCH (lists all names that are missing, unexpected, or of another dtype or shape),
  * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, and those of the store. */

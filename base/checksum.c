@@ -1,107 +1,15 @@
-/* checksum.c: CRC-32C by ISA-L, SHA-256 and HMAC by OpenSSL, randomness by the kernel, and the
- * encodings. See checksum.h. Stateless and thread-safe; owns nothing.
+/* checksum.c: randomness by the kernel, and the encodings of checksums; the checksums themselves are digest.c's. See
+ * checksum.h. Stateless and thread-safe; owns nothing.
  *
- * What takes memory inside OpenSSL, and the request to the kernel, count as fallible calls
- * (cleat__fault_point), so that tests reach the error paths of callers. */
+ * The request to the kernel counts as a fallible call (cleat__fault_point), so that tests reach the error
+ * paths of callers. */
 #include "base/checksum.h"
 
 #include "base/mem.h"
 
 #include <errno.h>
-#include <isa-l/crc.h>
-#include <limits.h>
-#include <openssl/crypto.h>
-#include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* crc32_iscsi takes an int length. */
-#define CRC_CHUNK_BYTES ((size_t)1 << 30)
-
-uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size) {
-  /* ISA-L only reads, but its pointer is not const: the one place where the qualifier goes. */
-  unsigned char *at = (unsigned char *)(uintptr_t)bytes;
-  while (size > 0) {
-    size_t chunk = size < CRC_CHUNK_BYTES ? size : CRC_CHUNK_BYTES;
-    /* ISA-L leaves the inversions at both ends to its caller. */
-    crc = ~crc32_iscsi(at, (int)chunk, ~crc);
-    at += chunk;
-    size -= chunk;
-  }
-  return crc;
-}
-
-/* OpenSSL queues its errors per thread; a queue that nobody reads must not grow. */
-static cleat_status openssl_failure(void) {
-  ERR_clear_error();
-  return CLEAT_INTERNAL;
-}
-
-static cleat_status digest_spans(const EVP_MD *kind, const struct cleat__span *spans, size_t count,
-                                 uint8_t *digest) {
-  cleat_status status = CLEAT_OK;
-  EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
-  if (context == NULL)
-    return CLEAT_NO_MEMORY;
-  int good = EVP_DigestInit_ex(context, kind, NULL);
-  for (size_t i = 0; i < count && good == 1; i++)
-    if (spans[i].length > 0)
-      good = EVP_DigestUpdate(context, spans[i].base, spans[i].length);
-  if (good == 1)
-    good = EVP_DigestFinal_ex(context, digest, NULL);
-  if (good != 1)
-    status = openssl_failure();
-  EVP_MD_CTX_free(context);
-  return status;
-}
-
-cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
-                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
-  return digest_spans(EVP_sha256(), spans, count, digest);
-}
-
-cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
-                              uint8_t digest[CLEAT__MD5_BYTES]) {
-  return digest_spans(EVP_md5(), spans, count, digest);
-}
-
-cleat_status cleat__checksum_prepare(void) {
-  if (cleat__fault_point() || OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL) != 1)
-    return CLEAT_NO_MEMORY;
-  return CLEAT_OK;
-}
-
-cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES]) {
-  if (cleat__fault_point())
-    return CLEAT_NO_MEMORY;
-  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_sha256(), NULL) != 1)
-    return openssl_failure();
-  return CLEAT_OK;
-}
-
-cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) {
-  if (cleat__fault_point())
-    return CLEAT_NO_MEMORY;
-  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_md5(), NULL) != 1)
-    return openssl_failure();
-  return CLEAT_OK;
-}
-
-cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
-                                uint8_t digest[CLEAT__SHA256_BYTES]) {
-  if (key_size > INT_MAX)
-    return CLEAT_INTERNAL;
-  if (cleat__fault_point())
-    return CLEAT_NO_MEMORY;
-  unsigned length = CLEAT__SHA256_BYTES;
-  /* A NULL key means "the last one" to OpenSSL. */
-  if (HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
-           size == 0 ? (const void *)"" : bytes, size, digest, &length) == NULL)
-    return openssl_failure();
-  return CLEAT_OK;
-}
 
 void cleat__hex(const void *bytes, size_t size, char *hex) {
   static const char digits[] = "0123456789abcdef";

@@ -50,19 +50,23 @@ static void host_free(struct cleat__device *device, void *memory, size_t bytes) 
   (void)munmap(memory, bytes);
 }
 
-static cleat_status host_copy_out(struct cleat__device *device, void *host_to,
-                                  const void *device_from, size_t bytes, struct cleat_error *err) {
-  (void)device;
+static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__copy *copies,
+                                size_t count, struct cleat_error *err) {
+  (void)queue;
   (void)err;
-  memcpy(host_to, device_from, bytes);
+  for (size_t i = 0; i < count; i++) {
+    for (size_t row = 0; row < copies[i].rows; row++) {
+      memcpy((char *)copies[i].to + row * copies[i].to_pitch,
+             (const char *)copies[i].from + row * copies[i].from_pitch, copies[i].row_bytes);
+    }
+  }
   return CLEAT_OK;
 }
 
-static cleat_status host_copy_in(struct cleat__device *device, void *device_to,
-                                 const void *host_from, size_t bytes, struct cleat_error *err) {
-  (void)device;
+/* A copy is done when it was submitted. */
+static cleat_status host_wait(struct cleat__queue *queue, struct cleat_error *err) {
+  (void)queue;
   (void)err;
-  memcpy(device_to, host_from, bytes);
   return CLEAT_OK;
 }
 
@@ -70,11 +74,17 @@ static const struct cleat__device_ops host_ops = {
     .name = "host",
     .host_alloc = host_alloc,
     .host_free = host_free,
-    .copy_out = host_copy_out,
-    .copy_in = host_copy_in,
+    .submit = host_submit,
+    .wait = host_wait,
 };
 
+static struct cleat__device host = {&host_ops};
+
 struct cleat__device *cleat__device_host(void) {
-  static struct cleat__device host = {&host_ops};
   return &host;
+}
+
+struct cleat__queue *cleat__device_host_queue(void) {
+  static struct cleat__queue queue = {&host};
+  return &queue;
 }

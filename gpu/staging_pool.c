@@ -94,6 +94,11 @@ void cleat__staging_free(struct cleat__staging *staging) {
   cleat__free(staging);
 }
 
+void *cleat__staging_block(const struct cleat__staging *staging, size_t *bytes) {
+  *bytes = staging->block_bytes;
+  return staging->block;
+}
+
 size_t cleat__staging_buffer_bytes(const struct cleat__staging *staging) {
   return staging->buffer_bytes;
 }

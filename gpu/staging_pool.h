@@ -28,6 +28,9 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
 /* All buffers must have been given back. NULL is allowed. */
 void cleat__staging_free(struct cleat__staging *staging);
 
+/* The memory of all buffers, to be pinned. */
+void *cleat__staging_block(const struct cleat__staging *staging, size_t *bytes);
+
 size_t cleat__staging_buffer_bytes(const struct cleat__staging *staging);
 size_t cleat__staging_buffer_count(const struct cleat__staging *staging);
 

@@ -17,7 +17,9 @@ static const struct {
   driver_open_fn *open;
 } drivers[] = {
     {"file", cleat__store_file_open},
+#ifndef CLEAT_NO_S3
     {"s3", cleat__store_s3_open},
+#endif
 };
 
 /* No part of the URL is repeated but a plain path or scheme: it may hold secrets. */
@@ -27,6 +29,12 @@ static cleat_status bad_url(const char *url, struct cleat_error *err) {
     cleat__error_set(err, CLEAT_INVALID, "the store URL is empty");
   } else if (colon == NULL) {
     cleat__error_set(err, CLEAT_INVALID, "\"%.200s\" is not a store URL", url);
+#ifdef CLEAT_NO_S3
+  } else if (strncasecmp(url, "s3://", 5) == 0) {
+    cleat__error_set(err, CLEAT_UNSUPPORTED, "this build of Cleat has no s3:// store");
+    cleat__error_hint(err, "build Cleat without STANDALONE=1");
+    return CLEAT_UNSUPPORTED;
+#endif
   } else {
     cleat__error_set(err, CLEAT_INVALID, "there is no store of the kind \"%.*s\"",
                      colon - url > 32 ? 32 : (int)(colon - url), url);

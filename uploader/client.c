@@ -69,7 +69,6 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the client");
   fresh->store = store;
-  fresh->device = cleat__device_host();
   fresh->clock = cleat__clock_system();
   fresh->log = (struct cleat__log){options->log, options->log_user};
   atomic_init(&fresh->never, false);
@@ -83,9 +82,13 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   if (status == CLEAT_OK) {
     uint64_t budget =
         options->staging_bytes != 0 ? options->staging_bytes : CLEAT__STAGING_BYTES_DEFAULT;
-    status = cleat__staging_new(fresh->device, budget, fresh->part_bytes,
+    status = cleat__staging_new(cleat__device_host(), budget, fresh->part_bytes,
                                 options->staging_on_demand == 0, &fresh->staging, err);
   }
+  if (status == CLEAT_OK)
+    status = cleat__device_cuda_new(&fresh->log, &fresh->cuda, err);
+  if (status == CLEAT_OK && options->cuda != 0)
+    status = cleat__client_pin(fresh, -1, err);
   if (status != CLEAT_OK) {
     fresh->store = NULL; /* still the caller's */
     cleat__client_close(fresh);
@@ -116,10 +119,18 @@ void cleat__client_close(struct cleat_client *client) {
   if (client == NULL)
     return;
   cleat__pool_free(client->pool);
+  if (client->cuda != NULL)
+    client->cuda->ops->close(client->cuda);
   cleat__staging_free(client->staging);
   cleat__store_close(client->store);
   cleat__free(client->start);
   cleat__free(client);
+}
+
+cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct cleat_error *err) {
+  size_t bytes = 0;
+  void *block = cleat__staging_block(client->staging, &bytes);
+  return client->cuda->ops->pin(client->cuda, ordinal, block, bytes, err);
 }
 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,

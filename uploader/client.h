@@ -31,7 +31,7 @@ enum cleat__create_only {
 struct cleat_client {
   struct cleat__store *store;
   struct cleat__pool *pool;
-  struct cleat__device *device;
+  struct cleat__device *cuda; /* for tensors in CUDA memory; untouched until there are some */
   struct cleat__staging *staging;
   const struct cleat__clock *clock;
   struct cleat__log log;
@@ -57,6 +57,10 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
                                     struct cleat_client **client, struct cleat_error *err);
 
 void cleat__client_close(struct cleat_client *client);
+
+/* Pins the staging memory, if that has not been done, so that CUDA devices copy to and from it at full
+ * speed. Errors as the device's pin. */
+cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct cleat_error *err);
 
 /* Takes the `count` staging buffers that `bytes` bytes take for `job`, or none; where it is enough, a slice of one. The
  * first job that finds too few has the next ones: without that, a job that needs several at once would starve behind

@@ -195,6 +195,7 @@ static const struct cleat__job_ops load_ops = {
 
 static void load_destroy(struct cleat_load *load) {
   cleat__destination_abandon(load->destination);
+  cleat__lanes_clear(&load->lanes);
   cleat__free(load->synced.parts_left);
   cleat__free(load->wanted);
   cleat__free(load->dims);
@@ -211,6 +212,7 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the load");
   cleat__operation_init(&fresh->operation, checkpoint->client);
+  cleat__lanes_init(&fresh->lanes, checkpoint->client);
   fresh->checkpoint = checkpoint;
   fresh->kind = kind;
   fresh->verify = verify;
@@ -315,7 +317,7 @@ cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
   status = load_new(checkpoint, CLEAT__LOAD_TENSORS, !options->no_verify, &fresh, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__load_plan_tensors(fresh, requests, count, err);
+  status = cleat__load_plan_tensors(fresh, requests, options->places, count, err);
   return load_launch(fresh, status, load, err);
 }
 

@@ -4,6 +4,7 @@
 #define CLEAT_UPLOADER_LOAD_JOB_H
 
 #include "uploader/destination.h"
+#include "uploader/lanes.h"
 #include "uploader/load.h"
 #include "uploader/operation.h"
 #include "uploader/tensor.h"
@@ -36,6 +37,7 @@ struct cleat__wanted_tensor {
   int64_t *start; /* in the load's `dims` */
   int64_t *shape;
   char *data;
+  unsigned lane; /* that reaches it */
 };
 
 struct cleat__load_task {
@@ -60,6 +62,7 @@ struct cleat_load {
   size_t files_total; /* files that are touched */
 
   /* Tensors */
+  struct cleat__lanes lanes;
   struct cleat__wanted_tensor *wanted;
   int64_t *dims;             /* starts and shapes of all requests */
   struct cleat__want *wants; /* by file, then begin */
@@ -108,7 +111,8 @@ void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts);
 
 /* load_tensors.c */
 cleat_status cleat__load_plan_tensors(struct cleat_load *load,
-                                      const struct cleat_load_request *requests, size_t count,
+                                      const struct cleat_load_request *requests,
+                                      const struct cleat_place *places, size_t count,
                                       struct cleat_error *err);
 cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
                                          struct cleat_error *err);

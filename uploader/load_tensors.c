@@ -2,8 +2,8 @@
  *
  * The plan turns requests into wants (what a request has in common with a piece, as a range of a
  * file) and wants into fetches (the parts that these ranges touch, each once). A fetch walks the
- * runs of its wants and receives them where they belong, gaps dropped; only where runs are many, or
- * two requests want the same bytes, the part goes through buffers. Destinations of different
+ * runs of its wants and receives them where they belong, gaps dropped; only where runs are many, two
+ * requests want the same bytes, or one is in device memory, the part goes through buffers. Destinations of different
  * fetches never overlap, so tasks need no lock. */
 #include "base/mem.h"
 #include "uploader/load_job.h"
@@ -99,7 +99,8 @@ static cleat_status wants_allocate(struct cleat_load *load,
 }
 
 static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_request *requests,
-                               size_t count, struct cleat_error *err) {
+                               const struct cleat_place *places, size_t count,
+                               struct cleat_error *err) {
   cleat_status status = wants_allocate(load, requests, count, err);
   int64_t *dims = load->dims;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
@@ -117,7 +118,12 @@ static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_
       wanted->start[d] = request->start != NULL ? request->start[d] : 0;
       wanted->shape[d] = request->shape[d];
     }
-    status = want_pieces(load, i, tensor, request->data_bytes, err);
+    if (places != NULL && request->data_bytes > 0)
+      status = cleat__lanes_find(&load->lanes, &places[i], request->data, &wanted->lane, err);
+    if (status != CLEAT_OK)
+      cleat__error_context(err, "tensor %s", request->name);
+    else
+      status = want_pieces(load, i, tensor, request->data_bytes, err);
   }
   if (status == CLEAT_OK && load->want_count > 0) {
     qsort(load->wants, load->want_count, sizeof(*load->wants), want_compare);
@@ -148,6 +154,8 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
       continue;
     if (want->begin < reached)
       return false; /* two want the same range */
+    if (load->wanted[want->request].lane != CLEAT__LANE_HOST)
+      return false; /* no socket writes there */
     reached = want->end;
     runs += runs_within(load, want, part_end - part_begin);
     if (runs > CLEAT__LOAD_SPANS_MAX)
@@ -200,9 +208,10 @@ static cleat_status fetches_make(struct cleat_load *load, struct cleat_error *er
 }
 
 cleat_status cleat__load_plan_tensors(struct cleat_load *load,
-                                      const struct cleat_load_request *requests, size_t count,
+                                      const struct cleat_load_request *requests,
+                                      const struct cleat_place *places, size_t count,
                                       struct cleat_error *err) {
-  cleat_status status = wants_make(load, requests, count, err);
+  cleat_status status = wants_make(load, requests, places, count, err);
   return status == CLEAT_OK ? fetches_make(load, err) : status;
 }
 
@@ -222,6 +231,7 @@ struct stretch {
   uint64_t offset; /* from the part's beginning */
   size_t length;
   char *to;
+  size_t request;
 };
 
 static struct walk walk_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
@@ -275,6 +285,7 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
   stretch->offset = from + cut - walk->begin;
   stretch->length = (size_t)(to - from - cut);
   stretch->to = walk->load->wanted[walk->want->request].data + run.wanted_offset + cut;
+  stretch->request = walk->want->request;
   return true;
 }
 
@@ -346,8 +357,12 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
 
 /* ---- Buffered: received whole, then scattered ----------------------------------------------------- */
 
-/* Copies out of the buffers, which are spans of equal length but for the last. */
-static void copy_stretch(const struct cleat__span *buffers, const struct stretch *stretch) {
+/* Copies out of the buffers, which are spans of equal length but for the last. Stretches of one request
+ * lie at equal distances where it is a slice: rows of one copy. */
+static cleat_status copy_stretch(struct cleat__batch *batch, const struct cleat_load *load,
+                                 const struct cleat__span *buffers, const struct stretch *stretch,
+                                 struct cleat_error *err) {
+  unsigned lane = load->wanted[stretch->request].lane;
   size_t buffer_bytes = buffers[0].length;
   uint64_t from = stretch->offset;
   char *to = stretch->to;
@@ -356,11 +371,28 @@ static void copy_stretch(const struct cleat__span *buffers, const struct stretch
     const struct cleat__span *buffer = &buffers[from / buffer_bytes];
     size_t at = (size_t)(from % buffer_bytes);
     size_t length = left < buffer->length - at ? left : buffer->length - at;
-    memcpy(to, (const char *)buffer->base + at, length);
+    cleat_status status = cleat__batch_add(batch, lane, stretch->request + 1, to,
+                                           (const char *)buffer->base + at, length, err);
+    if (status != CLEAT_OK)
+      return status;
     to += length;
     from += length;
     left -= length;
   }
+  return CLEAT_OK;
+}
+
+/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. */
+static cleat_status scatter(const struct cleat_load *load, const struct cleat__load_task *task,
+                            const struct cleat__span *buffers, struct cleat_error *err) {
+  struct cleat__batch batch;
+  struct stretch stretch;
+  struct walk walk = walk_begin(load, &task->fetch);
+  cleat_status status = CLEAT_OK;
+  cleat__batch_init(&batch, &load->lanes);
+  while (status == CLEAT_OK && walk_next(&walk, &stretch))
+    status = copy_stretch(&batch, load, buffers, &stretch, err);
+  return cleat__batch_end(&batch, status, err);
 }
 
 static cleat_status fetch_buffered(struct cleat_load *load, const struct cleat__load_task *task,
@@ -370,12 +402,8 @@ static cleat_status fetch_buffered(struct cleat_load *load, const struct cleat__
   if (status != CLEAT_OK)
     return status;
   status = cleat__load_fetch_part(load, &task->fetch, buffers, task->buffer_count, err);
-  if (status == CLEAT_OK) {
-    struct walk walk = walk_begin(load, &task->fetch);
-    struct stretch stretch;
-    while (walk_next(&walk, &stretch))
-      copy_stretch(buffers, &stretch);
-  }
+  if (status == CLEAT_OK)
+    status = scatter(load, task, buffers, err);
   cleat__free(buffers);
   return status;
 }

@@ -77,14 +77,16 @@ static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, cons
   return CLEAT_OK;
 }
 
-/* Gives the file its memory: `count` spans, of which empty ones are dropped. */
+/* Gives the file its memory: `count` spans, of which empty ones are dropped. `what` is
+ * what spans[0] is, `tensors` which tensors the others are. */
 static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
-                                   const struct cleat__span *spans, size_t count,
-                                   struct cleat_error *err) {
+                                   const struct cleat__span *spans, size_t what,
+                                   const size_t *tensors, size_t count, struct cleat_error *err) {
   struct cleat__plan_file *file = &plan->files[index];
   file->spans = cleat__arena_alloc(&plan->arena, count, sizeof(*file->spans));
   file->ends = cleat__arena_alloc(&plan->arena, count, sizeof(*file->ends));
-  if (file->spans == NULL || file->ends == NULL)
+  file->tensors = cleat__arena_alloc(&plan->arena, count, sizeof(*file->tensors));
+  if (file->spans == NULL || file->ends == NULL || file->tensors == NULL)
     return cleat__error_no_memory(err, "the plan");
   uint64_t end = 0;
   for (size_t i = 0; i < count; i++) {
@@ -92,6 +94,7 @@ static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
       continue;
     end += spans[i].length;
     file->spans[file->span_count] = spans[i];
+    file->tensors[file->span_count] = i == 0 ? what : tensors[i - 1];
     file->ends[file->span_count++] = end;
   }
   return CLEAT_OK;
@@ -138,7 +141,8 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   if (status == CLEAT_OK)
     status = plan_enter_file(plan, shard, name, offset, limits, err);
   if (status == CLEAT_OK)
-    status = plan_set_spans(plan, shard, spans, count + 1, err);
+    status =
+        plan_set_spans(plan, shard, spans, CLEAT__PLAN_OWN, packed->tensor + begin, count + 1, err);
   cleat__free(spans);
   return status;
 }
@@ -168,7 +172,7 @@ static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat_
   struct cleat__span span = {text->data, text->length};
   status = plan_enter_file(plan, file, "model.safetensors.index.json", text->length, limits, err);
   if (status == CLEAT_OK)
-    status = plan_set_spans(plan, file, &span, 1, err);
+    status = plan_set_spans(plan, file, &span, CLEAT__PLAN_OWN, NULL, 1, err);
   return status;
 }
 
@@ -203,7 +207,7 @@ static cleat_status plan_add_memory_file(struct cleat__plan *plan, size_t index,
   cleat_status status = plan_enter_file(plan, index, given->name, given->data_bytes, limits, err);
   if (status != CLEAT_OK)
     return status;
-  return plan_set_spans(plan, index, &span, 1, err);
+  return plan_set_spans(plan, index, &span, CLEAT__PLAN_FILE, NULL, 1, err);
 }
 
 static cleat_status plan_add_files(struct cleat__plan *plan, size_t first,
@@ -356,6 +360,10 @@ static size_t span_at(const struct cleat__plan_file *file, uint64_t offset) {
     }
   }
   return low;
+}
+
+size_t cleat__plan_part_first_span(const struct cleat__plan *plan, size_t file, size_t part) {
+  return span_at(&plan->files[file], plan->record.files[file].part_bytes * part);
 }
 
 cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file, size_t part,

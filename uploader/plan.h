@@ -24,13 +24,18 @@ struct cleat__disk_file {
   struct cleat__safetensors index; /* its tensors; empty when it is no .safetensors */
 };
 
+/* What a span is that is no tensor. */
+#define CLEAT__PLAN_OWN SIZE_MAX /* the plan's own memory: a header, the index of the model */
+#define CLEAT__PLAN_FILE (SIZE_MAX - 1) /* a file from memory */
+
 /* Where the bytes of one planned file come from. */
 struct cleat__plan_file {
   bool from_disk;
   struct cleat__source source; /* from_disk; path owned by the plan */
   struct cleat__span *spans;   /* from memory: header and tensors, in order */
   size_t span_count;
-  uint64_t *ends; /* ends[i]: offset in the file behind spans[i] */
+  uint64_t *ends;  /* ends[i]: offset in the file behind spans[i] */
+  size_t *tensors; /* tensors[i]: the tensor of the request that spans[i] is, or one of the above */
 };
 
 struct cleat__plan {
@@ -73,5 +78,9 @@ size_t cleat__plan_put_count(const struct cleat__plan *plan, size_t file);
 cleat_status cleat__plan_part_spans(const struct cleat__plan *plan, size_t file, size_t part,
                                     struct cleat__span **spans, size_t *count,
                                     struct cleat_error *err);
+
+/* Of a file from memory: which of its spans the first one of cleat__plan_part_spans is cut from; the others
+ * follow it. span_count when the part is empty. */
+size_t cleat__plan_part_first_span(const struct cleat__plan *plan, size_t file, size_t part);
 
 #endif

@@ -14,6 +14,7 @@
 struct loose {
   struct cleat__safetensors_item item;
   const void *data;
+  size_t tensor; /* of the request */
   size_t shard;
 };
 
@@ -40,6 +41,7 @@ static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t ind
   loose->item = (struct cleat__safetensors_item){tensor->name, tensor->dtype, tensor->ndim,
                                                  tensor->shape, bytes};
   loose->data = tensor->data;
+  loose->tensor = index;
   return CLEAT_OK;
 }
 
@@ -71,14 +73,17 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
                                 struct cleat__packed *packed, struct cleat_error *err) {
   packed->items = cleat__calloc(count, sizeof(*packed->items));
   packed->data = cleat__calloc(count, sizeof(*packed->data));
+  packed->tensor = cleat__calloc(count, sizeof(*packed->tensor));
   packed->shard_begin = cleat__calloc(shards + 1, sizeof(*packed->shard_begin));
-  if (packed->items == NULL || packed->data == NULL || packed->shard_begin == NULL) {
+  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL ||
+      packed->shard_begin == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
   packed->shard_count = shards;
   for (size_t i = 0; i < count; i++) {
     packed->items[i] = loose[i].item;
     packed->data[i] = loose[i].data;
+    packed->tensor[i] = loose[i].tensor;
     packed->shard_begin[loose[i].shard + 1] = i + 1;
   }
   return CLEAT_OK;
@@ -107,6 +112,7 @@ cleat_status cleat__pack_tensors(const struct cleat_tensor *tensors, size_t coun
 void cleat__packed_clear(struct cleat__packed *packed) {
   cleat__free(packed->items);
   cleat__free(packed->data);
+  cleat__free(packed->tensor);
   cleat__free(packed->shard_begin);
   *packed = (struct cleat__packed){0};
 }

@@ -10,6 +10,7 @@
 struct cleat__packed {
   struct cleat__safetensors_item *items;
   const void **data;   /* of each item */
+  size_t *tensor;      /* of each item: which of the request it is */
   size_t *shard_begin; /* shard_count + 1 indexes into items */
   size_t shard_count;
 };

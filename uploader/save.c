@@ -48,8 +48,18 @@ static void give_buffers_locked(struct cleat_save *save, struct cleat__save_part
   cleat__client_give_buffers_locked(save->operation.client, part->buffers_needed, part->buffers);
 }
 
+/* Before any part is copied, or not at all. */
+static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
+  if (!save->synced.snapshot_wanted || save->synced.snapshot_begun)
+    return NULL;
+  save->synced.snapshot_begun = true;
+  return task_locked(save, CLEAT__SAVE_SNAPSHOT);
+}
+
 static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
   if (save->mode != CLEAT__SAVE_STAGED)
+    return NULL;
+  if (save->synced.snapshot_wanted && !save->synced.snapshot_done)
     return NULL;
   if (save->synced.stage_next == save->plan->total_parts)
     return NULL;
@@ -217,6 +227,9 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     return NULL;
   if (save->operation.synced.stopping)
     return (struct cleat__task *)take_clean_locked(save);
+  task = take_snapshot_locked(save);
+  if (task != NULL)
+    return (struct cleat__task *)task;
   if (!save->synced.look_begun) {
     save->synced.look_begun = true;
     return (struct cleat__task *)task_locked(save, CLEAT__SAVE_LOOK);
@@ -285,6 +298,7 @@ static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part
   struct cleat__save_file *file = &save->files[part->file];
   part->staged = true;
   save->synced.parts_staged++;
+  save->synced.borrowing -= part->borrows;
   save->synced.bytes_staged += cleat__plan_part_bytes(save->plan, part->file, part->index);
   if (file->state == CLEAT__SAVE_FILE_OPEN)
     make_ready_locked(save, part);
@@ -358,6 +372,10 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
   case CLEAT__SAVE_LOOK:
     finish_look_locked(save);
     break;
+  case CLEAT__SAVE_SNAPSHOT:
+    save->synced.snapshot_done = true;
+    save->synced.snapshot_taken = task->found;
+    break;
   case CLEAT__SAVE_STAGE:
     finish_stage_locked(save, task->part);
     break;
@@ -429,32 +447,62 @@ static const struct cleat__job_ops save_ops = {
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
-static void save_enlist(struct cleat_save *save) {
+/* False: it would have to wait for another, and is not to. */
+static bool save_enlist(struct cleat_save *save, enum cleat_if_busy if_busy) {
   struct cleat_client *client = save->operation.client;
   cleat__pool_lock(client->pool);
   struct cleat_save **end = &client->synced.saves;
+  if (*end != NULL && if_busy == CLEAT_IF_BUSY_REFUSE) {
+    cleat__pool_unlock(client->pool);
+    return false;
+  }
   while (*end != NULL)
     end = &(*end)->synced.next;
   *end = save;
   save->synced.listed = true;
   cleat__pool_unlock(client->pool);
   cleat__pool_add(client->pool, &save->operation.job, &save_ops);
+  return true;
+}
+
+static cleat_status refuse_busy(struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_BUSY, "an earlier save of this client has not ended");
+  cleat__error_hint(err, "wait for it, save less often, or leave if_busy away to queue behind it");
+  return status;
+}
+
+/* As things are: it may change before the save is enlisted, but spares it most of the work. */
+static bool is_busy(struct cleat_client *client) {
+  cleat__pool_lock(client->pool);
+  bool busy = client->synced.saves != NULL;
+  cleat__pool_unlock(client->pool);
+  return busy;
 }
 
 cleat_status cleat__save_start(struct cleat_client *client,
                                const struct cleat_save_request *request, enum cleat__save_mode mode,
                                struct cleat_save **save, struct cleat_error *err) {
+  if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
+    return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is none of its values",
+                            (int)request->if_busy);
+  if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client))
+    return refuse_busy(err);
   struct cleat_save *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the save");
   cleat__operation_init(&fresh->operation, client);
+  cleat__lanes_init(&fresh->lanes, client);
   fresh->mode = mode;
   cleat_status status = cleat__save_prepare(fresh, request, err);
   if (status != CLEAT_OK) {
     cleat__save_destroy(fresh);
     return status;
   }
-  save_enlist(fresh);
+  if (!save_enlist(fresh, request->if_busy)) {
+    cleat__save_destroy(fresh);
+    return refuse_busy(err);
+  }
   *save = fresh;
   return CLEAT_OK;
 }
@@ -462,6 +510,8 @@ cleat_status cleat__save_start(struct cleat_client *client,
 /* ---- Waiting ---------------------------------------------------------------------------------- */
 
 static bool is_staged_locked(const struct cleat_save *save) {
+  if (save->synced.snapshot_taken && save->synced.borrowing == 0)
+    return true;
   return save->mode == CLEAT__SAVE_STAGED && save->synced.parts_staged == save->plan->total_parts;
 }
 
@@ -500,6 +550,7 @@ void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *
       .files_total = save->plan->record.file_count,
       .files_done = save->synced.files_done,
       .elapsed_s = cleat__operation_elapsed_locked(&save->operation),
+      .device_snapshot = save->synced.snapshot_taken,
   };
   cleat__pool_unlock(pool);
 }

@@ -10,6 +10,7 @@
 #define CLEAT_UPLOADER_SAVE_JOB_H
 
 #include "uploader/commit.h"
+#include "uploader/lanes.h"
 #include "uploader/operation.h"
 #include "uploader/plan.h"
 #include "uploader/save.h"
@@ -20,6 +21,7 @@ struct cleat__save_part {
   size_t file;
   size_t index;          /* in its file, from 0 */
   size_t buffers_needed; /* 0: sent from where it lies */
+  bool borrows;          /* some of its bytes are host memory or a file of the caller's */
   void **buffers;        /* buffers_needed pointers, valid while `holds` */
   bool holds;
   bool staged;
@@ -51,6 +53,7 @@ struct cleat__save_file {
 
 enum cleat__save_task_kind {
   CLEAT__SAVE_LOOK = 0, /* at what stands for this step */
+  CLEAT__SAVE_SNAPSHOT, /* CUDA memory to other memory of its devices */
   CLEAT__SAVE_STAGE,
   CLEAT__SAVE_OPEN,
   CLEAT__SAVE_PUT,
@@ -66,7 +69,7 @@ struct cleat__save_task {
   enum cleat__save_task_kind kind;
   struct cleat__save_file *file;
   struct cleat__save_part *part;
-  bool found;     /* of PUT and CLOSE: the bytes were in the store already */
+  bool found; /* of PUT and CLOSE: the bytes were in the store already; of SNAPSHOT: it was taken */
   double began_s; /* of PUT */
   cleat_status status;
   struct cleat_error error;      /* when status is not CLEAT_OK */
@@ -77,6 +80,10 @@ struct cleat_save {
   struct cleat__operation operation; /* first */
   enum cleat__save_mode mode;
   struct cleat__plan *plan;
+  struct cleat__lanes lanes;
+  unsigned char *tensor_lanes; /* of each tensor of the request; NULL: all are host memory */
+  void **snapshots;            /* of each lane: its tensors, copied; NULL: none */
+  atomic_size_t parts_to_copy; /* out of the snapshot, or elsewhere: parts not staged yet */
   char attempt[17];
   char nonce[33];
   char token[CLEAT__TOKEN_LENGTH + 1];
@@ -105,6 +112,10 @@ struct cleat_save {
     struct cleat__save_file *reopen_first; /* whose objects were not what is to be saved */
     size_t stage_next;                     /* part to be staged next */
     size_t parts_staged;
+    size_t borrowing; /* parts not staged yet that borrow */
+    bool snapshot_wanted, snapshot_begun;
+    bool snapshot_done;
+    bool snapshot_taken; /* the caller's CUDA memory is needed no more */
     size_t open_next;    /* file to be opened next */
     size_t open_uploads; /* multipart uploads that are opening, open or closing */
     size_t files_done;
@@ -127,6 +138,22 @@ struct cleat_save {
  * After a failure, destroy it. */
 cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
                                  struct cleat_error *err);
+
+/* save_device.c: finds the lane of every tensor, behind its stream. */
+cleat_status cleat__save_find_lanes(struct cleat_save *save,
+                                    const struct cleat_save_request *request,
+                                    struct cleat_error *err);
+
+/* The lane of span `span` of a file from memory. */
+unsigned cleat__save_lane(const struct cleat_save *save, size_t file, size_t span);
+
+/* Copies all CUDA memory of the plan to other memory of its devices, which stands in the plan from then on.
+ * Where a device has no room for it, *taken is false and nothing has changed. */
+cleat_status cleat__save_take_snapshot(struct cleat_save *save, bool *taken,
+                                       struct cleat_error *err);
+
+/* Gives the snapshot's memory back. No copy out of it is under way. */
+void cleat__save_drop_snapshot(struct cleat_save *save);
 
 /* Frees a save that never began, or has ended. */
 void cleat__save_destroy(struct cleat_save *save);

@@ -57,6 +57,25 @@ static bool file_needs_upload(const struct cleat_save *save, size_t index) {
   return entry->part_count > 1 || entry->size > save->operation.client->store->max_put_bytes;
 }
 
+/* Whether part `part` of file `file` is of device memory, in whole or in part, and whether any of it is
+ * the caller's host memory. */
+static void part_memory(const struct cleat_save *save, size_t file, size_t part, bool *device,
+                        bool *borrows) {
+  const struct cleat__plan_file *planned = &save->plan->files[file];
+  uint64_t end = save->plan->record.files[file].part_bytes * part +
+                 cleat__plan_part_bytes(save->plan, file, part);
+  *device = false;
+  *borrows = planned->from_disk;
+  size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(save->plan, file, part);
+  for (; span < planned->span_count; span++) {
+    bool on_host = cleat__save_lane(save, file, span) == CLEAT__LANE_HOST;
+    *device = *device || !on_host;
+    *borrows = *borrows || (on_host && planned->tensors[span] != CLEAT__PLAN_OWN);
+    if (planned->ends[span] >= end)
+      break;
+  }
+}
+
 /* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
 static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
@@ -70,14 +89,16 @@ static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct 
     file->part_count = cleat__plan_put_count(save->plan, i);
     for (size_t k = 0; k < file->part_count; k++, part++) {
       uint64_t bytes = cleat__plan_part_bytes(save->plan, i, k);
+      bool device = false;
       *part = (struct cleat__save_part){.file = i, .index = k};
-      if (buffered)
+      part_memory(save, i, k, &device, &part->borrows);
+      save->synced.borrowing += part->borrows;
+      if (buffered || device)
         part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
+      if (status == CLEAT_OK && part->buffers_needed > 0)
+        status = cleat__client_check_part(client, bytes, entry->name, err);
       *slots += part->buffers_needed;
     }
-    uint64_t first = entry->size < entry->part_bytes ? entry->size : entry->part_bytes;
-    if (buffered)
-      status = cleat__client_check_part(client, first, entry->name, err);
     if (status == CLEAT_OK && file_needs_upload(save, i)) {
       status = file_prepare_upload(save, i, err);
     }
@@ -98,6 +119,7 @@ static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *er
   if (save->buffer_slots == NULL)
     return cleat__error_no_memory(err, "the save");
   void **slot = save->buffer_slots;
+  atomic_init(&save->parts_to_copy, save->plan->total_parts);
   for (size_t i = 0; i < save->plan->total_parts; i++) {
     save->parts[i].buffers = slot;
     slot += save->parts[i].buffers_needed;
@@ -124,6 +146,9 @@ void cleat__save_destroy(struct cleat_save *save) {
     cleat__free(save->files[i].stored);
     cleat__free(save->files[i].have);
   }
+  cleat__save_drop_snapshot(save);
+  cleat__lanes_clear(&save->lanes);
+  cleat__free(save->tensor_lanes);
   cleat__manifest_clear(&save->manifest);
   cleat__plan_free(save->plan);
   cleat__free(save->files);
@@ -162,5 +187,9 @@ cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_sav
   cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
   if (status == CLEAT_OK)
     status = save_share(save, request, err);
+  if (status == CLEAT_OK)
+    status = cleat__save_find_lanes(save, request, err);
+  save->synced.snapshot_wanted = request->device_snapshot != 0 && save->tensor_lanes != NULL &&
+                                 save->mode == CLEAT__SAVE_STAGED;
   return status == CLEAT_OK ? save_arrange(save, err) : status;
 }

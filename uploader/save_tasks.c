@@ -68,16 +68,19 @@ static cleat_status read_from_disk(const struct cleat_save *save, struct cleat__
 static cleat_status copy_from_memory(const struct cleat_save *save,
                                      const struct cleat__save_part *part,
                                      const struct cleat__span *into, struct cleat_error *err) {
-  struct cleat__device *device = save->operation.client->device;
   struct cleat__span *from = NULL;
   size_t count = 0;
   cleat_status status =
       cleat__plan_part_spans(save->plan, part->file, part->index, &from, &count, err);
   if (status != CLEAT_OK)
     return status;
+  size_t first = cleat__plan_part_first_span(save->plan, part->file, part->index);
+  struct cleat__batch batch;
+  cleat__batch_init(&batch, &save->lanes);
   size_t to = 0;
   size_t filled = 0;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
+    unsigned lane = cleat__save_lane(save, part->file, first + i);
     for (size_t done = 0; status == CLEAT_OK && done < from[i].length;) {
       if (filled == into[to].length) {
         to++;
@@ -85,14 +88,14 @@ static cleat_status copy_from_memory(const struct cleat_save *save,
       }
       size_t room = into[to].length - filled;
       size_t length = from[i].length - done < room ? from[i].length - done : room;
-      status = device->ops->copy_out(device, (char *)into[to].base + filled,
-                                     (const char *)from[i].base + done, length, err);
+      status = cleat__batch_add(&batch, lane, 0, (char *)into[to].base + filled,
+                                (const char *)from[i].base + done, length, err);
       filled += length;
       done += length;
     }
   }
   cleat__free(from);
-  return status;
+  return cleat__batch_end(&batch, status, err);
 }
 
 /* Fills the part's buffers from its source. */
@@ -298,8 +301,13 @@ void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task)
   case CLEAT__SAVE_LOOK:
     task->status = task_look(save, err);
     break;
+  case CLEAT__SAVE_SNAPSHOT:
+    task->status = cleat__save_take_snapshot(save, &task->found, err);
+    break;
   case CLEAT__SAVE_STAGE:
     task->status = part_fill(save, task->part, err);
+    if (save->snapshots != NULL && atomic_fetch_sub(&save->parts_to_copy, 1) == 1)
+      cleat__save_drop_snapshot(save); /* nobody reads it any more */
     break;
   case CLEAT__SAVE_OPEN:
     task->status = task_open(save, task->file, err);

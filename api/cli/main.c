@@ -47,7 +47,11 @@ static int print_command_help(const struct cleat__cli_command *command) {
 }
 
 static int print_version(void) {
-  printf("cleat %s\n", cleat_version());
+  int cuda = cleat_cuda_version();
+  if (cuda > 0)
+    printf("cleat %s, with CUDA %d.%d\n", cleat_version(), cuda / 1000, cuda % 1000 / 10);
+  else
+    printf("cleat %s, without CUDA\n", cleat_version());
   return CLEAT__CLI_DONE;
 }
 

@@ -13,6 +13,7 @@
  *
  * One thread trains; Cleat's own threads upload. A failed save ends the training with its message:
  * the checkpoints before it are untouched, so that the next start loses nothing but time. */
+#include "trainer_device.h"
 #include "trainer_model.h"
 #include "trainer_options.h"
 #include "trainer_text.h"
@@ -50,6 +51,7 @@ struct trainer {
   struct options options;
   struct text text;
   struct model model;
+  struct device device; /* with --device cuda: where the model's arrays really are */
   struct state state;
   struct state saved;          /* the state as it was when the save in flight began */
   struct cleat_client *client; /* NULL without --store */
@@ -119,12 +121,30 @@ static size_t describe(struct model *model, struct state *state,
   return (size_t)(next - entries);
 }
 
+/* With --device cuda the model is saved from, and loaded into, the device's memory, behind what the
+ * training's stream has queued. The state stays on the host. */
+static struct cleat_place place_of(const struct trainer *t, const struct entry *entry) {
+  struct cleat_place place = {.device = CLEAT_DEVICE_HOST};
+  if (device_address(&t->device, entry->data)) {
+    place.device = CLEAT_DEVICE_CUDA;
+    place.stream = t->device.stream;
+  }
+  return place;
+}
+
+static void *data_of(const struct trainer *t, const struct entry *entry) {
+  void *memory = device_address(&t->device, entry->data);
+  return memory ? memory : entry->data;
+}
+
 /* ---- Resume ------------------------------------------------------------------------------- */
 
 /* Strict: every tensor of the table must be there, with this dtype and shape, and no other. */
 static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
   struct entry entries[TENSORS_MAX];
   struct cleat_load_request requests[TENSORS_MAX];
+  struct cleat_place places[TENSORS_MAX];
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   struct cleat_error err;
   size_t count = describe(&t->model, &t->state, entries);
   for (size_t i = 0; i < count; i++) {
@@ -133,10 +153,12 @@ static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
                                               .dtype = e->dtype,
                                               .ndim = e->ndim,
                                               .shape = e->shape,
-                                              .data = e->data,
+                                              .data = data_of(t, e),
                                               .data_bytes = e->bytes};
+    places[i] = place_of(t, e);
   }
-  if (cleat_load_tensors(checkpoint, requests, count, NULL, &err)) {
+  options.places = places;
+  if (cleat_load_tensors(checkpoint, requests, count, &options, &err)) {
     return complain("cannot resume", &err);
   }
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
@@ -219,14 +241,19 @@ static void die_in_upload(const struct trainer *t) {
 static bool save_begin(struct trainer *t, float loss) {
   struct entry entries[TENSORS_MAX];
   struct cleat_tensor tensors[TENSORS_MAX];
+  struct cleat_place places[TENSORS_MAX];
   struct cleat_error err;
   char metadata[96];
   t->saved = t->state;
   size_t count = describe(&t->model, &t->saved, entries);
   for (size_t i = 0; i < count; i++) {
     const struct entry *e = &entries[i];
-    tensors[i] = (struct cleat_tensor){
-        .name = e->name, .dtype = e->dtype, .ndim = e->ndim, .shape = e->shape, .data = e->data};
+    tensors[i] = (struct cleat_tensor){.name = e->name,
+                                       .dtype = e->dtype,
+                                       .ndim = e->ndim,
+                                       .shape = e->shape,
+                                       .data = data_of(t, e)};
+    places[i] = place_of(t, e);
   }
   struct cleat_file vocabulary = {
       .name = "vocabulary.txt", .data = t->text.vocabulary, .data_bytes = t->text.vocabulary_count};
@@ -237,6 +264,7 @@ static bool save_begin(struct trainer *t, float loss) {
   request.step = t->saved.step;
   request.tensors = tensors;
   request.tensor_count = count;
+  request.places = places;
   request.files = &vocabulary;
   request.file_count = 1;
   request.metadata = metadata;
@@ -277,12 +305,15 @@ static bool log_loss(const struct trainer *t, float loss) {
 
 static bool train(struct trainer *t) {
   while (t->state.step < t->options.steps) {
+    if (!device_pull(&t->device)) {
+      return false;
+    }
     float loss = learn(t); /* goes on while Cleat copies and uploads */
     if (!fence(t)) {
       return false;
     }
     update(t); /* changes what a save in flight would still read, were it not for the fence */
-    if (!log_loss(t, loss)) {
+    if (!device_push(&t->device) || !log_loss(t, loss)) {
       return false;
     }
     bool is_last = t->state.step == t->options.steps;
@@ -361,6 +392,21 @@ static bool report(struct trainer *t) {
 
 /* ---- Start -------------------------------------------------------------------------------- */
 
+/* All of the model moves to the device. */
+static bool to_device(struct trainer *t) {
+  struct entry entries[TENSORS_MAX];
+  (void)describe(&t->model, &t->state, entries);
+  if (!device_open(&t->device)) {
+    return false;
+  }
+  for (int i = 0; i < 3 * MODEL_PARAMETERS; i++) {
+    if (!device_add(&t->device, entries[i].data, entries[i].bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool start(struct trainer *t) {
   const struct options *o = &t->options;
   struct cleat_error err;
@@ -374,7 +420,12 @@ static bool start(struct trainer *t) {
     errno = ENOMEM;
     return complain_errno("make", "the model");
   }
-  if (o->store && cleat_client_open(o->store, NULL, &t->client, &err)) {
+  if (o->device && !to_device(t)) {
+    return false;
+  }
+  struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+  options.cuda = t->device.stream != NULL;
+  if (o->store && cleat_client_open(o->store, &options, &t->client, &err)) {
     return complain("cannot use the store", &err);
   }
   if (t->client && !resume(t)) {
@@ -393,6 +444,7 @@ static void stop(struct trainer *t) {
   if (t->loss_log) {
     fclose(t->loss_log);
   }
+  device_close(&t->device);
   model_clear(&t->model);
   text_clear(&t->text);
 }
@@ -403,7 +455,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
-  bool done = start(&t) && train(&t) && report(&t);
+  bool done = start(&t) && train(&t) && device_pull(&t.device) && report(&t);
   stop(&t);
   return done ? 0 : 1;
 }

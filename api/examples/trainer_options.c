@@ -79,6 +79,10 @@ static bool check(const struct options *o) {
     fprintf(stderr, "trainer: --text is missing\n");
     return false;
   }
+  if (o->device && strcmp(o->device, "cuda") != 0) {
+    fprintf(stderr, "trainer: --device takes cuda alone, not '%s'\n", o->device);
+    return false;
+  }
   if (o->hidden % MODEL_LANES != 0) {
     fprintf(stderr, "trainer: --hidden must be a multiple of %d\n", MODEL_LANES);
     return false;
@@ -105,6 +109,7 @@ bool options_parse(struct options *options, int argc, char **argv) {
       {"--loss-log", "file for the loss of each step", &o.loss_log, NULL, 0, 0},
       {"--dump-weights", "folder for the final state, a raw file each tensor", &o.dump_weights,
        NULL, 0, 0},
+      {"--device", "cuda: keep the model in the memory of a GPU", &o.device, NULL, 0, 0},
       {"--sample", "characters that the trained model writes", NULL, &o.sample, 0, 1 << 20},
       {"--die-in-save", "kill -9 in the upload of this step; 0: do not", NULL, &o.die_in_save, 0,
        INT64_MAX},

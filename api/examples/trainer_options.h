@@ -11,6 +11,7 @@ struct options {
   const char *store;
   const char *loss_log;
   const char *dump_weights;
+  const char *device;
   int64_t steps;
   int64_t save_every;
   int64_t seed;

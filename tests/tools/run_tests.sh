@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture corpora header integration endurance
+# usage: run_tests.sh GROUP…    groups: unit torture corpora gpu header integration endurance
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -171,6 +171,18 @@ run_corpora_group() {
   done
 }
 
+# CUDA memory on the stand-in for the CUDA Runtime. A case that is skipped there is a failure.
+run_gpu_group() {
+  local programs program
+  mapfile -t programs < <(run_make -s print-gpu | grep . || true)
+  [ ${#programs[@]} -gt 0 ] || fail 1 "no tests in tests/gpu"
+  for program in "${programs[@]}"; do
+    run_line_test "$program"
+    ! grep -q '^skipped ' "$scratch/output" || fail 1 "$program skips cases"
+  done
+  run_line_test tests/gpu/trainer.sh "${BUILD:-build}/tests/gpu/fake_trainer"
+}
+
 # pytest's JUnit file has the exact counts; a skipped or expected-to-fail test counts as failed.
 read_junit() {
   python3 - "$1" <<'PY'
@@ -296,6 +308,7 @@ build() {
     unit | torture) targets+=("$group-programs") ;;
     integration | endurance) targets+=(all integration-programs) ;;
     corpora) targets+=(fuzz-programs) ;;
+    gpu) targets+=(gpu-programs) ;;
     header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
     esac
@@ -314,7 +327,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|header|integration|endurance…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|gpu|header|integration|endurance…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM

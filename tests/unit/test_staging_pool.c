@@ -177,9 +177,29 @@ START_TEST(the_host_copies) {
   for (int i = 0; i < 100; i++)
     from[i] = (char)i;
   ck_assert_str_eq(host->ops->name, "host");
-  ck_ok(host->ops->copy_out(host, to, from, 50, &err));
-  ck_ok(host->ops->copy_in(host, to + 50, from + 50, 50, &err));
+  struct cleat__queue *queue = cleat__device_host_queue();
+  ck_assert_ptr_eq(queue->device, host);
+  struct cleat__copy copies[] = {{.to = to, .from = from, .row_bytes = 50, .rows = 1},
+                                 {.to = to + 50, .from = from + 50, .row_bytes = 50, .rows = 1}};
+  ck_ok(host->ops->submit(queue, copies, 2, &err));
+  ck_ok(host->ops->wait(queue, &err));
   ck_assert(memcmp(to, from, 100) == 0);
+}
+END_TEST
+
+/* Columns 2 and 3 of five rows, out of rows of ten into rows of three. */
+START_TEST(the_host_copies_rows) {
+  struct cleat__queue *queue = cleat__device_host_queue();
+  char from[50];
+  char to[15];
+  for (int i = 0; i < 50; i++)
+    from[i] = (char)i;
+  memset(to, 99, sizeof to);
+  struct cleat__copy rows = {
+      .to = to, .from = from + 2, .row_bytes = 2, .rows = 5, .to_pitch = 3, .from_pitch = 10};
+  ck_ok(queue->device->ops->submit(queue, &rows, 1, &err));
+  for (int i = 0; i < 15; i++)
+    ck_assert_int_eq(to[i], i % 3 == 2 ? 99 : i / 3 * 10 + 2 + i % 3);
 }
 END_TEST
 
@@ -194,6 +214,7 @@ static Suite *suite(void) {
   tcase_add_test(c, no_slices_of_less_than_a_page);
   tcase_add_test(c, refused);
   tcase_add_test(c, the_host_copies);
+  tcase_add_test(c, the_host_copies_rows);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,0 +1,535 @@
+/* CUDA devices, by the CUDA Runtime.
+ *
+ * No call is made before somebody has CUDA memory, so a program with host tensors runs where there
+ * is no driver. Copies of a queue are put on one non-blocking stream; whoever waits for them sleeps
+ * on an event (cudaEventBlockingSync) instead of spinning. The caller's threads keep their current
+ * device; the client's workers, which submit and wait, have none of their own to keep.
+ *
+ * Threads: `lock` guards what pin makes; everything else is constant, atomic, or CUDA's, which is
+ * thread-safe. The context owns the registration of the pinned block, a queue owns its stream.
+ * Source of the rules: CUDA Runtime API, "Stream Management", "Event Management", "Memory
+ * Management". */
+#include "gpu/device.h"
+
+#include "base/mem.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Copies up to this size go to the device many in a call: above it, the call is not what counts. */
+#define BATCH_COPY_BYTES_MAX ((size_t)256 << 10)
+#define BATCH_COPIES_MAX 128u
+/* Of a device's memory, what a snapshot leaves free: one part in so many. Without it, the next
+ * allocation of the training step would be the one that fails. */
+#define SNAPSHOT_RESERVE 32u
+
+struct cuda_device {
+  struct cleat__device device; /* first */
+  struct cleat__log log;
+  atomic_bool no_batch; /* the driver does not know cudaMemcpyBatchAsync */
+  pthread_mutex_t lock;
+  struct {
+    void *pinned; /* the block, once pin has dealt with it */
+    size_t pinned_bytes;
+    bool registered; /* false: the system refused, and copies are slow */
+  } synced;
+};
+
+struct cuda_queue {
+  struct cleat__queue queue; /* first */
+  int ordinal;
+  cudaStream_t stream;
+};
+
+/* The process that made the first call: a context does not survive a fork. */
+static atomic_int cuda_process;
+
+static struct cuda_device *device_of(struct cleat__device *device) {
+  return (struct cuda_device *)device;
+}
+
+static struct cuda_queue *queue_of(struct cleat__queue *queue) {
+  return (struct cuda_queue *)queue;
+}
+
+/* ---- Errors ----------------------------------------------------------------------------------- */
+
+static cleat_status status_of(cudaError_t code) {
+  switch (code) {
+  case cudaErrorMemoryAllocation:
+    return CLEAT_NO_MEMORY;
+  case cudaErrorNoDevice:
+  case cudaErrorInsufficientDriver:
+  case cudaErrorInitializationError:
+  case cudaErrorInvalidDevice:
+  case cudaErrorNotSupported:
+  case cudaErrorSystemNotReady:
+  case cudaErrorSystemDriverMismatch:
+  case cudaErrorStubLibrary:
+    return CLEAT_UNSUPPORTED;
+  default:
+    return CLEAT_IO;
+  }
+}
+
+static const char *hint_of(cudaError_t code) {
+  switch (code) {
+  case cudaErrorMemoryAllocation:
+    return "the device has too little free memory: see nvidia-smi";
+  case cudaErrorInitializationError:
+    return "if this process was forked after CUDA was used, start it with spawn or exec instead";
+  case cudaErrorNoDevice:
+    return "see nvidia-smi, and CUDA_VISIBLE_DEVICES";
+  default:
+    return status_of(code) == CLEAT_IO
+               ? "if later CUDA calls fail too, the device is lost to this process: start it anew "
+                 "and resume; dmesg has the driver's reason (Xid)"
+               : "see nvidia-smi for the driver and its devices";
+  }
+}
+
+/* Fills *err from a failed call, and takes the failure out of the thread's CUDA state, where the
+ * program's own code would stumble over it. */
+static cleat_status cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static cleat_status cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal,
+                              const char *format, ...) {
+  char what[160];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(what, sizeof(what), format, args);
+  va_end(args);
+  (void)cudaGetLastError();
+  cleat_status status =
+      cleat__error_set(err, status_of(code), "CUDA device %d: cannot %s: %s (%s)", ordinal, what,
+                       cudaGetErrorString(code), cudaGetErrorName(code));
+  cleat__error_hint(err, "%s", hint_of(code));
+  return status;
+}
+
+/* ---- Before the first use --------------------------------------------------------------------- */
+
+static cleat_status check_process(struct cleat_error *err) {
+  int none = 0;
+  int self = (int)getpid();
+  if (atomic_compare_exchange_strong(&cuda_process, &none, self) || none == self)
+    return CLEAT_OK;
+  cleat_status status = cleat__error_set(
+      err, CLEAT_UNSUPPORTED, "CUDA was used before this process was forked, and is lost in it");
+  cleat__error_hint(
+      err, "start processes that use CUDA with spawn or exec, or fork before its first use");
+  return status;
+}
+
+static cleat_status check_driver(struct cleat_error *err) {
+  int driver = 0;
+  (void)cudaDriverGetVersion(&driver);
+  if (driver / 1000 >= CUDART_VERSION / 1000)
+    return CLEAT_OK;
+  (void)cudaGetLastError();
+  cleat_status status = CLEAT_UNSUPPORTED;
+  if (driver == 0) {
+    status = cleat__error_set(err, CLEAT_UNSUPPORTED, "this machine has no NVIDIA driver");
+    cleat__error_hint(err, "in a container: is it started with GPUs (--gpus all)? See nvidia-smi");
+  } else {
+    status = cleat__error_set(err, CLEAT_UNSUPPORTED,
+                              "the NVIDIA driver knows CUDA %d.%d, and Cleat was built with %d.%d",
+                              driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                              CUDART_VERSION % 1000 / 10);
+    cleat__error_hint(err, "install a newer driver, or build Cleat with CUDA %d", driver / 1000);
+  }
+  return status;
+}
+
+/* Each operation that is called from outside a queue begins here. */
+static cleat_status check_usable(struct cleat_error *err) {
+  cleat_status status = check_process(err);
+  if (status == CLEAT_OK)
+    status = check_driver(err);
+  if (status != CLEAT_OK)
+    return status;
+  int count = 0;
+  cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0)
+    return CLEAT_OK;
+  return cuda_fail(err, code != cudaSuccess ? code : cudaErrorNoDevice, 0, "be used");
+}
+
+/* ---- The current device of a thread ------------------------------------------------------------ */
+
+/* For the client's workers. They stay with the device: to go back to one that the process does not use
+ * would make a context there. */
+static cleat_status use_device(const struct cuda_queue *queue, struct cleat_error *err) {
+  cleat_status status = check_process(err);
+  if (status != CLEAT_OK)
+    return status;
+  cudaError_t code = cudaSetDevice(queue->ordinal);
+  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, queue->ordinal, "be chosen");
+}
+
+/* For the caller's threads. Makes `ordinal` current; *before is for leave_device. */
+static cleat_status enter_device(int ordinal, int *before, struct cleat_error *err) {
+  cudaError_t code = cudaGetDevice(before);
+  if (code == cudaSuccess && *before != ordinal)
+    code = cudaSetDevice(ordinal);
+  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, ordinal, "be chosen");
+}
+
+static void leave_device(int ordinal, int before) {
+  if (before != ordinal && cudaSetDevice(before) != cudaSuccess)
+    (void)cudaGetLastError();
+}
+
+/* ---- Host memory ------------------------------------------------------------------------------ */
+
+/* With the lock held. It is made for this: whoever else needs the block waits until it is pinned. */
+static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes,
+                               struct cleat_error *err) {
+  cudaError_t code = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+  if (code != cudaSuccess && code != cudaErrorMemoryAllocation && code != cudaErrorNotSupported)
+    return cuda_fail(err, code, ordinal, "pin %zu bytes of host memory", bytes);
+  cuda->synced.pinned = memory;
+  cuda->synced.pinned_bytes = bytes;
+  cuda->synced.registered = code == cudaSuccess;
+  if (code != cudaSuccess) {
+    (void)cudaGetLastError();
+    cleat__log(&cuda->log, CLEAT_LOG_WARNING,
+               "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow",
+               bytes, cudaGetErrorString(code));
+  } else {
+    /* A forked child must not make the pages under the device's feet copy-on-write. */
+    (void)madvise(memory, bytes, MADV_DONTFORK);
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status cuda_pin(struct cleat__device *device, int ordinal, void *memory, size_t bytes,
+                             struct cleat_error *err) {
+  struct cuda_device *cuda = device_of(device);
+  cleat_status status = check_usable(err);
+  if (status != CLEAT_OK)
+    return status;
+  int before = 0;
+  if (ordinal < 0 && cudaGetDevice(&ordinal) != cudaSuccess)
+    ordinal = 0;
+  pthread_mutex_lock(&cuda->lock);
+  if (cuda->synced.pinned == NULL) {
+    status = enter_device(ordinal, &before, err);
+    if (status == CLEAT_OK) {
+      status = pin_locked(cuda, ordinal, memory, bytes, err);
+      leave_device(ordinal, before);
+    }
+  } else if (cuda->synced.pinned != memory) {
+    status = cleat__error_set(err, CLEAT_INTERNAL, "a second block of staging memory");
+  }
+  pthread_mutex_unlock(&cuda->lock);
+  return status;
+}
+
+static cleat_status cuda_locate(struct cleat__device *device, const void *address, int *ordinal,
+                                struct cleat_error *err) {
+  (void)device;
+  cleat_status status = check_usable(err);
+  if (status != CLEAT_OK)
+    return status;
+  struct cudaPointerAttributes found = {0};
+  cudaError_t code = cudaPointerGetAttributes(&found, address);
+  /* Runtimes before 11 call an address that is not theirs an invalid value. */
+  if (code != cudaSuccess && code != cudaErrorInvalidValue)
+    return cuda_fail(err, code, 0, "look at an address");
+  if (code == cudaSuccess &&
+      (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged)) {
+    *ordinal = found.device;
+    return CLEAT_OK;
+  }
+  (void)cudaGetLastError();
+  status =
+      cleat__error_set(err, CLEAT_INVALID, "address %p is no memory of a CUDA device", address);
+  cleat__error_hint(err,
+                    "set device to CLEAT_DEVICE_CUDA for memory from cudaMalloc alone; leave it "
+                    "away for host memory");
+  return status;
+}
+
+/* ---- Queues ----------------------------------------------------------------------------------- */
+
+static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
+                                   struct cleat__queue **queue, struct cleat_error *err) {
+  cleat_status status = check_usable(err);
+  if (status != CLEAT_OK)
+    return status;
+  struct cuda_queue *fresh = cleat__calloc(1, sizeof(*fresh));
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "a CUDA stream");
+  fresh->queue.device = device;
+  fresh->ordinal = ordinal;
+  int before = 0;
+  status = enter_device(ordinal, &before, err);
+  if (status == CLEAT_OK) {
+    cudaError_t code = cudaStreamCreateWithFlags(&fresh->stream, cudaStreamNonBlocking);
+    if (code != cudaSuccess)
+      status = cuda_fail(err, code, ordinal, "make a stream");
+    leave_device(ordinal, before);
+  }
+  if (status != CLEAT_OK) {
+    cleat__free(fresh);
+    return status;
+  }
+  *queue = &fresh->queue;
+  return CLEAT_OK;
+}
+
+static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
+                                     struct cleat_error *err) {
+  struct cuda_queue *queue = queue_of(base);
+  int before = 0;
+  cleat_status status = check_process(err);
+  if (status == CLEAT_OK)
+    status = enter_device(queue->ordinal, &before, err);
+  if (status != CLEAT_OK)
+    return status;
+  cudaEvent_t event = NULL;
+  cudaError_t code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  if (code == cudaSuccess) {
+    code = cudaEventRecord(event, stream);
+    if (code == cudaSuccess)
+      code = cudaStreamWaitEvent(queue->stream, event, 0);
+    /* What waits for it goes on waiting. */
+    (void)cudaEventDestroy(event);
+  }
+  if (code != cudaSuccess)
+    status = cuda_fail(err, code, queue->ordinal, "wait for the tensors' stream");
+  leave_device(queue->ordinal, before);
+  return status;
+}
+
+#if CUDART_VERSION >= 12080
+/* The casts bridge the constness of the arrays, which differs between releases. */
+static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const void **from,
+                                size_t *bytes, size_t count) {
+  struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream,
+                                            .flags = cudaMemcpyFlagPreferOverlapWithCompute};
+  size_t first = 0;
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1,
+                              queue->stream);
+#else
+  size_t failed = 0;
+  return cudaMemcpyBatchAsync((void *)to, (void *)from, bytes, count, &attributes, &first, 1,
+                              &failed, queue->stream);
+#endif
+}
+#endif
+
+/* One contiguous copy, or rows. */
+static cudaError_t submit_one(const struct cuda_queue *queue, const struct cleat__copy *copy) {
+  if (copy->rows == 1)
+    return cudaMemcpyAsync(copy->to, copy->from, copy->row_bytes, cudaMemcpyDefault, queue->stream);
+  return cudaMemcpy2DAsync(copy->to, copy->to_pitch, copy->from, copy->from_pitch, copy->row_bytes,
+                           copy->rows, cudaMemcpyDefault, queue->stream);
+}
+
+static bool is_small(const struct cleat__copy *copy) {
+  return copy->rows == 1 && copy->row_bytes <= BATCH_COPY_BYTES_MAX;
+}
+
+static cudaError_t submit_each(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                               size_t count) {
+  cudaError_t code = cudaSuccess;
+  for (size_t i = 0; code == cudaSuccess && i < count; i++)
+    code = submit_one(queue, &copies[i]);
+  return code;
+}
+
+#if CUDART_VERSION >= 12080
+static cudaError_t submit_together(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                   size_t count) {
+  void *to[BATCH_COPIES_MAX];
+  const void *from[BATCH_COPIES_MAX];
+  size_t bytes[BATCH_COPIES_MAX];
+  for (size_t i = 0; i < count; i++) {
+    to[i] = copies[i].to;
+    from[i] = copies[i].from;
+    bytes[i] = copies[i].row_bytes;
+  }
+  return batch_submit(queue, to, from, bytes, count);
+}
+
+/* Submits small copies in one call. Where that is refused and one call each is not, it is not tried again: a driver
+ * before 12.8, most likely. Copies that were begun twice do no harm. */
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                size_t count) {
+  struct cuda_device *cuda = device_of(queue->queue.device);
+  if (count == 1 || atomic_load(&cuda->no_batch))
+    return submit_each(queue, copies, count);
+  cudaError_t refused = submit_together(queue, copies, count);
+  if (refused == cudaSuccess)
+    return cudaSuccess;
+  (void)cudaGetLastError();
+  cudaError_t code = submit_each(queue, copies, count);
+  if (code == cudaSuccess && !atomic_exchange(&cuda->no_batch, true)) {
+    cleat__log(&cuda->log, CLEAT_LOG_INFO,
+               "many small tensors are copied one by one: the CUDA driver takes no batches (%s)",
+               cudaGetErrorName(refused));
+  }
+  return code;
+}
+#else
+static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
+                                size_t count) {
+  return submit_each(queue, copies, count);
+}
+#endif
+
+static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__copy *copies,
+                                size_t count, struct cleat_error *err) {
+  struct cuda_queue *queue = queue_of(base);
+  cleat_status status = use_device(queue, err);
+  if (status != CLEAT_OK)
+    return status;
+  cudaError_t code = cudaSuccess;
+  for (size_t i = 0, many = 0; code == cudaSuccess && i < count; i += many) {
+    many = 0;
+    while (i + many < count && many < BATCH_COPIES_MAX && is_small(&copies[i + many]))
+      many++;
+    code = many > 0 ? submit_small(queue, copies + i, many) : submit_one(queue, &copies[i]);
+    many += many == 0;
+  }
+  if (code != cudaSuccess)
+    status = cuda_fail(err, code, queue->ordinal, "begin a copy");
+  return status;
+}
+
+static cudaError_t wait_by_event(const struct cuda_queue *queue) {
+  cudaEvent_t event = NULL;
+  cudaError_t code =
+      cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming);
+  if (code != cudaSuccess)
+    return code;
+  code = cudaEventRecord(event, queue->stream);
+  if (code == cudaSuccess)
+    code = cudaEventSynchronize(event);
+  (void)cudaEventDestroy(event);
+  return code;
+}
+
+static cleat_status cuda_wait(struct cleat__queue *base, struct cleat_error *err) {
+  struct cuda_queue *queue = queue_of(base);
+  cleat_status status = use_device(queue, err);
+  if (status != CLEAT_OK)
+    return status;
+  cudaError_t code = wait_by_event(queue);
+  if (code != cudaSuccess) {
+    status = cuda_fail(err, code, queue->ordinal, "finish a copy");
+    /* It may be the event that failed: the buffers must not be let go while a copy runs. */
+    if (cudaStreamSynchronize(queue->stream) != cudaSuccess)
+      (void)cudaGetLastError();
+  }
+  return status;
+}
+
+static void cuda_queue_free(struct cleat__queue *base) {
+  struct cuda_queue *queue = queue_of(base);
+  struct cleat_error ignored;
+  int before = 0;
+  if (check_process(&ignored) == CLEAT_OK &&
+      enter_device(queue->ordinal, &before, &ignored) == CLEAT_OK) {
+    if (cudaStreamSynchronize(queue->stream) != cudaSuccess ||
+        cudaStreamDestroy(queue->stream) != cudaSuccess)
+      (void)cudaGetLastError();
+    leave_device(queue->ordinal, before);
+  }
+  cleat__free(queue);
+}
+
+/* ---- Device memory ---------------------------------------------------------------------------- */
+
+static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, void **memory,
+                                struct cleat_error *err) {
+  size_t unused = 0;
+  size_t total = 0;
+  cudaError_t code = cudaMemGetInfo(&unused, &total);
+  if (code != cudaSuccess)
+    return cuda_fail(err, code, queue->ordinal, "tell its free memory");
+  if (unused < bytes || unused - bytes < total / SNAPSHOT_RESERVE) {
+    return cleat__error_set(err, CLEAT_NO_MEMORY,
+                            "CUDA device %d has %zu bytes free, too few for a copy of %zu",
+                            queue->ordinal, unused, bytes);
+  }
+  void *taken = NULL;
+  code = cudaMallocAsync(&taken, bytes, queue->stream);
+  if (code != cudaSuccess)
+    return cuda_fail(err, code, queue->ordinal, "take %zu bytes for a copy", bytes);
+  *memory = taken;
+  return CLEAT_OK;
+}
+
+static cleat_status cuda_device_take(struct cleat__queue *base, size_t bytes, void **memory,
+                                     struct cleat_error *err) {
+  struct cuda_queue *queue = queue_of(base);
+  cleat_status status = use_device(queue, err);
+  return status == CLEAT_OK ? device_take(queue, bytes, memory, err) : status;
+}
+
+static void cuda_device_give(struct cleat__queue *base, void *memory) {
+  struct cuda_queue *queue = queue_of(base);
+  struct cleat_error ignored;
+  int before = 0;
+  if (check_process(&ignored) != CLEAT_OK ||
+      enter_device(queue->ordinal, &before, &ignored) != CLEAT_OK)
+    return;
+  if (cudaFreeAsync(memory, queue->stream) != cudaSuccess)
+    (void)cudaGetLastError();
+  leave_device(queue->ordinal, before);
+}
+
+/* ---- The device ------------------------------------------------------------------------------- */
+
+static void cuda_close(struct cleat__device *device) {
+  struct cuda_device *cuda = device_of(device);
+  struct cleat_error ignored;
+  if (cuda->synced.registered && check_process(&ignored) == CLEAT_OK) {
+    if (cudaHostUnregister(cuda->synced.pinned) != cudaSuccess)
+      (void)cudaGetLastError();
+    (void)madvise(cuda->synced.pinned, cuda->synced.pinned_bytes, MADV_DOFORK);
+  }
+  pthread_mutex_destroy(&cuda->lock);
+  cleat__free(cuda);
+}
+
+static const struct cleat__device_ops cuda_ops = {
+    .name = "cuda",
+    .pin = cuda_pin,
+    .locate = cuda_locate,
+    .queue_new = cuda_queue_new,
+    .queue_after = cuda_queue_after,
+    .submit = cuda_submit,
+    .wait = cuda_wait,
+    .device_take = cuda_device_take,
+    .device_give = cuda_device_give,
+    .queue_free = cuda_queue_free,
+    .close = cuda_close,
+};
+
+cleat_status cleat__device_cuda_new(const struct cleat__log *log, struct cleat__device **device,
+                                    struct cleat_error *err) {
+  struct cuda_device *fresh = cleat__calloc(1, sizeof(*fresh));
+  if (fresh == NULL)
+    return cleat__error_no_memory(err, "the CUDA device");
+  fresh->device.ops = &cuda_ops;
+  fresh->log = *log;
+  atomic_init(&fresh->no_batch, false);
+  pthread_mutex_init(&fresh->lock, NULL);
+  *device = &fresh->device;
+  return CLEAT_OK;
+}
+
+int cleat__device_cuda_version(void) {
+  return CUDART_VERSION;
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Compiles and links the CUDA driver of gpu/ with the real CUDA Runtime, on a machine that has neither CUDA nor a device.
+# Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$ROOT"
+
+passed=0
+failed=0
+check() {
+  local what=$1
+  shift
+  if "$@"; then
+    echo "ok - $what"
+    passed=$((passed + 1))
+  else
+    echo "not ok - $what"
+    failed=$((failed + 1))
+  fi
+}
+
+# The stand-in's functions are declared by its own header; here the real one is what they must agree with.
+stand_in_agrees() {
+  local file
+  for file in tests/fake_cudart/*.c; do
+    "${CC:-gcc}" -std=c11 -D_GNU_SOURCE -I. -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only "$file" || return 1
+  done
+}
+
+# The second C example of README.md.
+readme_compiles() {
+  awk '/^```/ { if (inside) exit; inside = ($0 == "```c" && ++seen == 2); next } inside' README.md |
+    "${CC:-gcc}" -std=c11 -Iapi -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only -x c - &&
+    grep -q '^#include <cuda_runtime_api.h>' README.md
+}
+
+# It must start where there is no driver, so nothing of CUDA may be a library that it needs.
+needs_no_driver() {
+  ! readelf -d "$1" | grep -E 'NEEDED.*(libcuda|libcudart)'
+}
+
+"$TOOLS/deps.sh" build server
+CUDA=$("$TOOLS/cuda.sh")
+export CUDA
+build=${BUILD:-build}/cuda
+check "the CUDA driver compiles and links" run_make CUDA="$CUDA" BUILD="$build" all \
+  "$build/tests/gpu/test_cuda" "$build/tests/gpu/bench_cuda" "$build/tests/gpu/absent"
+check "the standalone build for a GPU machine" run_make CUDA="$CUDA" BUILD="$build/standalone" STANDALONE=1 lib \
+  "$build/standalone/tests/gpu/test_cuda" "$build/standalone/tests/gpu/bench_cuda"
+check "the stand-in's calls are declared as the real ones" stand_in_agrees
+check "the GPU example of README.md compiles" readme_compiles
+check "cleat --version tells" grep -q 'with CUDA' <("$build/cleat" --version)
+check "the program needs no driver" needs_no_driver "$build/cleat"
+check "the library needs no driver" needs_no_driver "$build/libcleat.so"
+check "without a driver, host memory works and CUDA memory is refused" "$build/tests/gpu/absent"
+check "the benchmark builds on the stand-in" run_make "${BUILD:-build}/tests/gpu/fake_bench_cuda" CUDA=0
+say "the benchmark on the stand-in, whose figures mean nothing"
+check "the benchmark runs to its end" "${BUILD:-build}/tests/gpu/fake_bench_cuda" 64
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
