@@ -63,7 +63,7 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
   fresh->stack = cleat__calloc(fresh->buffer_count, sizeof(*fresh->stack));
   if (fresh->stack != NULL)
     fresh->cuts = cleat__calloc(fresh->buffer_count, sizeof(*fresh->cuts));
-  if (fresh->cuts == NULL) {
+  if (fresh->stack == NULL || fresh->cuts == NULL) {
     status = cleat__error_no_memory(err, "the staging pool");
     goto fail;
   }
