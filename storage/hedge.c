@@ -60,20 +60,18 @@ bool cleat__hedge_is_due(struct cleat__hedge_request *request, int64_t elapsed_m
   if (hedge->spare_bytes >= (int64_t)request->bytes && is_late_locked(request, elapsed_ms)) {
     request->second = true;
     hedge->spare_bytes -= (int64_t)request->bytes;
-    hedge->second_tries++;
   }
   pthread_mutex_unlock(&hedge->lock);
   return request->second;
 }
 
-void cleat__hedge_end(struct cleat__hedge_request *request, bool good, bool second_won,
-                      int64_t elapsed_ms, uint64_t twice_bytes) {
+void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms,
+                      uint64_t twice_bytes) {
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
   pthread_mutex_lock(&hedge->lock);
   if (request->second)
     hedge->spare_bytes += (int64_t)request->bytes - (int64_t)twice_bytes;
-  hedge->wins += second_won;
   /* A straggler's own time is no measure for others. */
   if (good && !request->second) {
     uint32_t ms = elapsed_ms < 0 ? 0 : elapsed_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_ms;

@@ -36,9 +36,7 @@ struct cleat__hedge_class {
 struct cleat__hedge {
   pthread_mutex_t lock;
   struct cleat__hedge_class classes[2][CLEAT__HEDGE_CLASSES];
-  int64_t spare_bytes;   /* that may be moved twice */
-  uint64_t second_tries; /* so far */
-  uint64_t wins;
+  int64_t spare_bytes; /* that may be moved twice */
 };
 
 /* One request; on its thread's stack. */
@@ -61,8 +59,8 @@ void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes,
  * spare. */
 bool cleat__hedge_is_due(struct cleat__hedge_request *request, int64_t elapsed_ms);
 
-/* It ended: well or not, the second try's answer or the first's, with `twice_bytes` moved in vain. */
-void cleat__hedge_end(struct cleat__hedge_request *request, bool good, bool second_won,
-                      int64_t elapsed_ms, uint64_t twice_bytes);
+/* It ended: well or not, with `twice_bytes` moved in vain. */
+void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t elapsed_ms,
+                      uint64_t twice_bytes);
 
 #endif

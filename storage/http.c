@@ -388,6 +388,7 @@ struct run {
   const struct cleat__http *http;
   const struct cleat__http_request *request;
   struct cleat__http_request again; /* the second one's: on a new connection */
+  int64_t elapsed_ms;               /* when it was last asked whether that is due */
   struct cleat__http_reply reply;   /* the second one's */
   struct curl_slist *headers;
   struct handle *handle;
@@ -430,7 +431,8 @@ static bool on_settles(void *ctx, int which, CURLcode code) {
 }
 
 static bool on_is_due(void *ctx, int64_t elapsed_ms) {
-  const struct run *run = ctx;
+  struct run *run = ctx;
+  run->elapsed_ms = elapsed_ms;
   return run->request->second_is_due(run->request->second_ctx, elapsed_ms);
 }
 
@@ -451,6 +453,10 @@ static CURL *on_second(void *ctx, bool *alone) {
     return NULL;
   run->again = *run->request;
   run->again.fresh = true;
+  /* What is left of the time that both have. */
+  if (run->again.limit_ms > 0)
+    run->again.limit_ms =
+        run->again.limit_ms > run->elapsed_ms + 1 ? run->again.limit_ms - run->elapsed_ms : 1;
   cleat__http_reply_init(&run->reply);
   cleat__http_call_init(&lane->call, side->curl, &run->again, &run->reply);
   lane->call.sockets = &side->sockets;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct cleat__http_race_ops {
-  /* Whether it is time for a second one; NULL: never. Asked some ten times a second. */
+  /* Whether it is time for a second one; NULL: never. Asked ten times a second at most. */
   bool (*is_due)(void *ctx, int64_t elapsed_ms);
   /* The second handle, with all options set; NULL: it cannot be had, and is not asked for again. `*alone`: the first is to
    * end at once. */

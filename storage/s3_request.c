@@ -189,7 +189,7 @@ static enum cleat__transport transmit_hedged(struct sender *sender,
   int64_t elapsed_ms = clock->monotonic_ms(clock->ctx) - began_ms;
   const struct cleat__http_reply *reply = sender->reply;
   bool good = transport == CLEAT__TRANSPORT_OK && reply->status >= 200 && reply->status < 300;
-  cleat__hedge_end(&hedge, good, reply->second, elapsed_ms, reply->twice_bytes);
+  cleat__hedge_end(&hedge, good, elapsed_ms, reply->twice_bytes);
   if (hedge.second)
     cleat__log(
         &sender->s3->log, CLEAT_LOG_INFO,

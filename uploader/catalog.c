@@ -75,6 +75,7 @@ static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
 /* One step folder while its manifest is read. */
 struct listed {
   int64_t step;
+  double began_s;
   cleat_status status; /* NOT_FOUND: not committed */
   struct cleat__manifest manifest;
   struct cleat_checkpoint_info info;
@@ -99,9 +100,15 @@ struct list_job {
 
 static struct cleat__task *list_take(struct cleat__job *job) {
   struct list_job *listing = (struct list_job *)job;
+  struct cleat_client *client = listing->operation.client;
   bool more = listing->next < listing->list->all_count && !listing->operation.synced.stopping;
-  if (more)
-    return (struct cleat__task *)&listing->list->all[listing->next++];
+  if (more && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
+    return NULL;
+  if (more) {
+    struct listed *listed = &listing->list->all[listing->next++];
+    listed->began_s = cleat__client_begin_transfer_locked(client, CLEAT__DOWN);
+    return (struct cleat__task *)listed;
+  }
   if (job->in_flight == 0 && !listing->operation.synced.ended) {
     cleat__operation_end_locked(&listing->operation);
   }
@@ -126,9 +133,11 @@ static bool is_damage(cleat_status status) {
 static void list_finish(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  if (listed->status == CLEAT_OK || listed->status == CLEAT_NOT_FOUND)
-    return;
-  if (is_damage(listed->status))
+  /* An answer, whatever it is: it weighs by its request, not by its few bytes. */
+  bool answered = listed->status == CLEAT_OK || listed->status == CLEAT_NOT_FOUND;
+  cleat__client_end_transfer_locked(listing->operation.client, CLEAT__DOWN, listed->began_s,
+                                    answered ? 1 : 0);
+  if (answered || is_damage(listed->status))
     return;
   cleat__operation_fail_locked(&listing->operation, &listed->failure);
 }

@@ -51,12 +51,13 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
     return cleat__error_set(err, CLEAT_INVALID, "concurrency %u is above %u", threads,
                             CLEAT__CONCURRENCY_MAX);
   }
-  /* One that is not asked to find out keeps to what it was given. */
+  /* A store that has no number to begin with is not one to find out about: all threads, always. */
   unsigned first = client->store->first_concurrency;
-  bool fixed = first == 0 || first >= threads;
+  unsigned least = first == 0 ? threads : 1;
+  if (first == 0 || first > threads)
+    first = threads;
   for (int i = CLEAT__UP; i <= CLEAT__DOWN; i++)
-    cleat__concurrency_init(&client->synced.transfers[i], first == 0 ? threads : 1,
-                            fixed ? threads : first, threads);
+    cleat__concurrency_init(&client->synced.transfers[i], least, first, threads);
   return cleat__pool_new(threads, &client->pool, err);
 }
 

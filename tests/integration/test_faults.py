@@ -1,7 +1,7 @@
 """Every fault at every step of the protocol, passing and lasting; see fault_matrix.py.
 
-The cases run side by side, since they mostly wait; each is then a test of its own. The table of outcomes is printed,
-and written to faults.txt beside the program.
+The cases run side by side, since they mostly wait; each is then a test of its own. The table of outcomes is
+written to faults.txt beside the program.
 """
 
 import collections
@@ -27,10 +27,7 @@ def outcomes(request, minio, tmp_path_factory):
     visited = matrix.trap.visited()
     matrix.close()
     assert not visited, "a request went to another host"
-    text = table(found) + summary(found, seconds)
-    (Path(CLEAT).parent / "faults.txt").write_text(text)
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("\n" + text)
+    (Path(CLEAT).parent / "faults.txt").write_text(table(found) + summary(found, seconds))
     return found
 
 

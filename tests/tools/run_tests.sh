@@ -14,6 +14,9 @@ cd "$ROOT"
 readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
 PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
 
+# Most of what the integration tests do is to wait. A file's tests stay together: they share fixtures.
+readonly SIDE_BY_SIDE=(-n 2 --dist loadfile)
+
 passed=0
 failed=0
 failures=()
@@ -197,13 +200,17 @@ PY
 
 # run_pytest WHAT…: a part of tests/integration, and how each of its requests was signed.
 run_pytest() {
-  local python log=$scratch/output junit=$scratch/junit.xml status=0 good=0 bad=0
+  local python log=$scratch/output junit=$scratch/junit.xml table=${BUILD:-build}/faults.txt status=0 good=0 bad=0
   python=$("$TOOLS/venv.sh")
+  rm -f "$table"
   say "$*"
   CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "${runner[@]}" "$python" -m pytest \
     -p no:cacheprovider -ra -v --durations=5 --junitxml="$junit" "$@" || status=$?
   if [ -e "$junit" ]; then
     read -r good bad < <(read_junit "$junit")
+  fi
+  if [ -e "$table" ]; then
+    cat "$table"
   fi
   passed=$((passed + good))
   if [ "$bad" -gt 0 ]; then
@@ -226,10 +233,10 @@ run_integration_group() {
   run_store_tables
   read -ra select <<<"${CLEAT_TEST_SELECT:-}"
   if [ ${#select[@]} -eq 0 ]; then
-    run_pytest tests/integration
+    run_pytest "${SIDE_BY_SIDE[@]}" tests/integration
     judge_signatures --full
   else
-    run_pytest "${select[@]}"
+    run_pytest "${SIDE_BY_SIDE[@]}" "${select[@]}"
     judge_signatures
   fi
 }

@@ -31,8 +31,9 @@ static struct {
   atomic_bool half_sent, spoilt;
   unsigned due_after; /* that many looks */
   unsigned looks;
-  char sent[SIZE]; /* what the server has */
-  char body[SIZE]; /* what came */
+  int64_t looked_ms; /* when, the last time */
+  char sent[SIZE];   /* what the server has */
+  char body[SIZE];   /* what came */
 } play;
 
 static void pause_ms(int64_t ms) {
@@ -99,7 +100,8 @@ static bool act(void *ctx, const struct mock_request *request) {
 
 static bool is_due(void *ctx, int64_t elapsed_ms) {
   (void)ctx;
-  ck_assert_int_ge(elapsed_ms, 0);
+  ck_assert_int_ge(elapsed_ms, play.looked_ms + 100); /* not for every piece of the body */
+  play.looked_ms = elapsed_ms;
   return play.looks++ >= play.due_after;
 }
 
@@ -121,6 +123,11 @@ static struct cleat__http_request get(const struct cleat__span *spans, size_t co
   return request;
 }
 
+static enum cleat__transport send_it(const struct cleat__http_request *request) {
+  play.looked_ms = 0;
+  return web_send(request);
+}
+
 static void expect_body(bool second) {
   ck_assert_int_eq(web.reply.status, 200);
   ck_assert_str_eq(web.reply.etag, "\"right\"");
@@ -131,7 +138,7 @@ static void expect_body(bool second) {
 }
 
 static void expect_ok(const struct cleat__http_request *request) {
-  ck_assert_msg(web_send(request) == CLEAT__TRANSPORT_OK, "%s", web.reply.message);
+  ck_assert_msg(send_it(request) == CLEAT__TRANSPORT_OK, "%s", web.reply.message);
 }
 
 START_TEST(second_answers_first) {
@@ -195,7 +202,7 @@ END_TEST
 START_TEST(both_fail) {
   begin(CUTS, REFUSES);
   struct cleat__http_request request = get(whole, 1);
-  enum cleat__transport transport = web_send(&request);
+  enum cleat__transport transport = send_it(&request);
   ck_assert(transport == CLEAT__TRANSPORT_BROKEN || web.reply.status == 503);
   web_stop();
   begin(STALLS, DENIES);
@@ -259,10 +266,27 @@ START_TEST(both_are_cancelled) {
   struct cleat__http_request request = get(whole, 1);
   request.cancel = &cancel;
   request.idle_ms = 300; /* the first ends by itself */
-  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_TIMEOUT);
+  ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
   play.looks = 0;
   atomic_store(&cancel, true);
-  ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_CANCELLED);
+  ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_CANCELLED);
+  web_stop();
+}
+END_TEST
+
+/* The time limit is for both together. */
+START_TEST(a_second_one_has_what_is_left_of_the_limit) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  begin(STALLS, STALLS);
+  play.due_after = 7;
+  struct cleat__http_request request = get(whole, 1);
+  request.limit_ms = 1000;
+  int64_t began_ms = clock->monotonic_ms(clock->ctx);
+  ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
+  int64_t took_ms = clock->monotonic_ms(clock->ctx) - began_ms;
+  ck_assert_uint_eq(mock_server_connections(web.server), 2);
+  /* Begun after 0.8 s, with a limit of its own it would have ended after 1.8 s at the earliest. */
+  ck_assert_int_lt(took_ms, 1700);
   web_stop();
 }
 END_TEST
@@ -273,7 +297,7 @@ START_TEST(no_second_to_be_had) {
     begin(LATE, STALLS);
     struct cleat__http_request request = get(whole, 1);
     cleat__fault_arm(n, false);
-    enum cleat__transport transport = web_send(&request);
+    enum cleat__transport transport = send_it(&request);
     bool reached = cleat__fault_disarm() >= n;
     ck_assert(transport == CLEAT__TRANSPORT_OK || transport == CLEAT__TRANSPORT_NO_MEMORY ||
               mock_server_connections(web.server) < 2);
@@ -300,6 +324,7 @@ int main(void) {
   tcase_add_test(tcase, the_loser_spoils_nothing_unseen);
   tcase_add_test(tcase, with_gaps_one_at_a_time);
   tcase_add_test(tcase, both_are_cancelled);
+  tcase_add_test(tcase, a_second_one_has_what_is_left_of_the_limit);
   tcase_add_test(tcase, no_second_to_be_had);
   suite_add_tcase(suite, tcase);
   SRunner *runner = srunner_create(suite);
