@@ -283,8 +283,8 @@ static cleat_status tensors_view(struct cleat_checkpoint *checkpoint, struct cle
   return status;
 }
 
-cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
-                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+static cleat_status open_once(struct cleat_client *client, int64_t step,
+                              struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the checkpoint");
@@ -305,6 +305,14 @@ cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
   }
   *checkpoint = fresh;
   return CLEAT_OK;
+}
+
+/* Where manifest and records do not fit together it may be the manifest that was damaged on its way, by a bit that
+ * left it well-formed: all is read once more. */
+cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
+                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  cleat_status status = open_once(client, step, checkpoint, err);
+  return status == CLEAT_INTEGRITY ? open_once(client, step, checkpoint, err) : status;
 }
 
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
