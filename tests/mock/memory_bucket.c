@@ -288,12 +288,16 @@ const char *memory_key(struct memory_bucket *bucket, const char *ending) {
   return key;
 }
 
-void memory_flip(struct memory_bucket *bucket, const char *ending, size_t offset) {
+void memory_flip_bits(struct memory_bucket *bucket, const char *ending, size_t offset, char bits) {
   pthread_mutex_lock(&bucket->lock);
   struct object *object = by_ending_locked(bucket, ending);
   ck_assert_uint_lt(offset, object->size);
-  object->bytes[offset] ^= 0x10;
+  object->bytes[offset] ^= bits;
   pthread_mutex_unlock(&bucket->lock);
+}
+
+void memory_flip(struct memory_bucket *bucket, const char *ending, size_t offset) {
+  memory_flip_bits(bucket, ending, offset, 0x10);
 }
 
 void memory_resize(struct memory_bucket *bucket, const char *ending, size_t size) {

@@ -83,6 +83,7 @@ const char *memory_key(struct memory_bucket *bucket, const char *ending);
 
 /* Damage: flips a bit, cuts or stretches, removes, replaces, or adds. */
 void memory_flip(struct memory_bucket *bucket, const char *ending, size_t offset);
+void memory_flip_bits(struct memory_bucket *bucket, const char *ending, size_t offset, char bits);
 void memory_resize(struct memory_bucket *bucket, const char *ending, size_t size);
 void memory_remove(struct memory_bucket *bucket, const char *ending);
 void memory_write(struct memory_bucket *bucket, const char *key, const void *bytes, size_t size);

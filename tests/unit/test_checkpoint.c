@@ -140,7 +140,8 @@ END_TEST
 /* The first replies for a document are damaged. */
 static unsigned damaged;
 static const char *which;
-static size_t at; /* which byte of it */
+static size_t at; /* which byte of it, and which bits */
+static char bits = 0x10;
 
 static cleat_status damage(void *user, const char *op, const char *key, bool done,
                            const atomic_bool *cancel, struct cleat_error *error) {
@@ -149,7 +150,7 @@ static cleat_status damage(void *user, const char *op, const char *key, bool don
   (void)error;
   if (strcmp(op, "get_small") != 0 || strstr(key, which) == NULL || damaged == 0)
     return CLEAT_OK;
-  memory_flip(bucket, which, at); /* and back, when it was read */
+  memory_flip_bits(bucket, which, at, bits); /* and back, when it was read */
   damaged -= done;
   return CLEAT_OK;
 }
@@ -179,6 +180,7 @@ START_TEST(a_manifest_that_is_damaged_and_well_formed) {
   at = (size_t)(strstr(text, "\"sha256\":\"") + strlen("\"sha256\":\"") - text);
   while (text[at] > '9') /* a digit with its lowest bit flipped is a digit */
     at++;
+  bits = 1;
   memory_bucket_hook(bucket, damage, NULL);
   damaged = 1;
   ck_assert_msg(try_open() == CLEAT_OK, "%s", err.message);
@@ -187,6 +189,7 @@ START_TEST(a_manifest_that_is_damaged_and_well_formed) {
   ck_assert_int_eq(try_open(), CLEAT_INTEGRITY);
   memory_bucket_hook(bucket, NULL, NULL);
   at = 0;
+  bits = 0x10;
 }
 END_TEST
 
@@ -343,6 +346,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_cut_manifest);
   tcase_add_test(c, an_altered_record);
   tcase_add_test(c, a_document_is_read_again);
+  tcase_add_test(c, a_manifest_that_is_damaged_and_well_formed);
   tcase_add_test(c, a_newer_manifest);
   tcase_add_loop_test(c, an_altered_manifest, 0, 6);
   tcase_add_test(c, an_unknown_field);
