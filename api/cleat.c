@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "gpu/device.h"
+#include "uploader/agree.h"
 #include "uploader/bench.h"
 #include "uploader/catalog.h"
 #include "uploader/doctor.h"
@@ -231,6 +232,36 @@ cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
 
 void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint) {
   cleat__checkpoint_free(checkpoint);
+}
+
+unsigned cleat_client_rank(const struct cleat_client *client) {
+  return client->rank;
+}
+
+unsigned cleat_client_world_size(const struct cleat_client *client) {
+  return client->world_size;
+}
+
+cleat_status cleat_resume(struct cleat_client *client, const struct cleat_resume_options *options,
+                          struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_resume_options ours;
+  if (client == NULL)
+    return missing(errp, "client");
+  if (checkpoint == NULL)
+    return missing(errp, "checkpoint");
+  cleat_status status = take_struct(&ours, sizeof ours, options, "cleat_resume_options", errp);
+  return status == CLEAT_OK ? cleat__agree(client, &ours, checkpoint, errp) : status;
+}
+
+void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
+                               struct cleat_topology *topology) {
+  cleat__checkpoint_topology(checkpoint, topology);
+}
+
+size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
+                                size_t size) {
+  return cleat__checkpoint_differences(checkpoint, text, size);
 }
 
 const struct cleat_checkpoint_info *

@@ -172,6 +172,15 @@ enum cleat_checksum {
   CLEAT_CHECKSUM_OFF = 3        /* for stores that refuse the headers */
 };
 
+/* The sizes of a job's parallel groups, as they are kept with its checkpoints; 0: not told. */
+struct cleat_topology {
+  unsigned dp; /* data parallel */
+  unsigned tp; /* tensor parallel */
+  unsigned pp; /* pipeline parallel */
+  unsigned cp; /* context parallel */
+  unsigned ep; /* expert parallel */
+};
+
 /* How to reach the store and what it may cost. Strings are copied by cleat_client_open. */
 struct cleat_client_options {
   size_t struct_bytes;
@@ -183,7 +192,7 @@ struct cleat_client_options {
       concurrency; /* transfers in flight, at most; 0: 64 for s3://, 4 for file://. How many are best for
                              an s3:// store is found out while they run */
   unsigned time_limit_s; /* longest time for one store operation with its retries; 0: 900 */
-  const char *start;     /* names this start of the job; NULL: CLEAT_START, else random */
+  const char *start;     /* names this start of the job; NULL: CLEAT_START, else see world_size */
   cleat_log_fn *log;     /* NULL: silent */
   void *log_user;
   /* s3:// only; NULL or 0: from the AWS environment variables and files */
@@ -210,6 +219,15 @@ struct cleat_client_options {
   const char *bucket_owner;   /* the account, 12 digits, that must own the bucket */
   const char *user_agent;     /* to stand behind "cleat/VERSION" in every request */
   int cuda; /* 1: pin the staging memory for CUDA at open, on the current device, not at its first use */
+  /* Which of how many processes of the job this is. world_size 0: CLEAT_RANK and CLEAT_WORLD_SIZE, else torchrun's
+   * RANK and WORLD_SIZE, else those of a Slurm step, else Open MPI's, else 0 of 1. All ranks of one start of a job have
+   * one `start`, which no other start has: `start`, else CLEAT_START, else (in a Slurm step) job, restart and step. One
+   * rank may go without; of several, INVALID: torchrun's run id repeats, so broadcast a random one there. */
+  unsigned rank;
+  unsigned world_size;
+  const char *session; /* a folder of its own below the URL, an id without '/'; NULL: CLEAT_SESSION, else none */
+  struct cleat_topology topology;
+  unsigned rank_timeout_s; /* how long a rank that is ready waits for the others; 0: 1800 */
 };
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
@@ -222,6 +240,10 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
                                                         const struct cleat_client_options *options,
                                                         struct cleat_client **client,
                                                         struct cleat_error *err);
+
+/* Which of how many this client is. Set at open. */
+CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
+CLEAT_API unsigned cleat_client_world_size(const struct cleat_client *client);
 
 /* Frees the client. Every save, load and checkpoint of it must have been freed before. NULL is
  * allowed. */
@@ -282,6 +304,19 @@ struct cleat_tensor {
   const void *data;     /* may be NULL when the tensor has no bytes */
 };
 
+/* What part of a tensor of the whole job a tensor is. All zero: all of it, on this rank alone. The pieces of all ranks
+ * must make up each tensor, without holes and overlaps; that is checked before the commit. */
+struct cleat_shard {
+  const int64_t *global_shape; /* ndim sizes of the whole tensor; NULL: the tensor is the whole */
+  const int64_t *start;        /* ndim offsets of this piece in it, in elements; with global_shape alone */
+  /* So many ranks hold this very piece, of which this is number `replica` (from 0); 0 and 1: this one alone. One
+   * of them writes it: which, all choose alike, so that their bytes are balanced. The tensors of one `group` and one
+   * number of replicas are those of the same ranks. */
+  unsigned replicas;
+  unsigned replica;
+  unsigned group;
+};
+
 /* A file to store byte for byte: from disk (`path`), or from memory (`path` NULL, `data`).
  * Tensors inside a file from disk whose name ends in .safetensors are indexed too. */
 struct cleat_file {
@@ -327,12 +362,14 @@ struct cleat_save_request {
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
    * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
+  const struct cleat_shard *shards; /* of each of the tensors; NULL: all are whole, and this rank's alone */
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
 struct cleat_save;
 
-/* Saves and waits for the commit. The sources are read in place, without a copy (CUDA memory: part by
+/* Saves and waits for the commit. With several ranks, all of them save the step, each its own tensors and files, and all
+ * end alike: with the checkpoint committed, or with the error of the first one that failed. The sources are read in place, without a copy (CUDA memory: part by
  * part), and must stay unchanged until it returns. When it returns CLEAT_OK the step is committed (see `outcome` of
  * struct cleat_progress for how); otherwise no manifest of it is visible, and earlier checkpoints
  * are untouched.
@@ -438,6 +475,15 @@ CLEAT_API void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint);
 CLEAT_API const struct cleat_checkpoint_info *
 cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint);
 
+/* The topology that it was saved with. */
+CLEAT_API void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
+                                         struct cleat_topology *topology);
+
+/* How the job of this client differs from the one that saved it: "ranks 8, then 3; tp 2, then 1". Returns the text's
+ * length, 0 when they are alike; at most `size` bytes with the NUL are written. */
+CLEAT_API size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
+                                          size_t size);
+
 struct cleat_file_info {
   const char *name;
   uint64_t size;
@@ -466,6 +512,30 @@ cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
 CLEAT_API const struct cleat_tensor_info *
 cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
                       const char *name); /* NULL when there is none */
+
+/* ---- Resume ------------------------------------------------------------------------------- */
+
+struct cleat_resume_options {
+  size_t struct_bytes;
+  int fresh;           /* 1: from nothing, whatever there is */
+  int at_step;         /* 1: from `step`, not from the latest */
+  int64_t step;
+  int strict_topology; /* 1: MISMATCH where the job that saved it had other ranks or groups */
+};
+#define CLEAT_RESUME_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_resume_options)
+
+/* Begins a start of a training job: every rank calls it once, before the first save, and all go on from the same step.
+ * Rank 0 finds the latest whole checkpoint and registers the start; the others wait for that (rank_timeout_s) and
+ * open the same. *checkpoint is NULL where there is nothing to go on from; else the caller's, to be freed with
+ * cleat_checkpoint_free. From then on an earlier start of the job commits no more (LOST: superseded), and neither
+ * does this one once it is superseded.
+ * Errors: INVALID (called twice), LOST (the start's name was used before, or two processes act as this rank),
+ * TIMEOUT (rank 0 does not come), NOT_FOUND (the step that was asked for), MISMATCH (strict_topology; ranks
+ * that disagree on the world size), INTEGRITY (there are checkpoints, and none is whole), and the store's. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
+                                                   const struct cleat_resume_options *options,
+                                                   struct cleat_checkpoint **checkpoint,
+                                                   struct cleat_error *err);
 
 /* ---- Load --------------------------------------------------------------------------------- */
 

@@ -9,9 +9,11 @@
  * it. */
 #include "base/worker_pool.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 
 #define STACK_BYTES ((size_t)512 * 1024)
@@ -23,6 +25,9 @@ struct cleat__pool {
   pthread_cond_t change;
   /* All below: under the lock. */
   struct cleat__job *first;
+  double wake_s; /* when an idle thread is to look again; INFINITY: when it is told */
+  bool kept;     /* an idle thread waits no longer than until kept_s */
+  double kept_s;
   bool ending;
   pthread_t threads[];
 };
@@ -51,6 +56,26 @@ static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
   pthread_cond_broadcast(&pool->change);
 }
 
+/* Waits for work; one of the idle threads no longer than until wake_s. */
+static void idle_locked(struct cleat__pool *pool) {
+  if (pool->kept || pool->wake_s == INFINITY) {
+    pthread_cond_wait(&pool->work, &pool->lock);
+    return;
+  }
+  double left_s = pool->wake_s - cleat__seconds();
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  int64_t ns = until.tv_nsec + (int64_t)(fmax(left_s, 0) * 1e9);
+  until.tv_sec += ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
+  pool->kept = true;
+  pool->kept_s = pool->wake_s;
+  pool->wake_s = INFINITY; /* whoever looks says anew when to look again */
+  if (left_s > 0)
+    pthread_cond_timedwait(&pool->work, &pool->lock, &until);
+  pool->kept = false;
+}
+
 static void *worker_main(void *arg) {
   struct cleat__pool *pool = arg;
   pthread_mutex_lock(&pool->lock);
@@ -60,7 +85,7 @@ static void *worker_main(void *arg) {
     if (task != NULL)
       run_task_locked(pool, job, task);
     else
-      pthread_cond_wait(&pool->work, &pool->lock);
+      idle_locked(pool);
   }
   pthread_mutex_unlock(&pool->lock);
   return NULL;
@@ -91,6 +116,14 @@ static int start_threads(struct cleat__pool *pool, unsigned threads) {
   return failure;
 }
 
+static void init_monotonic(pthread_cond_t *cond) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(cond, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
 cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct cleat_error *err) {
   if (threads == 0)
     return cleat__error_set(err, CLEAT_INVALID, "a worker pool needs at least one thread");
@@ -100,7 +133,8 @@ cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct
     return cleat__error_no_memory(err, "the worker pool");
   /* With default attributes none of these can fail on Linux. */
   pthread_mutex_init(&made->lock, NULL);
-  pthread_cond_init(&made->work, NULL);
+  init_monotonic(&made->work);
+  made->wake_s = INFINITY;
   pthread_cond_init(&made->change, NULL);
   int failure = start_threads(made, threads);
   if (failure != 0) {
@@ -168,6 +202,15 @@ void cleat__pool_unlock(struct cleat__pool *pool) {
 void cleat__pool_wake_locked(struct cleat__pool *pool) {
   pthread_cond_signal(&pool->work);
   pthread_cond_broadcast(&pool->change);
+}
+
+void cleat__pool_wake_at_locked(struct cleat__pool *pool, double seconds) {
+  if (seconds >= pool->wake_s || (pool->kept && seconds >= pool->kept_s))
+    return;
+  pool->wake_s = seconds;
+  /* The one that waits waits for a later moment: all look again, and one of them waits for this one. */
+  if (pool->kept)
+    pthread_cond_broadcast(&pool->work);
 }
 
 void cleat__pool_wait_locked(struct cleat__pool *pool) {

@@ -41,6 +41,10 @@ struct cleat_checkpoint {
  * one that was committed), FORMAT, NEWER, NO_MEMORY, and the store's. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+/* Makes files and tensors of the records: manifest.world_size of them. FORMAT: two ranks hold one file, or disagree on a
+ * tensor. */
+cleat_status cleat__checkpoint_view(struct cleat_checkpoint *checkpoint, struct cleat_error *err);
+
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint);
 
 /* INTEGRITY unless every file is in the store with its size. Lists; reads no file. */
@@ -54,6 +58,12 @@ cleat__checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *na
 /* What a manifest says of its checkpoint; texts stay the manifest's. */
 void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
                                 struct cleat_checkpoint_info *info);
+
+/* The topology of the job that saved it, and how the client's differs; see topology.h. */
+void cleat__checkpoint_topology(const struct cleat_checkpoint *checkpoint,
+                                struct cleat_topology *topology);
+size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, char *text,
+                                     size_t size);
 
 /* Reads and checks the manifest of `step`; NOT_FOUND when there is none. */
 cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,

@@ -5,30 +5,10 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "uploader/name.h"
+#include "uploader/identity.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* From the options, else CLEAT_START, else random: one rank may name itself. */
-static cleat_status start_choose(const char *given, char **start, struct cleat_error *err) {
-  const char *name = given != NULL ? given : getenv("CLEAT_START");
-  char random[33];
-  if (name == NULL || *name == '\0') {
-    if (cleat__random_hex(16, random) != CLEAT_OK) {
-      return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
-    }
-    name = random;
-  }
-  /* It becomes part of the manifest, whose readers take no other. */
-  cleat_status status = cleat__name_check_id("the start's name", name, strlen(name), err);
-  if (status != CLEAT_OK) {
-    cleat__error_hint(err, "set CLEAT_START, or the start option, to an id of this start");
-    return status;
-  }
-  *start = cleat__strdup(name);
-  return *start != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the start's name");
-}
 
 static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t given,
                                       uint64_t *part_bytes, struct cleat_error *err) {
@@ -61,6 +41,23 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
   return cleat__pool_new(threads, &client->pool, err);
 }
 
+static cleat_status identify(struct cleat_client *client, const struct cleat_client_options *options,
+                             struct cleat_error *err) {
+  struct cleat__identity identity = {0};
+  cleat_status status = cleat__identity_find(options, &identity, err);
+  if (status != CLEAT_OK)
+    return status;
+  client->rank = identity.rank;
+  client->world_size = identity.world_size;
+  client->start = identity.start;
+  client->topology = options->topology;
+  client->rank_timeout_s =
+      options->rank_timeout_s != 0 ? options->rank_timeout_s : CLEAT__RANK_TIMEOUT_S_DEFAULT;
+  if (cleat__random_hex(16, client->nonce) != CLEAT_OK)
+    return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
+  return CLEAT_OK;
+}
+
 cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
@@ -73,11 +70,13 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   fresh->clock = cleat__clock_system();
   fresh->log = (struct cleat__log){options->log, options->log_user};
   atomic_init(&fresh->never, false);
+  atomic_init(&fresh->resumed, false);
+  atomic_init(&fresh->number, 0);
   atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
 
   cleat_status status = part_bytes_choose(store, options->part_bytes, &fresh->part_bytes, err);
   if (status == CLEAT_OK)
-    status = start_choose(options->start, &fresh->start, err);
+    status = identify(fresh, options, err);
   if (status == CLEAT_OK)
     status = threads_start(fresh, options->concurrency, err);
   if (status == CLEAT_OK) {
@@ -107,13 +106,46 @@ cleat_status cleat__client_open(const char *url, const struct cleat_client_optio
       .log = {options->log, options->log_user},
   };
   struct cleat__store *store = NULL;
-  cleat_status status = cleat__store_open(url, &config, &store, err);
+  char *place = NULL;
+  cleat_status status = cleat__identity_url(url, options->session, &place, err);
+  if (status == CLEAT_OK)
+    status = cleat__store_open(place, &config, &store, err);
+  cleat__free(place);
   if (status != CLEAT_OK)
     return status;
   status = cleat__client_on_store(store, options, client, err);
   if (status != CLEAT_OK)
     cleat__store_close(store);
   return status;
+}
+
+static void free_tries(struct cleat_client *client) {
+  while (client->synced.tries != NULL) {
+    struct cleat__try *next = client->synced.tries->next;
+    cleat__free(client->synced.tries);
+    client->synced.tries = next;
+  }
+}
+
+cleat_status cleat__client_count_try(struct cleat_client *client, int64_t step, unsigned *nth,
+                                     struct cleat_error *err) {
+  struct cleat__try *spare = cleat__calloc(1, sizeof *spare);
+  if (spare == NULL)
+    return cleat__error_no_memory(err, "the save");
+  spare->step = step;
+  cleat__pool_lock(client->pool);
+  struct cleat__try *found = client->synced.tries;
+  while (found != NULL && found->step != step)
+    found = found->next;
+  if (found == NULL) {
+    spare->next = client->synced.tries;
+    client->synced.tries = found = spare;
+    spare = NULL;
+  }
+  *nth = found->count++;
+  cleat__pool_unlock(client->pool);
+  cleat__free(spare);
+  return CLEAT_OK;
 }
 
 void cleat__client_close(struct cleat_client *client) {
@@ -124,6 +156,7 @@ void cleat__client_close(struct cleat_client *client) {
     client->cuda->ops->close(client->cuda);
   cleat__staging_free(client->staging);
   cleat__store_close(client->store);
+  free_tries(client);
   cleat__free(client->start);
   cleat__free(client);
 }

@@ -16,6 +16,8 @@
 #define CLEAT__PART_BYTES_DEFAULT (16ull << 20)
 #define CLEAT__CONCURRENCY_MAX 1024u
 #define CLEAT__TIME_LIMIT_S_DEFAULT 900u
+/* Lower: a rank that is slow to store its part fails the others. Higher: a rank that died unseen holds them up. */
+#define CLEAT__RANK_TIMEOUT_S_DEFAULT 1800u
 
 struct cleat_save;
 
@@ -28,6 +30,13 @@ enum cleat__create_only {
   CLEAT__CREATE_ONLY_IGNORED
 };
 
+/* How often this start has tried to save a step: all its ranks count alike, and so name the attempt. */
+struct cleat__try {
+  int64_t step;
+  unsigned count;
+  struct cleat__try *next;
+};
+
 struct cleat_client {
   struct cleat__store *store;
   struct cleat__pool *pool;
@@ -36,13 +45,21 @@ struct cleat_client {
   const struct cleat__clock *clock;
   struct cleat__log log;
   uint64_t part_bytes;
-  char *start;            /* names this start of the job */
+  char *start;            /* names this start of the job, on all its ranks */
+  unsigned rank;
+  unsigned world_size; /* 1 or more */
+  struct cleat_topology topology;
+  unsigned rank_timeout_s;
+  char nonce[33];         /* this process's */
+  atomic_bool resumed;    /* cleat_resume was called */
+  atomic_ulong number;    /* of this start among those of the job; 0: it was not registered (see starts.h) */
   atomic_bool never;      /* a cancel flag that nobody raises */
   atomic_int create_only; /* of enum cleat__create_only */
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */
     struct cleat_save *saves;    /* those that have not ended, oldest first: they commit in order */
+    struct cleat__try *tries;    /* newest step first */
     struct cleat__job *claimant; /* the job whose turn it is to get staging buffers, or NULL */
   } synced;
 };
@@ -86,6 +103,10 @@ double cleat__client_begin_transfer_locked(struct cleat_client *client,
 /* It ended, and moved `bytes` bytes; 0: it failed, or there was nothing to move. */
 void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
                                        double began_s, uint64_t bytes);
+
+/* Counts another try at saving `step`; *nth is how many there were before. Error: NO_MEMORY. */
+cleat_status cleat__client_count_try(struct cleat_client *client, int64_t step, unsigned *nth,
+                                     struct cleat_error *err);
 
 /* How many buffers a part of `bytes` bytes takes; LIMIT when the whole budget has fewer. */
 cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_t bytes,

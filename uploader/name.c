@@ -69,17 +69,17 @@ static const char *segments_fault(const char *name, size_t length) {
   }
 }
 
-/* Whether a rank record could have this name: rank-<digits>.json or rank-<digits>.failed.json. */
+/* Whether a rank's document could have this name: rank-<digits>.json, rank-<digits>.failed.json and so on. */
 static bool is_reserved(const char *name, size_t length) {
   static const char prefix[] = "rank-";
-  static const char *const suffixes[] = {".json", ".failed.json"};
+  static const char *const suffixes[] = {".json", ".failed.json", ".claim.json", ".twin.json"};
   size_t at = sizeof prefix - 1;
   if (length < at || memcmp(name, prefix, at) != 0)
     return false;
   size_t digits = at;
   while (digits < length && name[digits] >= '0' && name[digits] <= '9')
     digits++;
-  for (int i = 0; i < 2 && digits - at >= 5; i++)
+  for (int i = 0; i < 4 && digits - at >= 5; i++)
     if (length - digits == strlen(suffixes[i]) &&
         memcmp(name + digits, suffixes[i], length - digits) == 0)
       return true;
@@ -208,8 +208,24 @@ void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]) {
   snprintf(name, CLEAT__RECORD_NAME_MAX, "rank-%05u.json", rank);
 }
 
-void cleat__name_failed_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]) {
-  snprintf(name, CLEAT__RECORD_NAME_MAX, "rank-%05u.failed.json", rank);
+void cleat__key_rank(int64_t step, const char *attempt, unsigned rank, const char *what,
+                     char key[CLEAT__OBJECT_KEY_MAX]) {
+  char name[CLEAT__RECORD_NAME_MAX];
+  snprintf(name, sizeof name, "rank-%05u.%s.json", rank, what);
+  cleat__key_file(step, attempt, name, key);
+}
+
+bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__RECORD_NAME_MAX]) {
+  char again[2 * CLEAT__RECORD_NAME_MAX];
+  unsigned number = 0;
+  what[0] = '\0';
+  if (sscanf(name, "rank-%5u.%24[a-z].json", &number, what) < 1)
+    return false;
+  if (strcmp(what, "json") == 0)
+    what[0] = '\0';
+  snprintf(again, sizeof again, "rank-%05u%s%s.json", number, what[0] != '\0' ? "." : "", what);
+  *rank = number;
+  return strcmp(again, name) == 0;
 }
 
 void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]) {

@@ -68,9 +68,12 @@ void cleat__name_step_folder(int64_t step, char folder[CLEAT__STEP_FOLDER_MAX]);
 /* Reads exactly what cleat__name_step_folder writes. False: something else. */
 bool cleat__name_parse_step_folder(const char *folder, size_t length, int64_t *step);
 
-/* "rank-00000.json", "rank-00000.failed.json". */
+/* "rank-00000.json" */
 void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
-void cleat__name_failed_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
+
+/* Reads the name of a rank's document: "rank-00000.json" (`what` ""), "rank-00000.failed.json" ("failed"). False: it is
+ * none. */
+bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__RECORD_NAME_MAX]);
 
 /* "<step>/manifest.json" */
 void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);
@@ -85,5 +88,9 @@ void cleat__key_file(int64_t step, const char *attempt, const char *name,
 /* "<step>/<attempt>/rank-00000.json" */
 void cleat__key_record(int64_t step, const char *attempt, unsigned rank,
                        char key[CLEAT__OBJECT_KEY_MAX]);
+
+/* "<step>/<attempt>/rank-00000.<what>.json": what else a rank has to say; see ranks.h. */
+void cleat__key_rank(int64_t step, const char *attempt, unsigned rank, const char *what,
+                     char key[CLEAT__OBJECT_KEY_MAX]);
 
 #endif

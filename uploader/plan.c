@@ -17,13 +17,13 @@
 /* Room for the index of a model: names of all tensors twice over. */
 #define PLAN_INDEX_BYTES_MAX ((size_t)512 << 20)
 
-static cleat_status request_check(const struct cleat_save_request *request,
+static cleat_status request_check(const struct cleat_save_request *request, bool alone,
                                   struct cleat_error *err) {
   if (request->step < 0) {
     return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero",
                             (long long)request->step);
   }
-  if (request->tensor_count == 0 && request->file_count == 0) {
+  if (alone && request->tensor_count == 0 && request->file_count == 0) {
     return cleat__error_set(err, CLEAT_INVALID, "there is nothing to save: no tensor and no file");
   }
   if (request->if_exists < CLEAT_IF_EXISTS_FAIL || request->if_exists > CLEAT_IF_EXISTS_REPLACE) {
@@ -46,6 +46,13 @@ static cleat_status plan_metadata(struct cleat__plan *plan, const char *metadata
   }
   cleat__buffer_clear(&compact);
   return status;
+}
+
+static cleat_status plan_topology(struct cleat__plan *plan, const char *topology,
+                                  struct cleat_error *err) {
+  const char *text = topology != NULL ? topology : "{}";
+  plan->record.topology = cleat__arena_text(&plan->arena, text, strlen(text));
+  return plan->record.topology != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the plan");
 }
 
 /* A multiple of the usual part size, so that the file stays below the store's number of parts. */
@@ -100,9 +107,15 @@ static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
   return CLEAT_OK;
 }
 
-/* The name of a shard, as Hugging Face names them. */
-static void shard_name(size_t shard, size_t count, char name[64]) {
-  if (count == 1) {
+/* The name of a shard, as Hugging Face names them; those of several ranks lie in one folder. */
+static void shard_name(const struct cleat__record *record, size_t shard, size_t count,
+                       char name[64]) {
+  if (record->world_size > 1 && count == 1) {
+    (void)snprintf(name, 64, "model-rank%05u.safetensors", record->rank);
+  } else if (record->world_size > 1) {
+    (void)snprintf(name, 64, "model-rank%05u-%05zu-of-%05zu.safetensors", record->rank, shard + 1,
+                   count);
+  } else if (count == 1) {
     (void)snprintf(name, 64, "model.safetensors");
   } else {
     (void)snprintf(name, 64, "model-%05zu-of-%05zu.safetensors", shard + 1, count);
@@ -131,13 +144,13 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
     /* Only ever read through: the cast drops the const of the caller's data. */
     spans[i + 1] =
         (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
-    status = cleat__plan_enter_tensor(plan, item, shard, offset, NULL, err);
+    status = cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], shard, offset, NULL, err);
     if (status != CLEAT_OK)
       break;
     offset += item->bytes;
   }
   char name[64];
-  shard_name(shard, packed->shard_count, name);
+  shard_name(&plan->record, shard, packed->shard_count, name);
   if (status == CLEAT_OK)
     status = plan_enter_file(plan, shard, name, offset, limits, err);
   if (status == CLEAT_OK)
@@ -191,7 +204,7 @@ static cleat_status plan_add_disk_file(struct cleat__plan *plan, size_t index, c
     const struct cleat__safetensors_entry *entry = &disk->index.entries[i];
     struct cleat__safetensors_item item = {entry->name, entry->dtype, entry->ndim, entry->shape,
                                            entry->end - entry->begin};
-    status = cleat__plan_enter_tensor(plan, &item, index, entry->begin, name, err);
+    status = cleat__plan_enter_tensor(plan, &item, NULL, index, entry->begin, name, err);
   }
   return status;
 }
@@ -233,12 +246,17 @@ static cleat_status plan_add_files(struct cleat__plan *plan, size_t first,
   return status;
 }
 
+/* Of the shards of one rank among several there is none: its tensors are pieces. */
+static bool has_index(const struct cleat__plan *plan, const struct cleat__packed *packed) {
+  return packed->shard_count > 1 && plan->record.world_size <= 1;
+}
+
 static cleat_status plan_allocate(struct cleat__plan *plan,
                                   const struct cleat_save_request *request,
                                   const struct cleat__packed *packed,
                                   const struct cleat__disk_file *disk, size_t disk_count,
                                   struct cleat_error *err) {
-  size_t packed_files = packed->shard_count + (packed->shard_count > 1);
+  size_t packed_files = packed->shard_count + has_index(plan, packed);
   size_t files = packed_files + request->file_count;
   size_t tensors = request->tensor_count;
   for (size_t i = 0; i < disk_count; i++)
@@ -264,14 +282,14 @@ static cleat_status plan_fill(struct cleat__plan *plan, const struct cleat_save_
     status = plan_add_shard(plan, packed, i, limits, err);
   }
   size_t files = packed->shard_count;
-  if (status == CLEAT_OK && packed->shard_count > 1) {
+  if (status == CLEAT_OK && has_index(plan, packed)) {
     status = plan_add_index(plan, packed, limits, err);
     files++;
   }
   if (status == CLEAT_OK)
     status = plan_add_files(plan, files, request, disk, limits, err);
   if (status == CLEAT_OK)
-    status = cleat__plan_qualify_tensors(plan, request->tensor_count, err);
+    status = cleat__plan_qualify_tensors(plan, packed->shard_begin[packed->shard_count], err);
   return status;
 }
 
@@ -293,7 +311,7 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
                              const struct cleat__disk_file *disk, size_t disk_count,
                              const struct cleat__plan_limits *limits, struct cleat__plan **plan,
                              struct cleat_error *err) {
-  cleat_status status = request_check(request, err);
+  cleat_status status = request_check(request, limits->world_size <= 1, err);
   if (status != CLEAT_OK)
     return status;
   struct cleat__plan *fresh = cleat__calloc(1, sizeof(*fresh));
@@ -301,13 +319,15 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
     return cleat__error_no_memory(err, "the plan");
   fresh->step = request->step;
   fresh->if_exists = request->if_exists;
+  fresh->record.rank = limits->rank;
+  fresh->record.world_size = limits->world_size;
 
   struct cleat__packed packed = {0};
   status = plan_metadata(fresh, request->metadata, err);
-  if (status == CLEAT_OK) {
-    status = cleat__pack_tensors(request->tensors, request->tensor_count, request->shard_bytes,
-                                 &packed, err);
-  }
+  if (status == CLEAT_OK)
+    status = plan_topology(fresh, limits->topology, err);
+  if (status == CLEAT_OK)
+    status = cleat__pack_tensors(request, limits->world_size <= 1, &packed, err);
   if (status == CLEAT_OK) {
     status = plan_fill(fresh, request, &packed, disk, disk_count, limits, err);
   }

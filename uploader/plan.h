@@ -54,6 +54,10 @@ struct cleat__plan {
 struct cleat__plan_limits {
   uint64_t part_bytes; /* of a file, unless it would need more than max_parts */
   uint32_t max_parts;
+  /* Which of how many ranks the plan is of; all 0: the only one. */
+  unsigned rank;
+  unsigned world_size;
+  const char *topology; /* JSON, for the record; NULL: {} */
 };
 
 /* `disk` has one entry for each file of the request that has a path, in order. The request is

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "uploader/name.h"
+#include "uploader/replicas.h"
 #include "uploader/tensor.h"
 
 #include <stdlib.h>
@@ -14,9 +15,35 @@
 struct loose {
   struct cleat__safetensors_item item;
   const void *data;
-  size_t tensor; /* of the request */
+  const struct cleat_shard *piece; /* NULL: the whole */
+  size_t tensor;                   /* of the request */
   size_t shard;
 };
+
+/* That a piece lies in its tensor. */
+static cleat_status piece_check(const struct cleat_tensor *tensor, const struct cleat_shard *piece,
+                                bool alone, struct cleat_error *err) {
+  struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim, piece->global_shape};
+  struct cleat__slice slice = {piece->start, tensor->shape};
+  uint64_t bytes = 0;
+  if (piece->global_shape == NULL && piece->start == NULL)
+    return CLEAT_OK;
+  if (piece->global_shape == NULL || (piece->start == NULL && tensor->ndim > 0))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s: of global_shape and start of its shard one is missing",
+                            tensor->name);
+  cleat_status status = cleat__tensor_bytes(&whole, &bytes, err);
+  if (status == CLEAT_OK)
+    status = cleat__slice_bytes(&whole, slice, &bytes, err);
+  if (status == CLEAT_UNSUPPORTED)
+    err->status = status = CLEAT_INVALID;
+  if (status != CLEAT_OK || !alone || cleat__slice_is_whole(&whole, slice))
+    return status;
+  status = cleat__error_set(err, CLEAT_INVALID, "tensor %s is a piece, and there is no other rank",
+                            tensor->name);
+  cleat__error_hint(err, "set rank and world_size, or CLEAT_RANK and CLEAT_WORLD_SIZE");
+  return status;
+}
 
 static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t index,
                                    struct loose *loose, struct cleat_error *err) {
@@ -69,13 +96,42 @@ static int loose_compare(const void *a, const void *b) {
   return cleat__safetensors_compare(&left->item, &right->item);
 }
 
+/* Leaves out what another rank writes; returns how many are left in *count. */
+static cleat_status leave_replicas_out(const struct cleat_save_request *request, struct loose *loose,
+                                       size_t *count, struct cleat_error *err) {
+  if (request->shards == NULL)
+    return CLEAT_OK;
+  struct cleat__replica *replicas = cleat__calloc(*count, sizeof *replicas);
+  if (replicas == NULL)
+    return cleat__error_no_memory(err, "the plan");
+  for (size_t i = 0; i < *count; i++) {
+    const struct cleat_shard *shard = &request->shards[i];
+    replicas[i] = (struct cleat__replica){.name = request->tensors[i].name,
+                                          .bytes = loose[i].item.bytes,
+                                          .replicas = shard->replicas,
+                                          .replica = shard->replica,
+                                          .group = shard->group};
+  }
+  cleat_status status = cleat__replicas_choose(replicas, *count, err);
+  size_t kept = 0;
+  for (size_t i = 0; status == CLEAT_OK && i < *count; i++) {
+    if (replicas[i].ours)
+      loose[kept++] = loose[i];
+  }
+  if (status == CLEAT_OK)
+    *count = kept;
+  cleat__free(replicas);
+  return status;
+}
+
 static cleat_status packed_fill(const struct loose *loose, size_t count, size_t shards,
                                 struct cleat__packed *packed, struct cleat_error *err) {
   packed->items = cleat__calloc(count, sizeof(*packed->items));
   packed->data = cleat__calloc(count, sizeof(*packed->data));
   packed->tensor = cleat__calloc(count, sizeof(*packed->tensor));
+  packed->shards = cleat__calloc(count, sizeof(const struct cleat_shard *));
   packed->shard_begin = cleat__calloc(shards + 1, sizeof(*packed->shard_begin));
-  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL ||
+  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL || packed->shards == NULL ||
       packed->shard_begin == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
@@ -84,24 +140,32 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
     packed->items[i] = loose[i].item;
     packed->data[i] = loose[i].data;
     packed->tensor[i] = loose[i].tensor;
+    packed->shards[i] = loose[i].piece;
     packed->shard_begin[loose[i].shard + 1] = i + 1;
   }
   return CLEAT_OK;
 }
 
-cleat_status cleat__pack_tensors(const struct cleat_tensor *tensors, size_t count,
-                                 uint64_t shard_bytes, struct cleat__packed *packed,
-                                 struct cleat_error *err) {
+cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
+                                 struct cleat__packed *packed, struct cleat_error *err) {
+  size_t count = request->tensor_count;
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
   if (loose == NULL)
     return cleat__error_no_memory(err, "the plan");
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
-    status = tensor_measure(&tensors[i], i, &loose[i], err);
+    status = tensor_measure(&request->tensors[i], i, &loose[i], err);
+    if (status == CLEAT_OK && request->shards != NULL) {
+      status = piece_check(&request->tensors[i], &request->shards[i], alone, err);
+      if (request->shards[i].global_shape != NULL)
+        loose[i].piece = &request->shards[i];
+    }
   }
+  if (status == CLEAT_OK)
+    status = leave_replicas_out(request, loose, &count, err);
   if (status == CLEAT_OK) {
     size_t shards =
-        shards_assign(loose, count, shard_bytes > 0 ? shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
+        shards_assign(loose, count, request->shard_bytes > 0 ? request->shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
     qsort(loose, count, sizeof(*loose), loose_compare);
     status = packed_fill(loose, count, shards, packed, err);
   }
@@ -113,12 +177,34 @@ void cleat__packed_clear(struct cleat__packed *packed) {
   cleat__free(packed->items);
   cleat__free(packed->data);
   cleat__free(packed->tensor);
+  cleat__free(packed->shards);
   cleat__free(packed->shard_begin);
   *packed = (struct cleat__packed){0};
 }
 
+/* A part of a tensor: the entry is the whole one's. */
+static cleat_status enter_piece(struct cleat__plan *plan, const struct cleat__safetensors_item *item,
+                                const struct cleat_shard *shard, size_t file, uint64_t offset,
+                                struct cleat__tensor_entry *entry, struct cleat_error *err) {
+  size_t ndim = (size_t)item->ndim;
+  struct cleat__tensor_spec whole = {item->name, item->dtype, item->ndim, shard->global_shape};
+  struct cleat__piece *piece = &entry->pieces[0];
+  *piece = (struct cleat__piece){.file = file, .offset = offset, .bytes = item->bytes};
+  entry->shape = cleat__arena_copy(&plan->arena, shard->global_shape, ndim, sizeof(*entry->shape));
+  piece->start = cleat__arena_copy(&plan->arena, shard->start, ndim, sizeof(*piece->start));
+  piece->shape = cleat__arena_copy(&plan->arena, item->shape, ndim, sizeof(*piece->shape));
+  if (entry->shape == NULL || piece->start == NULL || piece->shape == NULL)
+    return cleat__error_no_memory(err, "the plan");
+  entry->dtype = item->dtype;
+  entry->ndim = item->ndim;
+  entry->piece_count = 1;
+  plan->record.tensor_count++;
+  return cleat__tensor_bytes(&whole, &entry->bytes, err);
+}
+
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
-                                      const struct cleat__safetensors_item *item, size_t file,
+                                      const struct cleat__safetensors_item *item,
+                                      const struct cleat_shard *shard, size_t file,
                                       uint64_t offset, const char *disk_name,
                                       struct cleat_error *err) {
   struct cleat__tensor_entry *entry = &plan->record.tensors[plan->record.tensor_count];
@@ -136,6 +222,8 @@ cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
       return status;
     }
   }
+  if (shard != NULL)
+    return enter_piece(plan, item, shard, file, offset, entry, err);
   entry->dtype = item->dtype;
   entry->ndim = item->ndim;
   entry->bytes = item->bytes;
@@ -171,9 +259,9 @@ static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_e
                                 size_t begin, size_t end, size_t memory_count,
                                 struct cleat_error *err) {
   const struct cleat__tensor_entry *first_from_disk = plan->record.tensors + memory_count;
-  if (end - begin < 2)
+  if (end - begin < 2 && plan->record.world_size <= 1)
     return CLEAT_OK;
-  if (entries[begin + 1] < first_from_disk) {
+  if (end - begin > 1 && entries[begin + 1] < first_from_disk) {
     return cleat__error_set(err, CLEAT_INVALID, "two tensors have the name %s",
                             entries[begin]->name);
   }

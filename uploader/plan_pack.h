@@ -11,27 +11,29 @@ struct cleat__packed {
   struct cleat__safetensors_item *items;
   const void **data;   /* of each item */
   size_t *tensor;      /* of each item: which of the request it is */
+  const struct cleat_shard **shards; /* of each item: what part it is; NULL: the whole */
   size_t *shard_begin; /* shard_count + 1 indexes into items */
   size_t shard_count;
 };
 
-/* Checks every tensor and fills whole shards in the order given, each up to `shard_bytes` (0: the
- * default); a tensor that is larger has a shard of its own. Errors: INVALID (names the tensor),
- * NO_MEMORY. */
-cleat_status cleat__pack_tensors(const struct cleat_tensor *tensors, size_t count,
-                                 uint64_t shard_bytes, struct cleat__packed *packed,
-                                 struct cleat_error *err);
+/* Checks every tensor of the request, leaves out those that another rank writes, and fills whole shards in the order given,
+ * each up to shard_bytes (0: the default); a tensor that is larger has a shard of its own. `alone`: there is no other
+ * rank. Errors: INVALID (names the tensor), NO_MEMORY. */
+cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
+                                 struct cleat__packed *packed, struct cleat_error *err);
 void cleat__packed_clear(struct cleat__packed *packed);
 
-/* Adds a tensor to the plan's record: whole, in file `file`, at `offset`. The record's array has
- * room. `disk_name`: the name of the file from disk that it was found in, or NULL. */
+/* Adds a tensor to the plan's record: whole, or the part of one that `shard` says, in file `file`, at `offset`. The
+ * record's array has room. `disk_name`: the name of the file from disk that it was found in, or NULL. */
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
-                                      const struct cleat__safetensors_item *item, size_t file,
+                                      const struct cleat__safetensors_item *item,
+                                      const struct cleat_shard *shard, size_t file,
                                       uint64_t offset, const char *disk_name,
                                       struct cleat_error *err);
 
 /* Two files from disk may hold tensors of one name (the parts of a diffusion pipeline do). Such are
- * known by "<file>:<tensor>". The first `memory_count` tensors of the record come from memory; two
+ * known by "<file>:<tensor>", and so are all where there are other ranks, which may hold some of one name. The first
+ * `memory_count` tensors of the record come from memory; two
  * of them with one name are INVALID. */
 cleat_status cleat__plan_qualify_tensors(struct cleat__plan *plan, size_t memory_count,
                                          struct cleat_error *err);

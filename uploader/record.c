@@ -30,6 +30,9 @@ static cleat_status check_head(const struct cleat__record *record, struct cleat_
   if (record->rank >= CLEAT__WORLD_SIZE_MAX)
     return cleat__error_set(err, CLEAT_LIMIT, "rank %u is not below the limit of %d", record->rank,
                             CLEAT__WORLD_SIZE_MAX);
+  if (record->world_size > CLEAT__WORLD_SIZE_MAX)
+    return cleat__error_set(err, CLEAT_LIMIT, "world_size %u is over the limit of %d",
+                            record->world_size, CLEAT__WORLD_SIZE_MAX);
   if (record->file_count > CLEAT__RECORD_FILES_MAX)
     return cleat__error_set(err, CLEAT_LIMIT, "%zu files are over the limit of %d",
                             record->file_count, CLEAT__RECORD_FILES_MAX);
@@ -271,6 +274,12 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
   put_text(writer, record->attempt);
   cleat__json_put_text(writer, ",\"nonce\":");
   put_text(writer, record->nonce);
+  if (record->world_size > 1) {
+    cleat__json_put_text(writer, ",\"world_size\":");
+    cleat__json_put_uint(writer, record->world_size);
+    cleat__json_put_text(writer, ",\"topology\":");
+    cleat__json_put_text(writer, record->topology);
+  }
   cleat__json_put_text(writer, ",\"files\":[");
   for (size_t i = 0; i < record->file_count; i++) {
     cleat__json_put_text(writer, i == 0 ? "\n" : ",\n"); /* a line each, for people */

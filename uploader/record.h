@@ -22,6 +22,7 @@
 /* Ranks are numbered from 0 and need five digits. */
 #define CLEAT__WORLD_SIZE_MAX 65536
 #define CLEAT__RECORD_DEPTH_MAX 64
+#define CLEAT__TOPOLOGY_BYTES_MAX ((size_t)64 * 1024)
 
 struct cleat__file_entry {
   char *name; /* as cleat__name_check_file allows */
@@ -54,6 +55,8 @@ struct cleat__tensor_entry {
  * entries point to is either the arena's, or outlives the record. */
 struct cleat__record {
   unsigned rank;
+  unsigned world_size; /* as the rank knew it; 0: not told, which is 1 */
+  char *topology;      /* a JSON object, compact; NULL: not told */
   char *attempt;
   char *nonce;
   struct cleat__file_entry *files;

@@ -305,16 +305,37 @@ static void read_rank(struct cleat__json_reader *reader, unsigned *rank) {
     *rank = (unsigned)value;
 }
 
+static void read_world_size(struct cleat__json_reader *reader, unsigned *world_size) {
+  uint64_t value = 0;
+  if (cleat__json_uint(reader, &value) && value > CLEAT__WORLD_SIZE_MAX)
+    cleat__json_refuse_limit(reader, "ranks", CLEAT__WORLD_SIZE_MAX);
+  *world_size = (unsigned)value;
+}
+
+/* Kept as it stands, to be compared with that of the other ranks. */
+static void read_topology(struct parse *parse) {
+  struct cleat__buffer text;
+  struct cleat__json_writer copy;
+  cleat__buffer_init(&text, CLEAT__TOPOLOGY_BYTES_MAX);
+  cleat__json_writer_init(&copy, &text);
+  if (cleat__json_value(&parse->reader, &copy)) {
+    parse->record->topology = cleat__arena_text(&parse->record->arena, text.data, text.length);
+    if (copy.status != CLEAT_OK || parse->record->topology == NULL)
+      cleat__json_refuse_memory(&parse->reader);
+  }
+  cleat__buffer_clear(&text);
+}
+
 static void read_record(struct parse *parse) {
   /* The last two were checked; here they must only not come twice. */
-  static const char *const fields[] = {"rank",    "attempt", "nonce",  "files",
-                                       "tensors", "format",  "version"};
+  static const char *const fields[] = {"rank",   "attempt", "nonce",      "files",   "tensors",
+                                       "format", "version", "world_size", "topology"};
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__record *record = parse->record;
   uint32_t seen = 0;
   unsigned which = 0;
   cleat__json_object(reader);
-  while (cleat__json_field(reader, fields, 7, &seen, &which)) {
+  while (cleat__json_field(reader, fields, 9, &seen, &which)) {
     if (which == 0)
       read_rank(reader, &record->rank);
     else if (which == 1)
@@ -325,6 +346,10 @@ static void read_record(struct parse *parse) {
       read_files(parse);
     else if (which == 4)
       read_tensors(parse);
+    else if (which == 7)
+      read_world_size(reader, &record->world_size);
+    else if (which == 8)
+      read_topology(parse);
     else
       cleat__json_value(reader, NULL);
   }

@@ -12,6 +12,7 @@
 #include "uploader/save.h"
 
 #include "base/mem.h"
+#include "uploader/ranks.h"
 #include "uploader/save_job.h"
 
 #include <string.h>
@@ -22,9 +23,8 @@ static struct cleat_save *save_of(struct cleat__job *job) {
 
 /* ---- Take: the next task, under the lock ---------------------------------------------------- */
 
-/* There is always an idle one: as many tasks as threads. */
-static struct cleat__save_task *task_locked(struct cleat_save *save,
-                                            enum cleat__save_task_kind kind) {
+struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
+                                                 enum cleat__save_task_kind kind) {
   struct cleat__save_task *task = save->synced.idle;
   save->synced.idle = task->next;
   *task = (struct cleat__save_task){.kind = kind};
@@ -53,7 +53,7 @@ static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
   if (!save->synced.snapshot_wanted || save->synced.snapshot_begun)
     return NULL;
   save->synced.snapshot_begun = true;
-  return task_locked(save, CLEAT__SAVE_SNAPSHOT);
+  return cleat__save_task_locked(save, CLEAT__SAVE_SNAPSHOT);
 }
 
 static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
@@ -67,7 +67,7 @@ static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
   if (!take_buffers_locked(save, part))
     return NULL;
   save->synced.stage_next++;
-  struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_STAGE);
+  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_STAGE);
   task->part = part;
   return task;
 }
@@ -77,7 +77,7 @@ static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
   if (file == NULL)
     return NULL;
   save->synced.close_first = file->next;
-  struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_CLOSE);
+  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_CLOSE);
   task->file = file;
   return task;
 }
@@ -101,7 +101,7 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
     file = &save->files[save->synced.open_next++];
   file->state = CLEAT__SAVE_FILE_OPENING;
   save->synced.open_uploads++;
-  struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_OPEN);
+  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_OPEN);
   task->file = file;
   return task;
 }
@@ -115,7 +115,7 @@ static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   save->synced.ready_first = part->next;
   if (part->next == NULL)
     save->synced.ready_last = NULL;
-  struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_PUT);
+  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_PUT);
   task->part = part;
   task->file = &save->files[part->file];
   task->began_s = cleat__client_begin_transfer_locked(save->operation.client, CLEAT__UP);
@@ -131,14 +131,16 @@ static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
   if (!save->synced.record_begun) {
     save->synced.record_begun = true;
     save->synced.record_stored = true; /* from now on it may be */
-    return task_locked(save, CLEAT__SAVE_RECORD);
+    return cleat__save_task_locked(save, CLEAT__SAVE_RECORD);
   }
   if (!save->synced.record_done || save->synced.commit_begun)
+    return NULL;
+  if (save->ranks != NULL && !cleat__save_ranks_ready_locked(save))
     return NULL;
   if (save->operation.client->synced.saves != save)
     return NULL;
   save->synced.commit_begun = true;
-  return task_locked(save, CLEAT__SAVE_COMMIT);
+  return cleat__save_task_locked(save, CLEAT__SAVE_COMMIT);
 }
 
 /* Leaves the client's list, so that the next save may commit. */
@@ -175,6 +177,8 @@ static bool file_needs_cleaning(const struct cleat_save *save,
 /* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
  * attempt, makes it so. NULL, and nothing to be done, when it stays. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
+  if (save->ranks != NULL)
+    return cleat__save_take_farewell_locked(save);
   if (!save->shared)
     save->synced.clean_allowed = true;
   if (save->synced.clean_allowed || save->synced.clean_failed)
@@ -183,7 +187,7 @@ static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
     save->synced.clean_failed = true;
     return NULL;
   }
-  return task_locked(save, CLEAT__SAVE_RELEASE);
+  return cleat__save_task_locked(save, CLEAT__SAVE_RELEASE);
 }
 
 /* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
@@ -211,7 +215,7 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
                             : file_needs_cleaning(save, &save->files[at]);
     if (!needed)
       continue;
-    struct cleat__save_task *task = task_locked(save, CLEAT__SAVE_CLEAN);
+    struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_CLEAN);
     task->file = is_record ? NULL : &save->files[at];
     return task;
   }
@@ -232,7 +236,7 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     return (struct cleat__task *)task;
   if (!save->synced.look_begun) {
     save->synced.look_begun = true;
-    return (struct cleat__task *)task_locked(save, CLEAT__SAVE_LOOK);
+    return (struct cleat__task *)cleat__save_task_locked(save, CLEAT__SAVE_LOOK);
   }
   task = take_stage_locked(save);
   if (task != NULL || !save->synced.look_done)
@@ -244,6 +248,8 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     task = take_put_locked(save);
   if (task == NULL)
     task = take_end_locked(save);
+  if (task == NULL && save->ranks != NULL)
+    task = cleat__save_take_ranks_locked(save);
   return (struct cleat__task *)task;
 }
 
@@ -360,7 +366,7 @@ static void finish_put_locked(struct cleat_save *save, const struct cleat__save_
   save->synced.close_first = file;
 }
 
-static void finish_commit_locked(struct cleat_save *save) {
+void cleat__save_committed_locked(struct cleat_save *save) {
   /* A cancel that came while the manifest was put came too late. */
   cleat__error_clear(&save->operation.synced.error);
   save->synced.outcome = CLEAT_OUTCOME_COMMITTED;
@@ -390,12 +396,23 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
     break;
   case CLEAT__SAVE_RECORD:
     save->synced.record_done = true;
+    if (save->ranks != NULL)
+      cleat__save_ranks_wait_locked(save);
     break;
   case CLEAT__SAVE_COMMIT:
-    finish_commit_locked(save);
+    cleat__save_committed_locked(save);
+    break;
+  case CLEAT__SAVE_WATCH:
+    cleat__save_finish_watch_locked(save);
+    break;
+  case CLEAT__SAVE_READ:
+    cleat__save_finish_read_locked(save, task);
+    break;
+  case CLEAT__SAVE_TELL:
     break;
   case CLEAT__SAVE_RELEASE:
-    save->synced.clean_allowed = true;
+    save->synced.clean_allowed = save->ranks == NULL || atomic_load(&save->ranks->closed);
+    save->synced.clean_failed = !save->synced.clean_allowed;
     break;
   case CLEAT__SAVE_CLEAN:
     if (task->file != NULL)
@@ -429,6 +446,9 @@ static void save_finish(struct cleat__job *job, struct cleat__task *finished) {
     end_transfer_locked(save, task);
     give_buffers_locked(save, task->part);
   }
+  if (task->kind == CLEAT__SAVE_READ)
+    cleat__client_end_transfer_locked(save->operation.client, CLEAT__DOWN, task->began_s,
+                                      task->status == CLEAT_OK ? 1 : 0);
   if (task->status == CLEAT_OK) {
     finish_success_locked(save, task);
   } else {
@@ -480,14 +500,9 @@ static bool is_busy(struct cleat_client *client) {
   return busy;
 }
 
-cleat_status cleat__save_start(struct cleat_client *client,
-                               const struct cleat_save_request *request, enum cleat__save_mode mode,
-                               struct cleat_save **save, struct cleat_error *err) {
-  if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
-    return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is none of its values",
-                            (int)request->if_busy);
-  if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client))
-    return refuse_busy(err);
+static cleat_status begin(struct cleat_client *client, const struct cleat_save_request *request,
+                          enum cleat__save_mode mode, struct cleat_save **save,
+                          struct cleat_error *err) {
   struct cleat_save *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the save");
@@ -495,16 +510,31 @@ cleat_status cleat__save_start(struct cleat_client *client,
   cleat__lanes_init(&fresh->lanes, client);
   fresh->mode = mode;
   cleat_status status = cleat__save_prepare(fresh, request, err);
+  if (status == CLEAT_OK && !save_enlist(fresh, request->if_busy))
+    status = refuse_busy(err);
   if (status != CLEAT_OK) {
+    if (client->world_size > 1)
+      cleat__ranks_tell_unbegun(client, request->step, fresh, err);
     cleat__save_destroy(fresh);
     return status;
   }
-  if (!save_enlist(fresh, request->if_busy)) {
-    cleat__save_destroy(fresh);
-    return refuse_busy(err);
-  }
   *save = fresh;
   return CLEAT_OK;
+}
+
+cleat_status cleat__save_start(struct cleat_client *client,
+                               const struct cleat_save_request *request, enum cleat__save_mode mode,
+                               struct cleat_save **save, struct cleat_error *err) {
+  if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
+    return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is none of its values",
+                            (int)request->if_busy);
+  if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client)) {
+    cleat_status status = refuse_busy(err);
+    if (client->world_size > 1)
+      cleat__ranks_tell_unbegun(client, request->step, NULL, err);
+    return status;
+  }
+  return begin(client, request, mode, save, err);
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------- */

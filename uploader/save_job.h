@@ -60,6 +60,9 @@ enum cleat__save_task_kind {
   CLEAT__SAVE_CLOSE,
   CLEAT__SAVE_RECORD,
   CLEAT__SAVE_COMMIT,
+  CLEAT__SAVE_WATCH,   /* what the other ranks have done; see ranks.h */
+  CLEAT__SAVE_READ,    /* the record of another rank */
+  CLEAT__SAVE_TELL,    /* the other ranks that this one has failed */
   CLEAT__SAVE_RELEASE, /* the claim, before anything is removed */
   CLEAT__SAVE_CLEAN    /* abort or remove one file */
 };
@@ -69,6 +72,7 @@ struct cleat__save_task {
   enum cleat__save_task_kind kind;
   struct cleat__save_file *file;
   struct cleat__save_part *part;
+  unsigned rank; /* of READ */
   bool found; /* of PUT and CLOSE: the bytes were in the store already; of SNAPSHOT: it was taken */
   double began_s; /* of PUT */
   cleat_status status;
@@ -92,6 +96,7 @@ struct cleat_save {
   struct cleat__save_part *parts; /* of all files, in order */
   void **buffer_slots;
   struct cleat__save_task *tasks;
+  struct cleat__ranks *ranks; /* NULL: there is one rank */
   struct cleat__manifest
       manifest; /* built by the tasks LOOK, RECORD and COMMIT, one after another */
   struct cleat__rank_ref ref;
@@ -133,6 +138,29 @@ struct cleat_save {
     uint64_t bytes_found; /* of them: in the store already */
   } synced;
 };
+
+/* save.c, for the files that say what is done next: an idle task of this kind. There is always one: as many as threads. */
+struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
+                                                 enum cleat__save_task_kind kind);
+
+/* The step is committed: the save has ended well. */
+void cleat__save_committed_locked(struct cleat_save *save);
+
+/* save_ranks.c: what is next, of several ranks: a record of another to be read, or a look at them. */
+struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save);
+
+/* Whether the manifest may be put, as far as the other ranks are concerned. */
+bool cleat__save_ranks_ready_locked(const struct cleat_save *save);
+
+/* Our record stands: the others are waited for. */
+void cleat__save_ranks_wait_locked(struct cleat_save *save);
+
+/* The end of WATCH and READ. */
+void cleat__save_finish_watch_locked(struct cleat_save *save);
+void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat__save_task *task);
+
+/* After a failure: tells the others; then sees to it that clean_allowed or clean_failed is set. NULL: that is done. */
+struct cleat__save_task *cleat__save_take_farewell_locked(struct cleat_save *save);
 
 /* Plans the request, and takes all memory that the save will need but for what lives in one task.
  * After a failure, destroy it. */

@@ -5,12 +5,32 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "uploader/gather.h"
+#include "uploader/identity.h"
 #include "uploader/name.h"
+#include "uploader/ranks.h"
 #include "uploader/save_job.h"
+#include "uploader/topology.h"
+
+/* All ranks come to the same attempt. */
+static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  unsigned nth = 0;
+  if (client->world_size == 1) {
+    if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) == CLEAT_OK)
+      return CLEAT_OK;
+    return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
+  }
+  cleat_status status = cleat__client_count_try(client, save->plan->step, &nth, err);
+  if (status == CLEAT_OK)
+    status = cleat__identity_attempt(client->start, save->plan->step, nth, save->attempt, err);
+  return status == CLEAT_OK ? cleat__ranks_prepare(save, err) : status;
+}
 
 static cleat_status save_names(struct cleat_save *save, struct cleat_error *err) {
-  if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) != CLEAT_OK ||
-      cleat__random_hex((sizeof(save->nonce) - 1) / 2, save->nonce) != CLEAT_OK ||
+  cleat_status status = save_attempt(save, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (cleat__random_hex((sizeof(save->nonce) - 1) / 2, save->nonce) != CLEAT_OK ||
       cleat__random_hex(CLEAT__TOKEN_LENGTH / 2, save->token) != CLEAT_OK) {
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
@@ -129,7 +149,10 @@ static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *er
 
 static cleat_status save_plan(struct cleat_client *client, const struct cleat_save_request *request,
                               struct cleat__plan **plan, struct cleat_error *err) {
-  struct cleat__plan_limits limits = {client->part_bytes, client->store->max_parts};
+  char topology[CLEAT__TOPOLOGY_TEXT_MAX];
+  struct cleat__plan_limits limits = {client->part_bytes, client->store->max_parts, client->rank,
+                                      client->world_size, topology};
+  cleat__topology_print(&client->topology, topology);
   struct cleat__disk_file *disk = NULL;
   size_t disk_count = 0;
   cleat_status status = cleat__gather(request, &disk, &disk_count, err);
@@ -146,6 +169,7 @@ void cleat__save_destroy(struct cleat_save *save) {
     cleat__free(save->files[i].stored);
     cleat__free(save->files[i].have);
   }
+  cleat__ranks_free(save);
   cleat__save_drop_snapshot(save);
   cleat__lanes_clear(&save->lanes);
   cleat__free(save->tensor_lanes);
@@ -168,6 +192,13 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   for (size_t i = 0; i < save->plan->record.file_count; i++)
     from_disk = from_disk || save->plan->files[i].from_disk;
   save->resume = request->resume != 0;
+  if (save->operation.client->world_size > 1) {
+    if (!save->resume)
+      return CLEAT_OK;
+    cleat__error_set(err, CLEAT_UNSUPPORTED, "a save of several ranks cannot be resumed");
+    cleat__error_hint(err, "save without resume: all of it is sent again");
+    return err->status;
+  }
   save->shared = able && (save->resume || (from_disk && request->tensor_count == 0));
   if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
     return CLEAT_OK;

@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "uploader/claim.h"
 #include "uploader/name.h"
+#include "uploader/ranks.h"
 #include "uploader/resume.h"
+#include "uploader/starts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,9 @@ static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) 
   if (status != CLEAT_OK || (save->standing.exists && save->standing.same_start))
     return status;
   if (!save->standing.exists || save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE)
-    return save->shared ? cleat__resume_begin(save, err) : CLEAT_OK;
+    return save->ranks != NULL ? cleat__ranks_claim(save, err)
+           : save->shared      ? cleat__resume_begin(save, err)
+                               : CLEAT_OK;
   if (save->plan->if_exists == CLEAT_IF_EXISTS_SKIP)
     return CLEAT_OK;
   status = cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by another start",
@@ -209,6 +213,8 @@ static cleat_status task_close(struct cleat_save *save, struct cleat__save_file 
 
 static cleat_status task_release(struct cleat_save *save, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
+  if (save->ranks != NULL)
+    return cleat__ranks_look_closed(save, err);
   cleat__key_record(save->plan->step, save->attempt, save->plan->record.rank, key);
   return cleat__claim_close(save->operation.client, key, save->nonce, err);
 }
@@ -272,10 +278,38 @@ static cleat_status task_record(struct cleat_save *save, struct cleat_error *err
                               &save->manifest, &save->ref, err);
 }
 
+/* The references of all ranks, in new memory; texts are borrowed. */
+static cleat_status collect_refs(const struct cleat_save *save, struct cleat__rank_ref **refs,
+                                 struct cleat_error *err) {
+  unsigned world_size = save->operation.client->world_size;
+  struct cleat__rank_ref *all = cleat__calloc(world_size, sizeof *all);
+  if (all == NULL)
+    return cleat__error_no_memory(err, "the manifest");
+  all[0] = save->ref;
+  for (unsigned rank = 1; rank < world_size; rank++)
+    all[rank] = save->ranks->peers[rank].ref;
+  *refs = all;
+  return CLEAT_OK;
+}
+
+/* What must hold right before the manifest. */
+static cleat_status commit_allowed(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = save->ranks != NULL ? cleat__ranks_fit(save, err) : CLEAT_OK;
+  return status == CLEAT_OK
+             ? cleat__starts_check(save->operation.client, &save->operation.client->never, err)
+             : status;
+}
+
 static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   static char version[] = CLEAT_VERSION;
+  struct cleat__rank_ref *refs = NULL;
   char created[21];
+  cleat_status status = commit_allowed(save, err);
+  if (status == CLEAT_OK)
+    status = collect_refs(save, &refs, err);
+  if (status != CLEAT_OK)
+    return status;
   cleat__time_rfc3339(client->clock->wall_s(client->clock->ctx), created);
   save->manifest.step = save->plan->step;
   save->manifest.attempt = save->attempt;
@@ -284,11 +318,13 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
   save->manifest.metadata = save->plan->metadata;
   save->manifest.created = created;
   save->manifest.cleat_version = version;
-  save->manifest.ranks = &save->ref;
-  save->manifest.world_size = 1;
-  cleat_status status = cleat__commit_manifest(client, &save->manifest,
-                                               save->standing.exists ? save->standing.etag : NULL,
-                                               &save->in_doubt, err);
+  save->manifest.ranks = refs;
+  save->manifest.world_size = client->world_size;
+  save->manifest.topology = save->plan->record.topology;
+  status = cleat__commit_manifest(client, &save->manifest,
+                                  save->standing.exists ? save->standing.etag : NULL,
+                                  &save->in_doubt, err);
+  cleat__free(refs);
   /* None of it is the manifest's own. */
   save->manifest.ranks = NULL;
   save->manifest.created = NULL;
@@ -323,6 +359,16 @@ void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task)
     break;
   case CLEAT__SAVE_COMMIT:
     task->status = task_commit(save, err);
+    break;
+  case CLEAT__SAVE_WATCH:
+    task->status = cleat__ranks_watch(save, err);
+    break;
+  case CLEAT__SAVE_READ:
+    task->status = cleat__ranks_read(save, task->rank, err);
+    break;
+  case CLEAT__SAVE_TELL:
+    cleat__ranks_tell(save, err);
+    task->status = CLEAT_OK;
     break;
   case CLEAT__SAVE_RELEASE:
     task->status = task_release(save, err);

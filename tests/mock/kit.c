@@ -19,6 +19,10 @@ struct cleat_client_options kit_options(const struct kit_setup *setup) {
   options.part_bytes = setup->part_bytes != 0 ? setup->part_bytes : KIT_PART;
   options.staging_bytes = (setup->buffers != 0 ? setup->buffers : 64) * options.part_bytes;
   options.concurrency = setup->concurrency != 0 ? setup->concurrency : 4;
+  options.rank = setup->rank;
+  options.world_size = setup->world_size != 0 ? setup->world_size : 1;
+  options.rank_timeout_s = setup->rank_timeout_s;
+  options.topology = setup->topology;
   options.log = setup->log;
   options.log_user = setup->log_user;
   return options;

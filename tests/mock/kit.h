@@ -19,6 +19,9 @@ struct kit_setup {
   unsigned concurrency; /* 4 threads */
   uint64_t part_bytes;  /* KIT_PART */
   struct memory_limits limits;
+  unsigned rank, world_size; /* 0 of 1 */
+  unsigned rank_timeout_s;
+  struct cleat_topology topology;
   cleat_log_fn *log;
   void *log_user;
 };

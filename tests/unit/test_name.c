@@ -192,8 +192,8 @@ START_TEST(test_keys) {
   ck_assert_str_eq(key, "step-000000000000/a1/sub/model.bin");
   cleat__key_record(7, "a1", 3, key);
   ck_assert_str_eq(key, "step-000000000007/a1/rank-00003.json");
-  cleat__name_failed_record(65535, name);
-  ck_assert_str_eq(name, "rank-65535.failed.json");
+  cleat__key_rank(7, "a1", 65535, "failed", key);
+  ck_assert_str_eq(key, "step-000000000007/a1/rank-65535.failed.json");
   /* The longest key fits, to the last byte. */
   memset(name, 'n', CLEAT__FILE_NAME_MAX);
   name[CLEAT__FILE_NAME_MAX] = '\0';

@@ -1,0 +1,440 @@
+/* Saves of several ranks on one store: commit, failure, disagreement, twins, deadlines. */
+#include "api/cleat.h"
+#include "tests/mock/kit.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 4u
+#define ROWS 40
+#define COLUMNS 96
+
+static struct memory_bucket *bucket;
+static struct cleat_client *clients[RANKS];
+static struct cleat_error errors[RANKS];
+static cleat_status statuses[RANKS];
+
+/* What a rank saves: rows of "sharded", all of "shared" as one of four replicas, and one tensor of its own. */
+static struct rank {
+  float rows[ROWS * COLUMNS];
+  unsigned char shared[3][5000];
+  unsigned char own[3000];
+  char own_name[16];
+  int64_t rows_shape[2], rows_start[2];
+  struct cleat_tensor tensors[5];
+  struct cleat_shard shards[5];
+} models[RANKS];
+
+static const int64_t whole_shape[2] = {ROWS, COLUMNS};
+static const int64_t shared_shape[1] = {5000};
+static const int64_t own_shape[1] = {3000};
+
+static void make_model(struct rank *rank, unsigned number) {
+  static const char *const names[3] = {"shared.0", "shared.1", "shared.2"};
+  int64_t rows = ROWS / (int64_t)RANKS;
+  memset(rank, 0, sizeof *rank);
+  rank->rows_shape[0] = rows;
+  rank->rows_shape[1] = COLUMNS;
+  rank->rows_start[0] = rows * number;
+  for (int64_t i = 0; i < rows * COLUMNS; i++)
+    rank->rows[i] = (float)(rank->rows_start[0] * COLUMNS + i);
+  rank->tensors[0] = (struct cleat_tensor){"sharded", CLEAT_DTYPE_F32, 2, rank->rows_shape, rank->rows};
+  rank->shards[0] = (struct cleat_shard){.global_shape = whole_shape, .start = rank->rows_start};
+  for (unsigned i = 0; i < 3; i++) {
+    kit_fill(rank->shared[i], sizeof rank->shared[i], i);
+    rank->tensors[1 + i] =
+        (struct cleat_tensor){names[i], CLEAT_DTYPE_U8, 1, shared_shape, rank->shared[i]};
+    rank->shards[1 + i] = (struct cleat_shard){.replicas = RANKS, .replica = number};
+  }
+  kit_fill(rank->own, sizeof rank->own, 100 + number);
+  snprintf(rank->own_name, sizeof rank->own_name, "own.%u", number);
+  rank->tensors[4] = (struct cleat_tensor){rank->own_name, CLEAT_DTYPE_U8, 1, own_shape, rank->own};
+}
+
+static struct cleat_save_request request_of(unsigned rank, int64_t step) {
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  request.step = step;
+  request.tensors = models[rank].tensors;
+  request.shards = models[rank].shards;
+  request.tensor_count = 5;
+  return request;
+}
+
+static struct kit_setup setup_of(unsigned rank, unsigned world_size) {
+  return (struct kit_setup){.start = "start-a", .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
+}
+
+static void open_ranks(void) {
+  for (unsigned i = 0; i < RANKS; i++) {
+    struct kit_setup setup = setup_of(i, RANKS);
+    clients[i] = kit_open(bucket, &setup);
+    make_model(&models[i], i);
+  }
+}
+
+static void setup(void) {
+  bucket = memory_bucket_new();
+  open_ranks();
+}
+
+static void close_ranks(void) {
+  for (unsigned i = 0; i < RANKS; i++)
+    if (clients[i] != NULL)
+      kit_close_idle(clients[i]);
+  memset(clients, 0, sizeof clients);
+}
+
+static void teardown(void) {
+  close_ranks();
+  memory_bucket_free(bucket);
+}
+
+/* Saves by the ranks of `mask`, all at once; fills statuses and errors. */
+static void save_by(unsigned mask, const struct cleat_save_request *requests) {
+  struct cleat_save *saves[RANKS] = {NULL};
+  for (unsigned i = 0; i < RANKS; i++) {
+    memset(&errors[i], 0, sizeof errors[i]);
+    statuses[i] = CLEAT_OK;
+    if ((mask >> i & 1) != 0)
+      statuses[i] = cleat_save_async(clients[i], &requests[i], &saves[i], &errors[i]);
+  }
+  for (unsigned i = 0; i < RANKS; i++) {
+    if (saves[i] != NULL)
+      statuses[i] = cleat_save_wait(saves[i], &errors[i]);
+  }
+  for (unsigned i = 0; i < RANKS; i++)
+    cleat_save_free(saves[i]);
+}
+
+static void save_all(int64_t step) {
+  struct cleat_save_request requests[RANKS];
+  for (unsigned i = 0; i < RANKS; i++)
+    requests[i] = request_of(i, step);
+  save_by(15, requests);
+}
+
+static void expect_all_ok(void) {
+  for (unsigned i = 0; i < RANKS; i++)
+    ck_assert_msg(statuses[i] == CLEAT_OK, "rank %u: %s", i, errors[i].message);
+}
+
+/* All failed, and say `what`. */
+static void expect_all_failed(cleat_status status, const char *what) {
+  for (unsigned i = 0; i < RANKS; i++) {
+    ck_assert_msg(statuses[i] == status, "rank %u: %s: %s", i, cleat_status_name(statuses[i]),
+                  errors[i].message);
+    ck_assert_msg(strstr(errors[i].message, what) != NULL, "rank %u: %s", i, errors[i].message);
+  }
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+}
+
+static void load_one(struct cleat_checkpoint *checkpoint, const struct cleat_load_request *request) {
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  struct cleat_error err;
+  options.allow_unexpected = 1;
+  ck_assert_msg(cleat_load_tensors(checkpoint, request, 1, &options, &err) == CLEAT_OK, "%s",
+                err.message);
+}
+
+/* By one client that knows nothing of ranks: every tensor, and a column of the sharded one. */
+static void expect_model(int64_t step) {
+  struct kit_setup setup = {.start = "reader"};
+  struct cleat_client *reader = kit_open(bucket, &setup);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(reader, step);
+  static float rows[ROWS * COLUMNS], column[ROWS];
+  static unsigned char bytes[5000];
+  ck_assert_uint_eq(cleat_checkpoint_info(checkpoint)->ranks, RANKS);
+  ck_assert_uint_eq(cleat_checkpoint_tensor_count(checkpoint), 4 + RANKS);
+  struct cleat_load_request all = {"sharded", CLEAT_DTYPE_F32, 2, whole_shape, NULL, rows, sizeof rows};
+  load_one(checkpoint, &all);
+  for (int i = 0; i < ROWS * COLUMNS; i++)
+    ck_assert(rows[i] == (float)i);
+  const int64_t shape[2] = {ROWS, 1}, start[2] = {0, 7};
+  struct cleat_load_request one = {"sharded", CLEAT_DTYPE_F32, 2, shape, start, column, sizeof column};
+  load_one(checkpoint, &one);
+  for (int i = 0; i < ROWS; i++)
+    ck_assert(column[i] == (float)(i * COLUMNS + 7));
+  for (unsigned i = 0; i < 3; i++) {
+    const struct cleat_tensor *tensor = &models[0].tensors[1 + i];
+    struct cleat_load_request shared = {tensor->name, CLEAT_DTYPE_U8, 1, shared_shape, NULL, bytes, 5000};
+    load_one(checkpoint, &shared);
+    ck_assert_mem_eq(bytes, tensor->data, 5000);
+  }
+  for (unsigned i = 0; i < RANKS; i++) {
+    struct cleat_load_request own = {models[i].own_name, CLEAT_DTYPE_U8, 1, own_shape, NULL, bytes, 3000};
+    load_one(checkpoint, &own);
+    ck_assert_mem_eq(bytes, models[i].own, 3000);
+  }
+  cleat_checkpoint_free(checkpoint);
+  kit_close_idle(reader);
+}
+
+START_TEST(all_ranks_commit) {
+  save_all(10);
+  expect_all_ok();
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 1);
+  expect_model(10);
+  save_all(20);
+  expect_all_ok();
+  expect_model(20);
+  expect_model(10);
+}
+END_TEST
+
+/* Replicated tensors are stored once, by different ranks. */
+START_TEST(replicas_are_written_once) {
+  save_all(10);
+  expect_all_ok();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(clients[0], 10);
+  uint64_t bytes = 0;
+  unsigned writers = 0;
+  for (size_t i = 0; i < cleat_checkpoint_file_count(checkpoint); i++)
+    bytes += cleat_checkpoint_file(checkpoint, i)->size;
+  ck_assert_uint_lt(bytes, ROWS * COLUMNS * 4 + 3 * 5000 + RANKS * 3000 + RANKS * 2000);
+  for (unsigned i = 0; i < 3; i++) {
+    const struct cleat_tensor_info *info = cleat_checkpoint_find(checkpoint, models[0].tensors[1 + i].name);
+    writers |= 1u << cleat_checkpoint_file(checkpoint, info->file)->rank;
+  }
+  ck_assert_int_eq(__builtin_popcount(writers), 3);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* ---- Failures --------------------------------------------------------------------------------- */
+
+static const char *refused;
+
+static cleat_status refuse(void *user, const char *op, const char *key, bool done,
+                           const atomic_bool *cancel, struct cleat_error *err) {
+  (void)user;
+  (void)cancel;
+  if (done || refused == NULL || strstr(key, refused) == NULL || strcmp(op, "remove") == 0)
+    return CLEAT_OK;
+  return cleat__error_set(err, CLEAT_DENIED, "no room for %s", key);
+}
+
+START_TEST(a_failure_is_everybodys) {
+  for (unsigned rank = 0; rank < RANKS; rank++) {
+    char file[32], says[64];
+    snprintf(file, sizeof file, "model-rank%05u", rank);
+    snprintf(says, sizeof says, "no room for");
+    refused = file;
+    memory_bucket_hook(bucket, refuse, NULL);
+    save_all(10 + rank);
+    expect_all_failed(CLEAT_DENIED, says);
+    snprintf(says, sizeof says, "rank %u: ", rank);
+    for (unsigned i = 0; i < RANKS; i++)
+      ck_assert_msg(i == rank || strstr(errors[i].message, says) == errors[i].message, "rank %u of %u: %s",
+                    i, rank, errors[i].message);
+    memory_bucket_hook(bucket, NULL, NULL);
+    ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
+    ck_assert_uint_eq(memory_uploads(bucket), 0);
+  }
+  /* Another try of the same step is another attempt. */
+  save_all(10);
+  expect_all_ok();
+  expect_model(10);
+}
+END_TEST
+
+static struct cleat_save_request requests[RANKS];
+
+static void make_requests(int64_t step) {
+  for (unsigned i = 0; i < RANKS; i++)
+    requests[i] = request_of(i, step);
+}
+
+/* A request that is refused before anything was sent. */
+START_TEST(a_bad_request_is_everybodys) {
+  make_requests(10);
+  requests[2].metadata = "{";
+  save_by(15, requests);
+  expect_all_failed(CLEAT_INVALID, "metadata");
+  ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
+  save_all(10);
+  expect_all_ok();
+}
+END_TEST
+
+START_TEST(a_rank_that_never_comes) {
+  close_ranks();
+  for (unsigned i = 0; i < RANKS; i++) {
+    struct kit_setup setup = setup_of(i, RANKS);
+    setup.rank_timeout_s = 1;
+    clients[i] = kit_open(bucket, &setup);
+  }
+  make_requests(10);
+  save_by(3, requests); /* 0 and 1 */
+  ck_assert_int_eq(statuses[0], CLEAT_TIMEOUT);
+  ck_assert_msg(strstr(errors[0].message, "rank 2, 3") != NULL, "%s", errors[0].message);
+  ck_assert_int_eq(statuses[1], CLEAT_TIMEOUT);
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+  save_by(12, requests); /* too late */
+  ck_assert_int_eq(statuses[2], CLEAT_TIMEOUT);
+  ck_assert_int_eq(statuses[3], CLEAT_TIMEOUT);
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+  /* Rank 1 may have been told before it gave up by itself; 2 and 3 find rank 0's failure there. */
+  ck_assert_uint_le(memory_count(bucket, "safetensors"), 1);
+}
+END_TEST
+
+START_TEST(a_cancelled_rank) {
+  struct cleat_save *saves[RANKS];
+  make_requests(10);
+  for (unsigned i = 0; i < 3; i++)
+    ck_assert_int_eq(cleat_save_async(clients[i], &requests[i], &saves[i], NULL), CLEAT_OK);
+  cleat_save_cancel(saves[1]);
+  for (unsigned i = 0; i < 3; i++)
+    ck_assert_int_eq(cleat_save_wait(saves[i], &errors[i]), CLEAT_CANCELLED);
+  ck_assert_int_eq(cleat_save(clients[3], &requests[3], &errors[3]), CLEAT_CANCELLED);
+  for (unsigned i = 0; i < 3; i++)
+    cleat_save_free(saves[i]);
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+}
+END_TEST
+
+/* ---- Ranks that do not fit together ------------------------------------------------------------- */
+
+START_TEST(a_hole) {
+  make_requests(10);
+  models[2].rows_shape[0]--;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "tensor \"sharded\": no rank holds [29:30, 0:96]");
+  ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
+}
+END_TEST
+
+START_TEST(an_overlap) {
+  make_requests(10);
+  models[2].rows_start[0]--;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "tensor \"sharded\": ranks 1 and 2 both hold [19:20, 0:96]");
+}
+END_TEST
+
+START_TEST(replicas_that_nobody_names_so) {
+  make_requests(10);
+  for (unsigned i = 0; i < RANKS; i++)
+    models[i].shards[2] = (struct cleat_shard){0};
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "tensor \"shared.1\": ranks 0 and 1 both hold");
+}
+END_TEST
+
+START_TEST(another_dtype) {
+  make_requests(10);
+  models[3].tensors[0].dtype = CLEAT_DTYPE_I32;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "disagree on dtype or shape of tensor sharded");
+}
+END_TEST
+
+START_TEST(one_file_name_twice) {
+  struct cleat_file files[2] = {{"notes.txt", NULL, "one", 3}, {"notes.txt", NULL, "two", 3}};
+  make_requests(10);
+  requests[1].files = &files[0];
+  requests[3].files = &files[1];
+  requests[1].file_count = requests[3].file_count = 1;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "ranks 1 and 3 both hold file notes.txt");
+}
+END_TEST
+
+START_TEST(a_slice_outside_its_tensor) {
+  make_requests(10);
+  models[1].rows_start[0] = ROWS;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_INVALID, "sharded");
+}
+END_TEST
+
+static void reopen(unsigned rank, const struct kit_setup *setup) {
+  kit_close_idle(clients[rank]);
+  clients[rank] = kit_open(bucket, setup);
+}
+
+START_TEST(another_world_size) {
+  struct kit_setup setup = setup_of(2, 5);
+  reopen(2, &setup);
+  save_all(10);
+  expect_all_failed(CLEAT_MISMATCH, "rank 2 knows of 5 ranks, rank 0 of 4");
+  setup = setup_of(3, 4);
+  struct kit_setup beyond = setup_of(4, 5);
+  reopen(3, &beyond);
+  save_all(20);
+  expect_all_failed(CLEAT_MISMATCH, "rank 4 takes part, rank 0 knows of 4 ranks");
+}
+END_TEST
+
+START_TEST(another_topology) {
+  struct kit_setup setup = setup_of(2, RANKS);
+  setup.topology.tp = 2;
+  reopen(2, &setup);
+  save_all(10);
+  expect_all_failed(CLEAT_MISMATCH, "rank 2 has topology {\"tp\":2}, rank 0 {}");
+}
+END_TEST
+
+START_TEST(two_processes_of_one_rank) {
+  for (unsigned twin = 0; twin < 2; twin++) {
+    struct kit_setup setup = setup_of(twin, RANKS);
+    reopen(3, &setup);
+    make_requests(10 + twin);
+    requests[3] = requests[twin];
+    save_by(15, requests);
+    for (unsigned i = 0; i < RANKS; i++) {
+      ck_assert_msg(statuses[i] == CLEAT_LOST, "rank %u: %s", i, errors[i].message);
+      ck_assert_msg(strstr(errors[i].message, "two processes act as rank") != NULL, "%s",
+                    errors[i].message);
+    }
+    ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+  }
+}
+END_TEST
+
+/* A start that was used before: the claims of its ranks stand. */
+START_TEST(a_start_used_before) {
+  save_all(10);
+  expect_all_ok();
+  memory_remove(bucket, "manifest.json");
+  close_ranks();
+  open_ranks();
+  save_all(10);
+  for (unsigned i = 0; i < RANKS; i++) {
+    ck_assert_int_eq(statuses[i], CLEAT_LOST);
+    ck_assert_msg(strstr(errors[i].message, "used before") != NULL, "%s", errors[i].message);
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("ranks");
+  TCase *tcase = tcase_create("ranks");
+  tcase_set_timeout(tcase, 60);
+  tcase_add_checked_fixture(tcase, setup, teardown);
+  tcase_add_test(tcase, all_ranks_commit);
+  tcase_add_test(tcase, replicas_are_written_once);
+  tcase_add_test(tcase, a_failure_is_everybodys);
+  tcase_add_test(tcase, a_bad_request_is_everybodys);
+  tcase_add_test(tcase, a_rank_that_never_comes);
+  tcase_add_test(tcase, a_cancelled_rank);
+  tcase_add_test(tcase, a_hole);
+  tcase_add_test(tcase, an_overlap);
+  tcase_add_test(tcase, replicas_that_nobody_names_so);
+  tcase_add_test(tcase, another_dtype);
+  tcase_add_test(tcase, one_file_name_twice);
+  tcase_add_test(tcase, a_slice_outside_its_tensor);
+  tcase_add_test(tcase, another_world_size);
+  tcase_add_test(tcase, another_topology);
+  tcase_add_test(tcase, two_processes_of_one_rank);
+  tcase_add_test(tcase, a_start_used_before);
+  suite_add_tcase(suite, tcase);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,401 @@
+/* ranks.c: claims, looks at the others, and what is told them. See ranks.h; whether their records fit together is
+ * ranks_fit.c's. */
+#include "uploader/ranks.h"
+
+#include "base/checksum.h"
+#include "base/json_reader.h"
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "uploader/document.h"
+#include "uploader/identity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NOTE "note of a rank"
+#define NOTE_FORMAT "cleat.note"
+#define NOTE_VERSION "1.0"
+#define NOTE_BYTES_MAX ((size_t)64 * 1024)
+/* How often a record that makes no sense is read: it may have been damaged on its way. */
+#define TRIES 3
+/* Ranks that are named in a message. */
+#define NAMED_MAX 8u
+
+/* ---- Notes: claims, failures, twins --------------------------------------------------------------- */
+
+static void put_text(struct cleat__json_writer *writer, const char *field, const char *text) {
+  cleat__json_put_text(writer, ",\"");
+  cleat__json_put_text(writer, field);
+  cleat__json_put_text(writer, "\":");
+  cleat__json_put_string(writer, text, strlen(text));
+}
+
+/* `why` NULL: a claim, which says only whose it is. */
+static cleat_status note_encode(const struct cleat_client *client, const struct cleat_error *why,
+                                struct cleat__buffer *out, struct cleat_error *err) {
+  struct cleat__json_writer writer;
+  cleat__json_writer_init(&writer, out);
+  cleat__json_put_text(&writer,
+                       "{\"format\":\"" NOTE_FORMAT "\",\"version\":\"" NOTE_VERSION "\",\"rank\":");
+  cleat__json_put_uint(&writer, client->rank);
+  put_text(&writer, "nonce", client->nonce);
+  if (why != NULL) {
+    put_text(&writer, "status", cleat_status_name(why->status));
+    put_text(&writer, "message", why->message);
+    put_text(&writer, "hint", why->hint);
+  }
+  cleat__json_put_text(&writer, "}\n");
+  return cleat__json_writer_end(&writer, NOTE, err);
+}
+
+static cleat_status note_put(struct cleat_client *client, const char *key,
+                             const struct cleat_error *why, const atomic_bool *cancel,
+                             struct cleat_error *err) {
+  struct cleat__buffer text;
+  cleat__buffer_init(&text, NOTE_BYTES_MAX);
+  cleat_status status = note_encode(client, why, &text, err);
+  if (status == CLEAT_OK)
+    status = cleat__commit_document(client, key, &text, NULL, cancel, err);
+  cleat__buffer_clear(&text);
+  return status;
+}
+
+static cleat_status status_by_name(const struct cleat__json_text *name) {
+#define STATUS(number, status, text)                                                       \
+  if (name->length == strlen(#status) && memcmp(name->bytes, #status, name->length) == 0) \
+    return CLEAT_##status;
+  CLEAT_STATUS_MAP(STATUS)
+#undef STATUS
+  return CLEAT_STORE;
+}
+
+/* Makes *err what the failure of `rank` says. */
+static void failure_parse(const char *json, size_t size, unsigned rank, struct cleat_error *err) {
+  static const char *const fields[] = {"status", "message", "hint"};
+  struct cleat__json_reader reader;
+  struct cleat_error ignored;
+  struct cleat__json_text text = {NULL, 0};
+  cleat_status status = CLEAT_STORE;
+  char message[1800] = "it has failed", hint[sizeof err->hint] = "";
+  uint32_t seen = 0;
+  unsigned which = 0;
+  cleat__json_reader_init(&reader, json, size, CLEAT__JSON_DEPTH_MAX, NOTE, &ignored);
+  cleat__json_object(&reader);
+  while (cleat__json_field(&reader, fields, 3, &seen, &which)) {
+    if (!cleat__json_string(&reader, &text))
+      break;
+    if (which == 0)
+      status = status_by_name(&text);
+    else if (which == 1)
+      (void)snprintf(message, sizeof message, "%.*s", (int)text.length, text.bytes);
+    else
+      (void)snprintf(hint, sizeof hint, "%.*s", (int)text.length, text.bytes);
+  }
+  cleat__json_reader_clear(&reader);
+  /* Rank 0 says of whom it has heard. */
+  bool passed_on = strncmp(message, "rank ", 5) == 0;
+  char of[16] = "";
+  if (!passed_on)
+    (void)snprintf(of, sizeof of, "rank %u: ", rank);
+  (void)cleat__error_set(err, status == CLEAT_OK ? CLEAT_STORE : status, "%s%s", of, message);
+  cleat__error_hint(err, "%s", hint);
+}
+
+/* *found: there is a failure of `rank`, which is in *failure. */
+static cleat_status failure_read(struct cleat_save *save, unsigned rank, const atomic_bool *cancel,
+                                 bool *found, struct cleat_error *failure, struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  char key[CLEAT__OBJECT_KEY_MAX];
+  char *text = NULL;
+  size_t size = 0;
+  cleat__key_rank(save->plan->step, save->attempt, rank, "failed", key);
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, NOTE_BYTES_MAX, &text, &size,
+                                     NULL, cancel, err);
+  *found = status == CLEAT_OK;
+  if (*found)
+    failure_parse(text, size, rank, failure);
+  cleat__free(text);
+  return cleat__commit_is_absent(status, err) ? CLEAT_OK : status;
+}
+
+cleat_status cleat__ranks_look_closed(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat_error failure;
+  bool found = false;
+  cleat_status status =
+      failure_read(save, 0, &save->operation.client->never, &found, &failure, err);
+  if (status == CLEAT_OK && found)
+    atomic_store(&save->ranks->closed, true);
+  return status;
+}
+
+/* ---- Before the save ---------------------------------------------------------------------------- */
+
+cleat_status cleat__ranks_prepare(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  struct cleat__ranks *ranks = cleat__calloc(1, sizeof *ranks);
+  if (ranks == NULL)
+    return cleat__error_no_memory(err, "the save");
+  save->ranks = ranks;
+  atomic_init(&ranks->closed, false);
+  ranks->synced.pause_s = CLEAT__RANKS_PAUSE_BUSY_S;
+  ranks->synced.due_s = cleat__seconds() + CLEAT__RANKS_PAUSE_BUSY_S;
+  if (client->rank != 0)
+    return CLEAT_OK;
+  ranks->peers = cleat__calloc(client->world_size, sizeof *ranks->peers);
+  ranks->synced.absent = client->world_size - 1;
+  ranks->listed = cleat__calloc(client->world_size, sizeof *ranks->listed);
+  return ranks->peers != NULL && ranks->listed != NULL ? CLEAT_OK
+                                                       : cleat__error_no_memory(err, "the save");
+}
+
+void cleat__ranks_free(struct cleat_save *save) {
+  struct cleat__ranks *ranks = save->ranks;
+  if (ranks == NULL)
+    return;
+  for (unsigned i = 0; ranks->peers != NULL && i < save->operation.client->world_size; i++)
+    cleat__record_clear(&ranks->peers[i].record);
+  cleat__free(ranks->peers);
+  cleat__free(ranks->listed);
+  cleat__free(ranks);
+  save->ranks = NULL;
+}
+
+static cleat_status claim(struct cleat_client *client, int64_t step, const char *attempt,
+                          const atomic_bool *cancel, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_rank(step, attempt, client->rank, "claim", key);
+  cleat_status status = note_put(client, key, NULL, cancel, err);
+  if (status != CLEAT_LOST)
+    return status;
+  struct cleat_error why, ignored;
+  status = cleat__error_set(&why, CLEAT_LOST, "two processes act as rank %u of start %s, or this start "
+                            "was used before", client->rank, client->start);
+  cleat__error_hint(&why, "each rank is one process, and each start of a job has a name of its own");
+  cleat__key_rank(step, attempt, client->rank, "twin", key);
+  (void)note_put(client, key, &why, cancel, &ignored); /* the other one is to know, too */
+  *err = why;
+  return status;
+}
+
+cleat_status cleat__ranks_claim(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = claim(save->operation.client, save->plan->step, save->attempt,
+                              &save->operation.cancel, err);
+  save->ranks->claimed = status == CLEAT_OK;
+  save->ranks->refused = status == CLEAT_LOST;
+  return status;
+}
+
+/* ---- Looks at the others ------------------------------------------------------------------------ */
+
+static cleat_status has_twin(unsigned rank, struct cleat_error *err) {
+  cleat_status status = cleat__error_set(err, CLEAT_LOST, "two processes act as rank %u", rank);
+  cleat__error_hint(err, "each rank is one process: look at how the job was launched");
+  return status;
+}
+
+/* One name in the list of the attempt. */
+static cleat_status watch_entry(struct cleat_save *save, const char *name, struct cleat_error *err) {
+  char what[CLEAT__RECORD_NAME_MAX];
+  struct cleat_error failure;
+  unsigned rank = 0;
+  bool found = false;
+  if (!cleat__name_parse_rank(name, &rank, what))
+    return CLEAT_OK;
+  if (rank >= save->operation.client->world_size)
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks", rank,
+                            save->operation.client->world_size);
+  if (what[0] == '\0')
+    save->ranks->listed[rank] = 1;
+  if (strcmp(what, "twin") == 0)
+    return has_twin(rank, err);
+  if (strcmp(what, "failed") != 0)
+    return CLEAT_OK;
+  cleat_status status = failure_read(save, rank, &save->operation.cancel, &found, &failure, err);
+  if (status != CLEAT_OK || !found)
+    return status;
+  *err = failure;
+  return failure.status;
+}
+
+static cleat_status watch_list(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  char folder[CLEAT__OBJECT_KEY_MAX];
+  char *after = NULL;
+  cleat_status status;
+  cleat__key_attempt(save->plan->step, save->attempt, folder);
+  size_t length = strlen(folder);
+  memcpy(folder + length, "rank-", 6);
+  do {
+    struct cleat__list_page page = {0};
+    status = CLEAT__STORE(client->store, list, folder, false, after, &page, &save->operation.cancel,
+                          err);
+    cleat__free(after);
+    if (status != CLEAT_OK)
+      return status;
+    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
+      status = watch_entry(save, page.entries[i].key + length, err);
+    after = page.next;
+    page.next = NULL;
+    cleat__list_page_clear(&page);
+  } while (after != NULL && status == CLEAT_OK);
+  cleat__free(after);
+  return status;
+}
+
+/* Whose manifest stands? */
+static cleat_status watch_manifest(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat__standing now = {.exists = false};
+  cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
+                                           &save->operation.cancel, &now, err);
+  if (status != CLEAT_OK || !now.exists)
+    return status;
+  if (strcmp(now.attempt, save->attempt) == 0) {
+    save->ranks->found = CLEAT__WATCH_COMMITTED;
+    return CLEAT_OK;
+  }
+  /* What is to be replaced still stands. */
+  if (save->standing.exists && strcmp(now.attempt, save->standing.attempt) == 0)
+    return CLEAT_OK;
+  if (save->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
+    save->ranks->found = CLEAT__WATCH_SKIP;
+    return CLEAT_OK;
+  }
+  status = cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                            (long long)save->plan->step, now.attempt);
+  cleat__error_hint(err, "that checkpoint stands");
+  return status;
+}
+
+/* Rank 0's failure is everybody's. */
+static cleat_status watch_rank_0(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat_error failure;
+  bool found = false;
+  cleat_status status = failure_read(save, 0, &save->operation.cancel, &found, &failure, err);
+  if (status != CLEAT_OK || !found)
+    return status;
+  atomic_store(&save->ranks->closed, true);
+  *err = failure;
+  return failure.status;
+}
+
+cleat_status cleat__ranks_watch(struct cleat_save *save, struct cleat_error *err) {
+  if (save->operation.client->rank == 0) {
+    cleat_status status = watch_list(save, err);
+    return status == CLEAT_OK ? watch_manifest(save, err) : status;
+  }
+  cleat_status status = CLEAT_OK;
+  if (save->ranks->may_be_committed)
+    status = watch_manifest(save, err);
+  if (status != CLEAT_OK || save->ranks->found != CLEAT__WATCH_NOTHING)
+    return status;
+  return watch_rank_0(save, err);
+}
+
+/* "1, 3 and 5 more" */
+static void name_absent(const struct cleat_save *save, char *text, size_t size) {
+  unsigned absent = 0;
+  size_t length = 0;
+  for (unsigned rank = 1; rank < save->operation.client->world_size; rank++) {
+    if (save->ranks->peers[rank].state != CLEAT__PEER_ABSENT)
+      continue;
+    if (absent++ < NAMED_MAX)
+      length += (size_t)snprintf(text + length, size - length, "%s%u", absent > 1 ? ", " : "", rank);
+  }
+  if (absent > NAMED_MAX)
+    (void)snprintf(text + length, size - length, " and %u more", absent - NAMED_MAX);
+}
+
+cleat_status cleat__ranks_late(const struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat_client *client = save->operation.client;
+  char ranks[160] = "";
+  cleat_status status;
+  if (client->rank == 0) {
+    name_absent(save, ranks, sizeof ranks);
+    status = cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
+                              (long long)save->plan->step, client->rank_timeout_s, ranks);
+    cleat__error_hint(err, "look whether it still runs, saves this very step, and has the same start");
+    return status;
+  }
+  status = cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 has not committed step %lld within %u s; it may yet",
+                            (long long)save->plan->step, client->rank_timeout_s);
+  cleat__error_hint(err, "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
+  return status;
+}
+
+/* ---- Records of the others ---------------------------------------------------------------------- */
+
+static cleat_status record_fetch(struct cleat_save *save, const char *key, struct cleat__peer *peer,
+                                 struct cleat_error *err) {
+  struct cleat_client *client = save->operation.client;
+  char *text = NULL;
+  size_t size = 0;
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
+                                     &size, NULL, &save->operation.cancel, err);
+  if (status == CLEAT_OK)
+    status = cleat__record_parse(text, size, &peer->record, err);
+  if (status == CLEAT_OK && cleat__sha256(text, size, peer->ref.sha256) != CLEAT_OK)
+    status = cleat__error_no_memory(err, "a digest");
+  peer->ref.size = size;
+  cleat__free(text);
+  return status;
+}
+
+static void describe(struct cleat__peer *peer) {
+  peer->ref.files = peer->record.file_count;
+  peer->ref.bytes = 0;
+  for (size_t i = 0; i < peer->record.file_count; i++)
+    peer->ref.bytes += peer->record.files[i].size;
+}
+
+cleat_status cleat__ranks_read(struct cleat_save *save, unsigned rank, struct cleat_error *err) {
+  struct cleat__peer *peer = &save->ranks->peers[rank];
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_record(save->plan->step, save->attempt, rank, key);
+  cleat_status status = CLEAT_FORMAT;
+  for (int i = 0; i < TRIES && status == CLEAT_FORMAT; i++)
+    status = record_fetch(save, key, peer, err);
+  if (status != CLEAT_OK) {
+    cleat__error_context(err, "rank %u", rank);
+    return status;
+  }
+  const char *below_step = strchr(key, '/') + 1;
+  describe(peer);
+  peer->ref.key = cleat__arena_text(&peer->record.arena, below_step, strlen(below_step));
+  return peer->ref.key != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a rank record");
+}
+
+/* ---- Failures ----------------------------------------------------------------------------------- */
+
+static void tell(struct cleat_client *client, int64_t step, const char *attempt,
+                 const struct cleat_error *why) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  struct cleat_error problem;
+  cleat__key_rank(step, attempt, client->rank, "failed", key);
+  if (note_put(client, key, why, &client->never, &problem) != CLEAT_OK)
+    cleat__log(&client->log, CLEAT_LOG_WARNING,
+               "the other ranks cannot be told that this one failed, and wait for it: %s",
+               problem.message);
+}
+
+void cleat__ranks_tell(struct cleat_save *save, const struct cleat_error *why) {
+  struct cleat_client *client = save->operation.client;
+  struct cleat_error ignored;
+  if (!save->ranks->claimed &&
+      claim(client, save->plan->step, save->attempt, &client->never, &ignored) != CLEAT_OK)
+    return;
+  tell(client, save->plan->step, save->attempt, why);
+}
+
+void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
+                               const struct cleat_save *save, const struct cleat_error *why) {
+  char attempt[17] = "";
+  unsigned nth = 0;
+  struct cleat_error problem;
+  if (save != NULL && save->attempt[0] != '\0')
+    memcpy(attempt, save->attempt, sizeof attempt);
+  else if (step < 0 || cleat__client_count_try(client, step, &nth, &problem) != CLEAT_OK ||
+           cleat__identity_attempt(client->start, step, nth, attempt, &problem) != CLEAT_OK)
+    return;
+  if (claim(client, step, attempt, &client->never, &problem) == CLEAT_OK)
+    tell(client, step, attempt, why);
+}
