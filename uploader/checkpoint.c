@@ -1,5 +1,6 @@
 /* Opening a checkpoint: manifest → rank records (by size and SHA-256) → files and tensors of all
- * ranks in one view (checkpoint_view.c). One thread opens, and the pool reads the records; see checkpoint.h. */
+ * ranks in one view (checkpoint_view.c). One thread opens; the records are read by
+ * the pool (checkpoint_records.c). See checkpoint.h. */
 #include "uploader/checkpoint.h"
 
 #include "base/mem.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 /* How often a document that makes no sense is read: it may have been damaged on its way. */
-#define TRIES 3
+#define TRIES CLEAT__CHECKPOINT_TRIES
 
 static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
                                    const atomic_bool *cancel, struct cleat__manifest *manifest,
@@ -56,95 +57,6 @@ void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
   cleat__manifest_totals(manifest, &info->files, &info->bytes);
 }
 
-/* ---- Records ---------------------------------------------------------------------------------- */
-
-static cleat_status record_damaged(const char *key, const char *why, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(err, CLEAT_INTEGRITY, "rank record %s %s", key, why);
-  cleat__error_hint(err, "this checkpoint is damaged; load another step");
-  return status;
-}
-
-static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const char *text,
-                                        size_t size, struct cleat_error *err) {
-  uint8_t digest[CLEAT__SHA256_BYTES];
-  if (size != ref->size)
-    return record_damaged(ref->key, "has another size than was saved", err);
-  if (cleat__sha256(text, size, digest) != CLEAT_OK) {
-    return cleat__error_no_memory(err, "a digest");
-  }
-  if (memcmp(digest, ref->sha256, sizeof(digest)) != 0) {
-    return record_damaged(ref->key, "is not the one that was saved (SHA-256)", err);
-  }
-  return CLEAT_OK;
-}
-
-/* What the manifest says of the record must be what the record says. */
-static cleat_status record_check_place(const struct cleat__manifest *manifest, unsigned rank,
-                                       const struct cleat__record *record,
-                                       struct cleat_error *err) {
-  const struct cleat__rank_ref *ref = &manifest->ranks[rank];
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < record->file_count; i++)
-    bytes += record->files[i].size;
-  if (record->rank != rank || strcmp(record->attempt, manifest->attempt) != 0) {
-    return record_damaged(ref->key, "belongs to another rank or attempt", err);
-  }
-  if (record->file_count != ref->files || bytes != ref->bytes) {
-    return record_damaged(ref->key, "and the manifest disagree on the files", err);
-  }
-  return CLEAT_OK;
-}
-
-/* Reads the record until it is the one that was saved; *text is owned. */
-static cleat_status record_fetch(struct cleat_checkpoint *checkpoint, unsigned rank, char **text,
-                                 size_t *size, struct cleat_error *err) {
-  struct cleat_client *client = checkpoint->client;
-  const struct cleat__rank_ref *ref = &checkpoint->manifest.ranks[rank];
-  char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_record(checkpoint->manifest.step, checkpoint->manifest.attempt, rank, key);
-  cleat_status status = CLEAT_INTEGRITY;
-  for (int i = 0; i < TRIES && status == CLEAT_INTEGRITY; i++) {
-    cleat__free(*text);
-    *text = NULL;
-    status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
-                          &client->never, err);
-    if (status == CLEAT_NOT_FOUND)
-      return record_damaged(ref->key, "is missing", err);
-    if (status != CLEAT_OK)
-      return status;
-    status = record_check_digest(ref, *text, *size, err);
-  }
-  return status;
-}
-
-static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned rank,
-                                struct cleat_error *err) {
-  struct cleat__record *record = &checkpoint->records[rank];
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status = record_fetch(checkpoint, rank, &text, &size, err);
-  if (status == CLEAT_OK)
-    status = cleat__record_parse(text, size, record, err);
-  if (status == CLEAT_OK)
-    status = record_check_place(&checkpoint->manifest, rank, record, err);
-  if (status != CLEAT_OK)
-    cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);
-  cleat__free(text);
-  return status;
-}
-
-static cleat_status records_read(struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
-  checkpoint->records =
-      cleat__calloc(checkpoint->manifest.world_size, sizeof(*checkpoint->records));
-  if (checkpoint->records == NULL)
-    return cleat__error_no_memory(err, "the rank records");
-  cleat_status status = CLEAT_OK;
-  for (unsigned rank = 0; status == CLEAT_OK && rank < checkpoint->manifest.world_size; rank++) {
-    status = record_read(checkpoint, rank, err);
-  }
-  return status;
-}
-
 /* ---- Open ------------------------------------------------------------------------------------- */
 
 static cleat_status open_once(struct cleat_client *client, int64_t step,
@@ -157,7 +69,7 @@ static cleat_status open_once(struct cleat_client *client, int64_t step,
       cleat__checkpoint_read_manifest(client, step, &client->never, &fresh->manifest, err);
   if (status == CLEAT_OK) {
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
-    status = records_read(fresh, err);
+    status = cleat__checkpoint_read_records(fresh, err);
   }
   if (status == CLEAT_OK)
     status = cleat__checkpoint_view(fresh, err);

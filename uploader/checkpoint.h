@@ -41,6 +41,13 @@ struct cleat_checkpoint {
  * one that was committed), FORMAT, NEWER, NO_MEMORY, and the store's. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+/* How often a document that makes no sense is read: it may have been damaged on its way. */
+#define CLEAT__CHECKPOINT_TRIES 3
+
+/* Reads the record of every rank that the manifest names, and checks it. Errors as cleat__checkpoint_open. */
+cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
+                                            struct cleat_error *err);
+
 /* Makes files and tensors of the records: manifest.world_size of them. FORMAT: two ranks hold one file, or disagree on a
  * tensor. */
 cleat_status cleat__checkpoint_view(struct cleat_checkpoint *checkpoint, struct cleat_error *err);

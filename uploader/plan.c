@@ -327,7 +327,7 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
   if (status == CLEAT_OK)
     status = plan_topology(fresh, limits->topology, err);
   if (status == CLEAT_OK)
-    status = cleat__pack_tensors(request, limits->world_size <= 1, &packed, err);
+    status = cleat__pack_tensors(request, limits->world_size <= 1, &fresh->record, &packed, err);
   if (status == CLEAT_OK) {
     status = plan_fill(fresh, request, &packed, disk, disk_count, limits, err);
   }

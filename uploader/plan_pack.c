@@ -26,6 +26,9 @@ static cleat_status piece_check(const struct cleat_tensor *tensor, const struct 
   struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim, piece->global_shape};
   struct cleat__slice slice = {piece->start, tensor->shape};
   uint64_t bytes = 0;
+  if (alone && piece->replicas > 1)
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s is one of %u replicas, and there is no other rank",
+                            tensor->name, piece->replicas);
   if (piece->global_shape == NULL && piece->start == NULL)
     return CLEAT_OK;
   if (piece->global_shape == NULL || (piece->start == NULL && tensor->ndim > 0))
@@ -97,7 +100,8 @@ static int loose_compare(const void *a, const void *b) {
 }
 
 /* Leaves out what another rank writes; returns how many are left in *count. */
-static cleat_status leave_replicas_out(const struct cleat_save_request *request, struct loose *loose,
+static cleat_status leave_replicas_out(const struct cleat_save_request *request,
+                                       struct cleat__record *record, struct loose *loose,
                                        size_t *count, struct cleat_error *err) {
   if (request->shards == NULL)
     return CLEAT_OK;
@@ -108,11 +112,13 @@ static cleat_status leave_replicas_out(const struct cleat_save_request *request,
     const struct cleat_shard *shard = &request->shards[i];
     replicas[i] = (struct cleat__replica){.name = request->tensors[i].name,
                                           .bytes = loose[i].item.bytes,
+                                          .ndim = loose[i].item.ndim,
+                                          .start = shard->global_shape != NULL ? shard->start : NULL,
                                           .replicas = shard->replicas,
                                           .replica = shard->replica,
                                           .group = shard->group};
   }
-  cleat_status status = cleat__replicas_choose(replicas, *count, err);
+  cleat_status status = cleat__replicas_choose(replicas, *count, record, err);
   size_t kept = 0;
   for (size_t i = 0; status == CLEAT_OK && i < *count; i++) {
     if (replicas[i].ours)
@@ -147,7 +153,8 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
 }
 
 cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
-                                 struct cleat__packed *packed, struct cleat_error *err) {
+                                 struct cleat__record *record, struct cleat__packed *packed,
+                                 struct cleat_error *err) {
   size_t count = request->tensor_count;
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
   if (loose == NULL)
@@ -162,7 +169,7 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
     }
   }
   if (status == CLEAT_OK)
-    status = leave_replicas_out(request, loose, &count, err);
+    status = leave_replicas_out(request, record, loose, &count, err);
   if (status == CLEAT_OK) {
     size_t shards =
         shards_assign(loose, count, request->shard_bytes > 0 ? request->shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);

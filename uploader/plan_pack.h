@@ -18,9 +18,10 @@ struct cleat__packed {
 
 /* Checks every tensor of the request, leaves out those that another rank writes, and fills whole shards in the order given,
  * each up to shard_bytes (0: the default); a tensor that is larger has a shard of its own. `alone`: there is no other
- * rank. Errors: INVALID (names the tensor), NO_MEMORY. */
+ * rank. What is left out is told in the record's replica sets. Errors: INVALID (names the tensor), NO_MEMORY. */
 cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
-                                 struct cleat__packed *packed, struct cleat_error *err);
+                                 struct cleat__record *record, struct cleat__packed *packed,
+                                 struct cleat_error *err);
 void cleat__packed_clear(struct cleat__packed *packed);
 
 /* Adds a tensor to the plan's record: whole, or the part of one that `shard` says, in file `file`, at `offset`. The

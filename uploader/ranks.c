@@ -93,7 +93,7 @@ static void failure_parse(const char *json, size_t size, unsigned rank, struct c
   }
   cleat__json_reader_clear(&reader);
   /* Rank 0 says of whom it has heard. */
-  bool passed_on = strncmp(message, "rank ", 5) == 0;
+  bool passed_on = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
   char of[16] = "";
   if (!passed_on)
     (void)snprintf(of, sizeof of, "rank %u: ", rank);
@@ -316,7 +316,7 @@ cleat_status cleat__ranks_late(const struct cleat_save *save, struct cleat_error
     cleat__error_hint(err, "look whether it still runs, saves this very step, and has the same start");
     return status;
   }
-  status = cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 has not committed step %lld within %u s; it may yet",
+  status = cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: rank 0 has not committed it within %u s; it may yet",
                             (long long)save->plan->step, client->rank_timeout_s);
   cleat__error_hint(err, "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
   return status;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "uploader/checkpoint.h"
 #include "uploader/coverage.h"
+#include "uploader/replicas.h"
 
 #include <string.h>
 
@@ -51,6 +52,22 @@ static cleat_status check_tensors(const struct cleat_checkpoint *view, struct cl
   return status;
 }
 
+static cleat_status check_replicas(const struct cleat_checkpoint *view, struct cleat_error *err) {
+  size_t count = 0;
+  for (unsigned rank = 0; rank < view->manifest.world_size; rank++)
+    count += view->records[rank].replica_set_count;
+  struct cleat__told_set *told = cleat__calloc(count, sizeof *told);
+  if (told == NULL)
+    return cleat__error_no_memory(err, "the check of the ranks' replicas");
+  size_t filled = 0;
+  for (unsigned rank = 0; rank < view->manifest.world_size; rank++)
+    for (size_t i = 0; i < view->records[rank].replica_set_count; i++)
+      told[filled++] = (struct cleat__told_set){&view->records[rank].replica_sets[i], rank};
+  cleat_status status = cleat__replicas_check(told, count, err);
+  cleat__free(told);
+  return status;
+}
+
 cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) {
   unsigned world_size = save->operation.client->world_size;
   struct cleat_checkpoint view = {.client = save->operation.client};
@@ -73,7 +90,9 @@ cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) 
   if (status == CLEAT_FORMAT)
     err->status = status = CLEAT_MISMATCH; /* no document is damaged: the ranks disagree */
   if (status == CLEAT_OK) {
-    status = check_tensors(&view, err);
+    status = check_replicas(&view, err);
+    if (status == CLEAT_OK)
+      status = check_tensors(&view, err);
     if (status != CLEAT_OK)
       cleat__error_context(err, "step %lld", (long long)save->plan->step);
   }

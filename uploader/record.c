@@ -265,6 +265,25 @@ static void put_tensor(struct cleat__json_writer *writer,
   cleat__json_put(writer, "]}", 2);
 }
 
+static void put_replica_sets(struct cleat__json_writer *writer, const struct cleat__record *record) {
+  cleat__json_put_text(writer, ",\"replicas\":[");
+  for (size_t i = 0; i < record->replica_set_count; i++) {
+    const struct cleat__replica_set *set = &record->replica_sets[i];
+    cleat__json_put_text(writer, i > 0 ? ",{\"replicas\":" : "{\"replicas\":");
+    cleat__json_put_uint(writer, set->replicas);
+    cleat__json_put_text(writer, ",\"replica\":");
+    cleat__json_put_uint(writer, set->replica);
+    cleat__json_put_text(writer, ",\"group\":");
+    cleat__json_put_uint(writer, set->group);
+    cleat__json_put_text(writer, ",\"first\":");
+    put_text(writer, set->first);
+    cleat__json_put_text(writer, ",\"digest\":");
+    put_text(writer, set->digest);
+    cleat__json_put(writer, "}", 1);
+  }
+  cleat__json_put(writer, "]", 1);
+}
+
 static void put_record(struct cleat__json_writer *writer, const struct cleat__record *record) {
   cleat__json_put_text(writer, "{\"format\":\"" CLEAT__RECORD_FORMAT
                                "\",\"version\":\"" CLEAT__RECORD_VERSION
@@ -279,6 +298,7 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
     cleat__json_put_uint(writer, record->world_size);
     cleat__json_put_text(writer, ",\"topology\":");
     cleat__json_put_text(writer, record->topology);
+    put_replica_sets(writer, record);
   }
   cleat__json_put_text(writer, ",\"files\":[");
   for (size_t i = 0; i < record->file_count; i++) {

@@ -51,6 +51,19 @@ struct cleat__tensor_entry {
   size_t piece_count; /* 1 or more */
 };
 
+/* Pieces that several ranks hold and one of them wrote: all of one group and number of replicas. Whether every replica
+ * took part is checked at the commit, since what the absent one was to write would be missing. */
+struct cleat__replica_set {
+  unsigned replicas;
+  unsigned replica;
+  unsigned group;
+  char *first; /* the name of one of its tensors, for errors */
+  char *digest; /* of names, places and sizes of all pieces: CLEAT__REPLICA_DIGEST_LENGTH hex digits */
+};
+
+#define CLEAT__REPLICA_DIGEST_LENGTH 32
+#define CLEAT__RECORD_REPLICA_SETS_MAX 100000
+
 /* All zero is an empty one. files and tensors are arrays of the heap (cleat__free); what their
  * entries point to is either the arena's, or outlives the record. */
 struct cleat__record {
@@ -63,6 +76,8 @@ struct cleat__record {
   size_t file_count;
   struct cleat__tensor_entry *tensors;
   size_t tensor_count;
+  struct cleat__replica_set *replica_sets; /* the arena's, as what they point to */
+  size_t replica_set_count;
   struct cleat__arena arena;
 };
 

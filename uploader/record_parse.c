@@ -326,16 +326,71 @@ static void read_topology(struct parse *parse) {
   cleat__buffer_clear(&text);
 }
 
+static void read_number(struct cleat__json_reader *reader, unsigned *number) {
+  uint64_t value = 0;
+  if (cleat__json_uint(reader, &value) && value > UINT32_MAX)
+    cleat__json_refuse_limit(reader, "of these", UINT32_MAX);
+  *number = (unsigned)value;
+}
+
+static void read_replica_set(struct parse *parse, struct cleat__replica_set *set) {
+  static const char *const fields[] = {"replicas", "replica", "group", "first", "digest"};
+  struct cleat__json_reader *reader = &parse->reader;
+  uint32_t seen = 0;
+  unsigned which = 0;
+  cleat__json_object(reader);
+  while (cleat__json_field(reader, fields, 5, &seen, &which)) {
+    if (which == 0)
+      read_number(reader, &set->replicas);
+    else if (which == 1)
+      read_number(reader, &set->replica);
+    else if (which == 2)
+      read_number(reader, &set->group);
+    else if (which == 3)
+      read_text(parse, &set->first);
+    else
+      read_text(parse, &set->digest);
+  }
+  cleat__json_require(reader, fields, 31, seen);
+}
+
+static void read_replica_sets(struct parse *parse) {
+  struct cleat__record *record = parse->record;
+  struct cleat__replica_set *sets = NULL;
+  size_t capacity = 0;
+  size_t count = 0;
+  cleat__json_array(&parse->reader);
+  while (cleat__json_element(&parse->reader)) {
+    struct cleat__replica_set *grown = cleat__grow(sets, &capacity, count, sizeof *sets);
+    if (count == CLEAT__RECORD_REPLICA_SETS_MAX || grown == NULL) {
+      if (grown == NULL)
+        cleat__json_refuse_memory(&parse->reader);
+      else
+        cleat__json_refuse_limit(&parse->reader, "sets of replicas", CLEAT__RECORD_REPLICA_SETS_MAX);
+      sets = grown != NULL ? grown : sets;
+      break;
+    }
+    sets = grown;
+    sets[count] = (struct cleat__replica_set){0};
+    read_replica_set(parse, &sets[count++]);
+  }
+  record->replica_sets = cleat__arena_copy(&record->arena, sets, count, sizeof *sets);
+  record->replica_set_count = record->replica_sets != NULL ? count : 0;
+  if (record->replica_sets == NULL)
+    cleat__json_refuse_memory(&parse->reader);
+  cleat__free(sets);
+}
+
 static void read_record(struct parse *parse) {
   /* The last two were checked; here they must only not come twice. */
-  static const char *const fields[] = {"rank",   "attempt", "nonce",      "files",   "tensors",
-                                       "format", "version", "world_size", "topology"};
+  static const char *const fields[] = {"rank",   "attempt", "nonce",      "files",    "tensors",
+                                       "format", "version", "world_size", "topology", "replicas"};
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__record *record = parse->record;
   uint32_t seen = 0;
   unsigned which = 0;
   cleat__json_object(reader);
-  while (cleat__json_field(reader, fields, 9, &seen, &which)) {
+  while (cleat__json_field(reader, fields, 10, &seen, &which)) {
     if (which == 0)
       read_rank(reader, &record->rank);
     else if (which == 1)
@@ -350,6 +405,8 @@ static void read_record(struct parse *parse) {
       read_world_size(reader, &record->world_size);
     else if (which == 8)
       read_topology(parse);
+    else if (which == 9)
+      read_replica_sets(parse);
     else
       cleat__json_value(reader, NULL);
   }

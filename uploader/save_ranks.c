@@ -23,7 +23,11 @@ void cleat__save_ranks_wait_locked(struct cleat_save *save) {
   double now_s = cleat__seconds();
   ranks->synced.pause_s = CLEAT__RANKS_PAUSE_FIRST_S;
   ranks->synced.due_s = now_s;
-  ranks->synced.deadline_s = now_s + save->operation.client->rank_timeout_s;
+  /* The others give up later than rank 0, which can say who is missing. */
+  double patience_s = save->operation.client->rank_timeout_s;
+  if (save->operation.client->rank != 0)
+    patience_s = 1.25 * patience_s + 2 * CLEAT__RANKS_PAUSE_MAX_S;
+  ranks->synced.deadline_s = now_s + patience_s;
 }
 
 /* ---- Take --------------------------------------------------------------------------------------- */

@@ -324,6 +324,24 @@ START_TEST(replicas_that_nobody_names_so) {
 }
 END_TEST
 
+START_TEST(replicas_that_are_not_there) {
+  make_requests(10);
+  for (unsigned i = 0; i < RANKS; i++)
+    for (unsigned k = 1; k < 4; k++)
+      models[i].shards[k].replicas = RANKS + 1; /* one of them would be written by the fifth */
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "is held by 5 ranks, and none is replica 4 of it");
+  make_requests(20);
+  for (unsigned i = 0; i < RANKS; i++)
+    for (unsigned k = 1; k < 4; k++)
+      models[i].shards[k] = (struct cleat_shard){.replicas = RANKS, .replica = i == 3 ? 2 : i};
+  save_by(15, requests);
+  for (unsigned i = 0; i < RANKS; i++)
+    ck_assert_int_eq(statuses[i], CLEAT_MISMATCH);
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+}
+END_TEST
+
 START_TEST(another_dtype) {
   make_requests(10);
   models[3].tensors[0].dtype = CLEAT_DTYPE_I32;
@@ -424,6 +442,7 @@ int main(void) {
   tcase_add_test(tcase, a_hole);
   tcase_add_test(tcase, an_overlap);
   tcase_add_test(tcase, replicas_that_nobody_names_so);
+  tcase_add_test(tcase, replicas_that_are_not_there);
   tcase_add_test(tcase, another_dtype);
   tcase_add_test(tcase, one_file_name_twice);
   tcase_add_test(tcase, a_slice_outside_its_tensor);
