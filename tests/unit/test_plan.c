@@ -17,7 +17,7 @@ static void teardown(void) {
   kit_clear(&model);
 }
 
-static const struct cleat__plan_limits limits = {KIT_PART, 10000};
+static const struct cleat__plan_limits limits = {.part_bytes = KIT_PART, .max_parts = 10000};
 
 static struct cleat__plan *make(const struct cleat_save_request *request,
                                 const struct cleat__disk_file *disk, size_t disk_count) {
@@ -262,7 +262,7 @@ START_TEST(part_sizes) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     struct cleat_file file = {.name = "f", .data = data, .data_bytes = cases[i].size};
     struct cleat_save_request request = kit_request(NULL, 1);
-    struct cleat__plan_limits tight = {KIT_PART, cases[i].max_parts};
+    struct cleat__plan_limits tight = {.part_bytes = KIT_PART, .max_parts = cases[i].max_parts};
     struct cleat__plan *plan = NULL;
     request.files = &file;
     request.file_count = 1;
