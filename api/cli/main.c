@@ -91,6 +91,9 @@ static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **cl
   options.time_limit_s = given->time_limit_s;
   options.endpoint = given->endpoint;
   options.region = given->region;
+  /* A launcher's variables are for the job that it launches, not for a program beside it; saves obey Cleat's own. */
+  bool of_ranks = strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL;
+  options.world_size = of_ranks ? 0 : 1;
   options.log = cleat__cli_log;
   options.log_user = cli;
   if (cli->command->small && !options.time_limit_s)

@@ -296,6 +296,41 @@ START_TEST(a_cancelled_rank) {
 }
 END_TEST
 
+/* A rank that gives up while rank 0 commits leaves its bytes: they are the checkpoint's. */
+START_TEST(a_cancel_that_comes_too_late) {
+  struct cleat_save *saves[RANKS];
+  make_requests(10);
+  memory_hold(bucket, "put", "manifest.json");
+  for (unsigned i = 0; i < RANKS; i++)
+    ck_assert_int_eq(cleat_save_async(clients[i], &requests[i], &saves[i], NULL), CLEAT_OK);
+  memory_wait_held(bucket, 1);
+  cleat_save_cancel(saves[1]);
+  ck_assert_int_eq(cleat_save_wait(saves[1], &errors[1]), CLEAT_CANCELLED);
+  memory_release(bucket);
+  for (unsigned i = 0; i < RANKS; i++) {
+    if (i != 1)
+      ck_assert_msg(cleat_save_wait(saves[i], &errors[i]) == CLEAT_OK, "%s", errors[i].message);
+    cleat_save_free(saves[i]);
+  }
+  expect_model(10);
+}
+END_TEST
+
+/* A rank that starts to send when all is lost: rank 0's failure stands there already. */
+START_TEST(a_rank_that_comes_late) {
+  make_requests(10);
+  requests[0].metadata = "{";
+  save_by(1, requests);
+  ck_assert_int_eq(statuses[0], CLEAT_INVALID);
+  save_by(14, requests);
+  for (unsigned i = 1; i < RANKS; i++) {
+    ck_assert_int_eq(statuses[i], CLEAT_INVALID);
+    ck_assert_msg(strstr(errors[i].message, "rank 0: metadata") != NULL, "%s", errors[i].message);
+  }
+  ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
+}
+END_TEST
+
 /* ---- Ranks that do not fit together ------------------------------------------------------------- */
 
 START_TEST(a_hole) {
@@ -439,6 +474,8 @@ int main(void) {
   tcase_add_test(tcase, a_bad_request_is_everybodys);
   tcase_add_test(tcase, a_rank_that_never_comes);
   tcase_add_test(tcase, a_cancelled_rank);
+  tcase_add_test(tcase, a_cancel_that_comes_too_late);
+  tcase_add_test(tcase, a_rank_that_comes_late);
   tcase_add_test(tcase, a_hole);
   tcase_add_test(tcase, an_overlap);
   tcase_add_test(tcase, replicas_that_nobody_names_so);
