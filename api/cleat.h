@@ -225,7 +225,8 @@ struct cleat_client_options {
    * rank may go without; of several, INVALID: torchrun's run id repeats, so broadcast a random one there. */
   unsigned rank;
   unsigned world_size;
-  const char *session; /* a folder of its own below the URL, an id without '/'; NULL: CLEAT_SESSION, else none */
+  const char *
+      session; /* a folder of its own below the URL, an id without '/'; NULL: CLEAT_SESSION, else none */
   struct cleat_topology topology;
   unsigned rank_timeout_s; /* how long a rank that is ready waits for the others; 0: 1800 */
 };
@@ -308,7 +309,7 @@ struct cleat_tensor {
  * must make up each tensor, without holes and overlaps; that is checked before the commit. */
 struct cleat_shard {
   const int64_t *global_shape; /* ndim sizes of the whole tensor; NULL: the tensor is the whole */
-  const int64_t *start;        /* ndim offsets of this piece in it, in elements; with global_shape alone */
+  const int64_t *start; /* ndim offsets of this piece in it, in elements; with global_shape alone */
   /* So many ranks hold this very piece, of which this is number `replica` (from 0); 0 and 1: this one alone. One
    * of them writes it: which, all choose alike, so that their bytes are balanced. The tensors of one `group` and one
    * number of replicas are those of the same ranks. */
@@ -362,7 +363,8 @@ struct cleat_save_request {
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
    * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
-  const struct cleat_shard *shards; /* of each of the tensors; NULL: all are whole, and this rank's alone */
+  const struct cleat_shard
+      *shards; /* of each of the tensors; NULL: all are whole, and this rank's alone */
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
@@ -517,8 +519,8 @@ cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
 
 struct cleat_resume_options {
   size_t struct_bytes;
-  int fresh;           /* 1: from nothing, whatever there is */
-  int at_step;         /* 1: from `step`, not from the latest */
+  int fresh;   /* 1: from nothing, whatever there is */
+  int at_step; /* 1: from `step`, not from the latest */
   int64_t step;
   int strict_topology; /* 1: MISMATCH where the job that saved it had other ranks or groups */
 };

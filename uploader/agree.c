@@ -22,7 +22,8 @@ static cleat_status check_topology(const struct cleat_client *client,
   cleat_status status =
       cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by another shape of job: %s",
                        (long long)checkpoint->info.step, text);
-  cleat__error_hint(err, "start the job as it was, or allow another shape (leave strict_topology away)");
+  cleat__error_hint(err,
+                    "start the job as it was, or allow another shape (leave strict_topology away)");
   return status;
 }
 
@@ -64,15 +65,17 @@ cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume
   struct cleat_checkpoint *found = NULL;
   if (options->at_step != 0 && (options->fresh != 0 || options->step < 0))
     return cleat__error_set(err, CLEAT_INVALID,
-                            options->fresh != 0 ? "to resume from a step and from nothing is asked for at once"
-                                                : "the step to resume from is below zero");
+                            options->fresh != 0
+                                ? "to resume from a step and from nothing is asked for at once"
+                                : "the step to resume from is below zero");
   if (atomic_exchange(&client->resumed, true)) {
     cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
-    cleat__error_hint(err, "a start resumes once; open the checkpoint anew with cleat_checkpoint_open");
+    cleat__error_hint(err,
+                      "a start resumes once; open the checkpoint anew with cleat_checkpoint_open");
     return status;
   }
-  cleat_status status = client->rank == 0 ? lead(client, options, &found, err)
-                                          : follow(client, options, &found, err);
+  cleat_status status =
+      client->rank == 0 ? lead(client, options, &found, err) : follow(client, options, &found, err);
   if (status != CLEAT_OK) {
     cleat__checkpoint_free(found);
     atomic_store(&client->resumed, false);

@@ -124,8 +124,8 @@ static struct cleat__task *records_take(struct cleat__job *job) {
 static void records_process(struct cleat__job *job, struct cleat__task *task) {
   struct records_job *records = (struct records_job *)job;
   struct reading *reading = (struct reading *)task;
-  reading->status = record_read(records->checkpoint, reading->rank, &records->operation.cancel,
-                                &reading->error);
+  reading->status =
+      record_read(records->checkpoint, reading->rank, &records->operation.cancel, &reading->error);
 }
 
 static void records_finish(struct cleat__job *job, struct cleat__task *task) {

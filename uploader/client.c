@@ -41,8 +41,8 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
   return cleat__pool_new(threads, &client->pool, err);
 }
 
-static cleat_status identify(struct cleat_client *client, const struct cleat_client_options *options,
-                             struct cleat_error *err) {
+static cleat_status identify(struct cleat_client *client,
+                             const struct cleat_client_options *options, struct cleat_error *err) {
   struct cleat__identity identity = {0};
   cleat_status status = cleat__identity_find(options, &identity, err);
   if (status != CLEAT_OK)

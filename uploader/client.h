@@ -45,14 +45,15 @@ struct cleat_client {
   const struct cleat__clock *clock;
   struct cleat__log log;
   uint64_t part_bytes;
-  char *start;            /* names this start of the job, on all its ranks */
+  char *start; /* names this start of the job, on all its ranks */
   unsigned rank;
   unsigned world_size; /* 1 or more */
   struct cleat_topology topology;
   unsigned rank_timeout_s;
-  char nonce[33];         /* this process's */
-  atomic_bool resumed;    /* cleat_resume was called */
-  atomic_ulong number;    /* of this start among those of the job; 0: it was not registered (see starts.h) */
+  char nonce[33];      /* this process's */
+  atomic_bool resumed; /* cleat_resume was called */
+  atomic_ulong
+      number; /* of this start among those of the job; 0: it was not registered (see starts.h) */
   atomic_bool never;      /* a cancel flag that nobody raises */
   atomic_int create_only; /* of enum cleat__create_only */
 

@@ -79,9 +79,10 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
   identity->rank = 0;
   identity->world_size = 1;
   *launcher = find_launcher();
-  if (*launcher != OURS && (variable(launchers[OURS].rank) != NULL ||
-                            variable(launchers[OURS].world_size) != NULL))
-    return cleat__error_set(err, CLEAT_INVALID, "of CLEAT_RANK and CLEAT_WORLD_SIZE one is not set");
+  if (*launcher != OURS &&
+      (variable(launchers[OURS].rank) != NULL || variable(launchers[OURS].world_size) != NULL))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "of CLEAT_RANK and CLEAT_WORLD_SIZE one is not set");
   if (*launcher == LAUNCHERS)
     return CLEAT_OK;
   cleat_status status = number(launchers[*launcher].rank, &identity->rank, err);
@@ -91,13 +92,14 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
 }
 
 static cleat_status no_start(unsigned world_size, size_t launcher, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(err, CLEAT_INVALID,
-                                         "%u ranks, and no name for this start of the job", world_size);
-  cleat__error_hint(err, launcher == TORCHRUN
-                             ? "set the start option to a random id that rank 0 broadcasts; torchrun's run id "
-                               "is the same after a restart"
-                             : "set CLEAT_START, or the start option, to an id that all ranks share and no "
-                               "other start has");
+  cleat_status status = cleat__error_set(
+      err, CLEAT_INVALID, "%u ranks, and no name for this start of the job", world_size);
+  cleat__error_hint(
+      err, launcher == TORCHRUN
+               ? "set the start option to a random id that rank 0 broadcasts; torchrun's run id "
+                 "is the same after a restart"
+               : "set CLEAT_START, or the start option, to an id that all ranks share and no "
+                 "other start has");
   return status;
 }
 
@@ -112,8 +114,8 @@ static const char *given_start(const char *option, size_t launcher, char own[CLE
   return length > 0 && length <= CLEAT__ID_MAX ? own : NULL;
 }
 
-static cleat_status find_start(const char *option, size_t launcher, struct cleat__identity *identity,
-                               struct cleat_error *err) {
+static cleat_status find_start(const char *option, size_t launcher,
+                               struct cleat__identity *identity, struct cleat_error *err) {
   char own[CLEAT__ID_MAX + 1];
   const char *name = given_start(option, launcher, own);
   if (name == NULL && identity->world_size > 1)
@@ -154,7 +156,8 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
   }
   cleat_status status = cleat__name_check_id("the session's name", name, strlen(name), err);
   if (status != CLEAT_OK) {
-    cleat__error_hint(err, "a session is one folder below the URL: letters, digits, '.', '_' and '-'");
+    cleat__error_hint(err,
+                      "a session is one folder below the URL: letters, digits, '.', '_' and '-'");
     return status;
   }
   /* What follows a '?' is s3://'s options; a folder may have one in its name. */
@@ -166,8 +169,8 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
   return *full != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the URL");
 }
 
-cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth, char attempt[17],
-                                     struct cleat_error *err) {
+cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth,
+                                     char attempt[17], struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   char text[CLEAT__ID_MAX + 64];
   int length = snprintf(text, sizeof text, "attempt\n%s\n%lld\n%u", start, (long long)step, nth);

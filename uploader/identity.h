@@ -22,7 +22,7 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
                                  struct cleat_error *err) CLEAT_MUST_USE;
 
 /* The attempt of the `nth` try (from 0) of a start at a step: the same on all its ranks, and nobody else's. */
-cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth, char attempt[17],
-                                     struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth,
+                                     char attempt[17], struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

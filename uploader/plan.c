@@ -144,7 +144,8 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
     /* Only ever read through: the cast drops the const of the caller's data. */
     spans[i + 1] =
         (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
-    status = cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], shard, offset, NULL, err);
+    status =
+        cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], shard, offset, NULL, err);
     if (status != CLEAT_OK)
       break;
     offset += item->bytes;

@@ -23,11 +23,13 @@ struct loose {
 /* That a piece lies in its tensor. */
 static cleat_status piece_check(const struct cleat_tensor *tensor, const struct cleat_shard *piece,
                                 bool alone, struct cleat_error *err) {
-  struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim, piece->global_shape};
+  struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim,
+                                     piece->global_shape};
   struct cleat__slice slice = {piece->start, tensor->shape};
   uint64_t bytes = 0;
   if (alone && piece->replicas > 1)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s is one of %u replicas, and there is no other rank",
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s is one of %u replicas, and there is no other rank",
                             tensor->name, piece->replicas);
   if (piece->global_shape == NULL && piece->start == NULL)
     return CLEAT_OK;
@@ -110,13 +112,14 @@ static cleat_status leave_replicas_out(const struct cleat_save_request *request,
     return cleat__error_no_memory(err, "the plan");
   for (size_t i = 0; i < *count; i++) {
     const struct cleat_shard *shard = &request->shards[i];
-    replicas[i] = (struct cleat__replica){.name = request->tensors[i].name,
-                                          .bytes = loose[i].item.bytes,
-                                          .ndim = loose[i].item.ndim,
-                                          .start = shard->global_shape != NULL ? shard->start : NULL,
-                                          .replicas = shard->replicas,
-                                          .replica = shard->replica,
-                                          .group = shard->group};
+    replicas[i] =
+        (struct cleat__replica){.name = request->tensors[i].name,
+                                .bytes = loose[i].item.bytes,
+                                .ndim = loose[i].item.ndim,
+                                .start = shard->global_shape != NULL ? shard->start : NULL,
+                                .replicas = shard->replicas,
+                                .replica = shard->replica,
+                                .group = shard->group};
   }
   cleat_status status = cleat__replicas_choose(replicas, *count, record, err);
   size_t kept = 0;
@@ -137,8 +140,8 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
   packed->tensor = cleat__calloc(count, sizeof(*packed->tensor));
   packed->shards = cleat__calloc(count, sizeof(const struct cleat_shard *));
   packed->shard_begin = cleat__calloc(shards + 1, sizeof(*packed->shard_begin));
-  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL || packed->shards == NULL ||
-      packed->shard_begin == NULL) {
+  if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL ||
+      packed->shards == NULL || packed->shard_begin == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
   packed->shard_count = shards;
@@ -171,8 +174,8 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
   if (status == CLEAT_OK)
     status = leave_replicas_out(request, record, loose, &count, err);
   if (status == CLEAT_OK) {
-    size_t shards =
-        shards_assign(loose, count, request->shard_bytes > 0 ? request->shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
+    size_t shards = shards_assign(
+        loose, count, request->shard_bytes > 0 ? request->shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
     qsort(loose, count, sizeof(*loose), loose_compare);
     status = packed_fill(loose, count, shards, packed, err);
   }
@@ -190,7 +193,8 @@ void cleat__packed_clear(struct cleat__packed *packed) {
 }
 
 /* A part of a tensor: the entry is the whole one's. */
-static cleat_status enter_piece(struct cleat__plan *plan, const struct cleat__safetensors_item *item,
+static cleat_status enter_piece(struct cleat__plan *plan,
+                                const struct cleat__safetensors_item *item,
                                 const struct cleat_shard *shard, size_t file, uint64_t offset,
                                 struct cleat__tensor_entry *entry, struct cleat_error *err) {
   size_t ndim = (size_t)item->ndim;
@@ -211,9 +215,8 @@ static cleat_status enter_piece(struct cleat__plan *plan, const struct cleat__sa
 
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
                                       const struct cleat__safetensors_item *item,
-                                      const struct cleat_shard *shard, size_t file,
-                                      uint64_t offset, const char *disk_name,
-                                      struct cleat_error *err) {
+                                      const struct cleat_shard *shard, size_t file, uint64_t offset,
+                                      const char *disk_name, struct cleat_error *err) {
   struct cleat__tensor_entry *entry = &plan->record.tensors[plan->record.tensor_count];
   size_t ndim = (size_t)item->ndim;
   entry->name = cleat__arena_text(&plan->arena, item->name, strlen(item->name));

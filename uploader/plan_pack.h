@@ -9,10 +9,10 @@
  * the request's memory; the arrays are owned. */
 struct cleat__packed {
   struct cleat__safetensors_item *items;
-  const void **data;   /* of each item */
-  size_t *tensor;      /* of each item: which of the request it is */
+  const void **data;                 /* of each item */
+  size_t *tensor;                    /* of each item: which of the request it is */
   const struct cleat_shard **shards; /* of each item: what part it is; NULL: the whole */
-  size_t *shard_begin; /* shard_count + 1 indexes into items */
+  size_t *shard_begin;               /* shard_count + 1 indexes into items */
   size_t shard_count;
 };
 
@@ -28,9 +28,8 @@ void cleat__packed_clear(struct cleat__packed *packed);
  * record's array has room. `disk_name`: the name of the file from disk that it was found in, or NULL. */
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
                                       const struct cleat__safetensors_item *item,
-                                      const struct cleat_shard *shard, size_t file,
-                                      uint64_t offset, const char *disk_name,
-                                      struct cleat_error *err);
+                                      const struct cleat_shard *shard, size_t file, uint64_t offset,
+                                      const char *disk_name, struct cleat_error *err);
 
 /* Two files from disk may hold tensors of one name (the parts of a diffusion pipeline do). Such are
  * known by "<file>:<tensor>", and so are all where there are other ranks, which may hold some of one name. The first

@@ -35,8 +35,8 @@ static cleat_status note_encode(const struct cleat_client *client, const struct 
                                 struct cleat__buffer *out, struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
-  cleat__json_put_text(&writer,
-                       "{\"format\":\"" NOTE_FORMAT "\",\"version\":\"" NOTE_VERSION "\",\"rank\":");
+  cleat__json_put_text(&writer, "{\"format\":\"" NOTE_FORMAT "\",\"version\":\"" NOTE_VERSION
+                                "\",\"rank\":");
   cleat__json_put_uint(&writer, client->rank);
   put_text(&writer, "nonce", client->nonce);
   if (why != NULL) {
@@ -61,7 +61,7 @@ static cleat_status note_put(struct cleat_client *client, const char *key,
 }
 
 static cleat_status status_by_name(const struct cleat__json_text *name) {
-#define STATUS(number, status, text)                                                       \
+#define STATUS(number, status, text)                                                      \
   if (name->length == strlen(#status) && memcmp(name->bytes, #status, name->length) == 0) \
     return CLEAT_##status;
   CLEAT_STATUS_MAP(STATUS)
@@ -103,14 +103,15 @@ static void failure_parse(const char *json, size_t size, unsigned rank, struct c
 
 /* *found: there is a failure of `rank`, which is in *failure. */
 static cleat_status failure_read(struct cleat_save *save, unsigned rank, const atomic_bool *cancel,
-                                 bool *found, struct cleat_error *failure, struct cleat_error *err) {
+                                 bool *found, struct cleat_error *failure,
+                                 struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   char key[CLEAT__OBJECT_KEY_MAX];
   char *text = NULL;
   size_t size = 0;
   cleat__key_rank(save->plan->step, save->attempt, rank, "failed", key);
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, NOTE_BYTES_MAX, &text, &size,
-                                     NULL, cancel, err);
+  cleat_status status =
+      CLEAT__STORE(client->store, get_small, key, NOTE_BYTES_MAX, &text, &size, NULL, cancel, err);
   *found = status == CLEAT_OK;
   if (*found)
     failure_parse(text, size, rank, failure);
@@ -168,9 +169,12 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
   if (status != CLEAT_LOST)
     return status;
   struct cleat_error why, ignored;
-  status = cleat__error_set(&why, CLEAT_LOST, "two processes act as rank %u of start %s, or this start "
-                            "was used before", client->rank, client->start);
-  cleat__error_hint(&why, "each rank is one process, and each start of a job has a name of its own");
+  status = cleat__error_set(&why, CLEAT_LOST,
+                            "two processes act as rank %u of start %s, or this start "
+                            "was used before",
+                            client->rank, client->start);
+  cleat__error_hint(&why,
+                    "each rank is one process, and each start of a job has a name of its own");
   cleat__key_rank(step, attempt, client->rank, "twin", key);
   (void)note_put(client, key, &why, cancel, &ignored); /* the other one is to know, too */
   *err = why;
@@ -178,8 +182,8 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
 }
 
 cleat_status cleat__ranks_claim(struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status = claim(save->operation.client, save->plan->step, save->attempt,
-                              &save->operation.cancel, err);
+  cleat_status status =
+      claim(save->operation.client, save->plan->step, save->attempt, &save->operation.cancel, err);
   save->ranks->claimed = status == CLEAT_OK;
   save->ranks->refused = status == CLEAT_LOST;
   return status;
@@ -194,7 +198,8 @@ static cleat_status has_twin(unsigned rank, struct cleat_error *err) {
 }
 
 /* One name in the list of the attempt. */
-static cleat_status watch_entry(struct cleat_save *save, const char *name, struct cleat_error *err) {
+static cleat_status watch_entry(struct cleat_save *save, const char *name,
+                                struct cleat_error *err) {
   char what[CLEAT__RECORD_NAME_MAX];
   struct cleat_error failure;
   unsigned rank = 0;
@@ -202,8 +207,8 @@ static cleat_status watch_entry(struct cleat_save *save, const char *name, struc
   if (!cleat__name_parse_rank(name, &rank, what))
     return CLEAT_OK;
   if (rank >= save->operation.client->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks", rank,
-                            save->operation.client->world_size);
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks",
+                            rank, save->operation.client->world_size);
   if (what[0] == '\0')
     save->ranks->listed[rank] = 1;
   if (strcmp(what, "twin") == 0)
@@ -260,8 +265,9 @@ static cleat_status watch_manifest(struct cleat_save *save, struct cleat_error *
     save->ranks->found = CLEAT__WATCH_SKIP;
     return CLEAT_OK;
   }
-  status = cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
-                            (long long)save->plan->step, now.attempt);
+  status =
+      cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                       (long long)save->plan->step, now.attempt);
   cleat__error_hint(err, "that checkpoint stands");
   return status;
 }
@@ -299,7 +305,8 @@ static void name_absent(const struct cleat_save *save, char *text, size_t size) 
     if (save->ranks->peers[rank].state != CLEAT__PEER_ABSENT)
       continue;
     if (absent++ < NAMED_MAX)
-      length += (size_t)snprintf(text + length, size - length, "%s%u", absent > 1 ? ", " : "", rank);
+      length +=
+          (size_t)snprintf(text + length, size - length, "%s%u", absent > 1 ? ", " : "", rank);
   }
   if (absent > NAMED_MAX)
     (void)snprintf(text + length, size - length, " and %u more", absent - NAMED_MAX);
@@ -311,14 +318,18 @@ cleat_status cleat__ranks_late(const struct cleat_save *save, struct cleat_error
   cleat_status status;
   if (client->rank == 0) {
     name_absent(save, ranks, sizeof ranks);
-    status = cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
-                              (long long)save->plan->step, client->rank_timeout_s, ranks);
-    cleat__error_hint(err, "look whether it still runs, saves this very step, and has the same start");
+    status =
+        cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
+                         (long long)save->plan->step, client->rank_timeout_s, ranks);
+    cleat__error_hint(err,
+                      "look whether it still runs, saves this very step, and has the same start");
     return status;
   }
-  status = cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: rank 0 has not committed it within %u s; it may yet",
+  status = cleat__error_set(err, CLEAT_TIMEOUT,
+                            "step %lld: rank 0 has not committed it within %u s; it may yet",
                             (long long)save->plan->step, client->rank_timeout_s);
-  cleat__error_hint(err, "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
+  cleat__error_hint(err,
+                    "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
   return status;
 }
 

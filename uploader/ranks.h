@@ -47,13 +47,13 @@ enum cleat__watch {
 };
 
 struct cleat__ranks {
-  struct cleat__peer *peers;  /* of each rank; rank 0 alone, else NULL */
-  unsigned char *listed;      /* of each rank: its record is in the list; WATCH's alone */
-  bool claimed;               /* set by LOOK: this rank is ours */
-  bool refused;               /* … or another process's */
-  bool may_be_committed;      /* our record stands; before it does there is nothing to look for */
-  enum cleat__watch found;    /* by WATCH, for its end */
-  atomic_bool closed;         /* rank 0 has failed, and said so: nobody commits this attempt */
+  struct cleat__peer *peers; /* of each rank; rank 0 alone, else NULL */
+  unsigned char *listed;     /* of each rank: its record is in the list; WATCH's alone */
+  bool claimed;              /* set by LOOK: this rank is ours */
+  bool refused;              /* … or another process's */
+  bool may_be_committed;     /* our record stands; before it does there is nothing to look for */
+  enum cleat__watch found;   /* by WATCH, for its end */
+  atomic_bool closed;        /* rank 0 has failed, and said so: nobody commits this attempt */
   struct {
     bool watching;     /* a WATCH is under way */
     double due_s;      /* when to look next */

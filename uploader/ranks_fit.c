@@ -20,8 +20,8 @@ static cleat_status check_record(const struct cleat_save *save, unsigned rank,
     return cleat__error_set(err, CLEAT_MISMATCH, "rank %u knows of %u ranks, rank 0 of %u", rank,
                             world_size, ours->world_size);
   if (strcmp(topology, ours->topology) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 %s", rank, topology,
-                            ours->topology);
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 %s", rank,
+                            topology, ours->topology);
   return CLEAT_OK;
 }
 

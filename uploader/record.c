@@ -265,7 +265,8 @@ static void put_tensor(struct cleat__json_writer *writer,
   cleat__json_put(writer, "]}", 2);
 }
 
-static void put_replica_sets(struct cleat__json_writer *writer, const struct cleat__record *record) {
+static void put_replica_sets(struct cleat__json_writer *writer,
+                             const struct cleat__record *record) {
   cleat__json_put_text(writer, ",\"replicas\":[");
   for (size_t i = 0; i < record->replica_set_count; i++) {
     const struct cleat__replica_set *set = &record->replica_sets[i];

@@ -58,7 +58,8 @@ struct cleat__replica_set {
   unsigned replica;
   unsigned group;
   char *first; /* the name of one of its tensors, for errors */
-  char *digest; /* of names, places and sizes of all pieces: CLEAT__REPLICA_DIGEST_LENGTH hex digits */
+  char *
+      digest; /* of names, places and sizes of all pieces: CLEAT__REPLICA_DIGEST_LENGTH hex digits */
 };
 
 #define CLEAT__REPLICA_DIGEST_LENGTH 32

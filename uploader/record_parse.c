@@ -366,7 +366,8 @@ static void read_replica_sets(struct parse *parse) {
       if (grown == NULL)
         cleat__json_refuse_memory(&parse->reader);
       else
-        cleat__json_refuse_limit(&parse->reader, "sets of replicas", CLEAT__RECORD_REPLICA_SETS_MAX);
+        cleat__json_refuse_limit(&parse->reader, "sets of replicas",
+                                 CLEAT__RECORD_REPLICA_SETS_MAX);
       sets = grown != NULL ? grown : sets;
       break;
     }

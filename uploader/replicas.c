@@ -70,10 +70,11 @@ static cleat_status check_set(struct cleat__replica *const *pieces, size_t count
                               struct cleat_error *err) {
   for (size_t i = 1; i < count; i++)
     if (pieces[i]->replica != pieces[0]->replica)
-      return cleat__error_set(err, CLEAT_INVALID,
-                              "of %u replicas of group %u, tensor %s is number %u, and %s number %u",
-                              pieces[0]->replicas, pieces[0]->group, pieces[0]->name,
-                              pieces[0]->replica, pieces[i]->name, pieces[i]->replica);
+      return cleat__error_set(
+          err, CLEAT_INVALID,
+          "of %u replicas of group %u, tensor %s is number %u, and %s number %u",
+          pieces[0]->replicas, pieces[0]->group, pieces[0]->name, pieces[0]->replica,
+          pieces[i]->name, pieces[i]->replica);
   return CLEAT_OK;
 }
 
@@ -122,8 +123,8 @@ static cleat_status make_room(struct cleat__replica *const *pieces, size_t count
   for (size_t i = 0; i < count; i++)
     sets += i == 0 || !is_same_set(pieces[i - 1], pieces[i]);
   if (sets > CLEAT__RECORD_REPLICA_SETS_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "%zu groups of replicas are over the limit of %d", sets,
-                            CLEAT__RECORD_REPLICA_SETS_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "%zu groups of replicas are over the limit of %d",
+                            sets, CLEAT__RECORD_REPLICA_SETS_MAX);
   record->replica_sets = cleat__arena_alloc(&record->arena, sets, sizeof *record->replica_sets);
   return record->replica_sets != NULL ? CLEAT_OK
                                       : cleat__error_no_memory(err, "the choice among replicas");
@@ -189,7 +190,8 @@ static cleat_status refuse_told(const struct cleat__told_set *first, size_t repl
                                 struct cleat_error *err) {
   cleat_status status = cleat__error_set(
       err, CLEAT_MISMATCH, "rank %u says that %s is held by %u ranks, and %s is replica %zu of it",
-      first->rank, first->set->first, first->set->replicas, twice ? "more than one" : "none", replica);
+      first->rank, first->set->first, first->set->replicas, twice ? "more than one" : "none",
+      replica);
   cleat__error_hint(err, "all replicas of a group name the same tensors, and are numbered from 0");
   return status;
 }
@@ -201,7 +203,8 @@ cleat_status cleat__replicas_check(struct cleat__told_set *told, size_t count,
     while (end < count && same_told(told[begin].set, told[end].set) == 0) {
       size_t expected = end - begin, found = told[end].set->replica;
       if (found != expected)
-        return refuse_told(&told[begin], found < expected ? found : expected, found < expected, err);
+        return refuse_told(&told[begin], found < expected ? found : expected, found < expected,
+                           err);
       end++;
     }
     if (end - begin != told[begin].set->replicas)

@@ -15,7 +15,7 @@ struct cleat__replica {
   uint64_t bytes;
   int ndim;
   const int64_t *start; /* of the piece; NULL: it is the whole tensor */
-  unsigned replicas; /* 0 and 1: nobody else holds it */
+  unsigned replicas;    /* 0 and 1: nobody else holds it */
   unsigned replica;
   unsigned group;
   bool ours; /* filled: this rank writes it */

@@ -500,26 +500,34 @@ static bool is_busy(struct cleat_client *client) {
   return busy;
 }
 
+static cleat_status prepare(struct cleat_save *save, const struct cleat_save_request *request,
+                            enum cleat__save_mode mode, struct cleat_error *err) {
+  cleat__lanes_init(&save->lanes, save->operation.client);
+  save->mode = mode;
+  cleat_status status = cleat__save_prepare(save, request, err);
+  return status == CLEAT_OK && !save_enlist(save, request->if_busy) ? refuse_busy(err) : status;
+}
+
 static cleat_status begin(struct cleat_client *client, const struct cleat_save_request *request,
                           enum cleat__save_mode mode, struct cleat_save **save,
                           struct cleat_error *err) {
-  struct cleat_save *fresh = cleat__calloc(1, sizeof(*fresh));
-  if (fresh == NULL)
-    return cleat__error_no_memory(err, "the save");
-  cleat__operation_init(&fresh->operation, client);
-  cleat__lanes_init(&fresh->lanes, client);
-  fresh->mode = mode;
-  cleat_status status = cleat__save_prepare(fresh, request, err);
-  if (status == CLEAT_OK && !save_enlist(fresh, request->if_busy))
-    status = refuse_busy(err);
-  if (status != CLEAT_OK) {
-    if (client->world_size > 1)
-      cleat__ranks_tell_unbegun(client, request->step, fresh, err);
-    cleat__save_destroy(fresh);
-    return status;
+  struct cleat_save *fresh = NULL;
+  if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client))
+    (void)refuse_busy(err);
+  else if ((fresh = cleat__calloc(1, sizeof(*fresh))) == NULL)
+    (void)cleat__error_no_memory(err, "the save");
+  else
+    cleat__operation_init(&fresh->operation, client);
+  if (fresh != NULL && prepare(fresh, request, mode, err) == CLEAT_OK) {
+    *save = fresh;
+    return CLEAT_OK;
   }
-  *save = fresh;
-  return CLEAT_OK;
+  /* The other ranks are to know, or they wait for this one. */
+  if (client->world_size > 1)
+    cleat__ranks_tell_unbegun(client, request->step, fresh, err);
+  if (fresh != NULL)
+    cleat__save_destroy(fresh);
+  return err->status;
 }
 
 cleat_status cleat__save_start(struct cleat_client *client,
@@ -528,72 +536,5 @@ cleat_status cleat__save_start(struct cleat_client *client,
   if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
     return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is none of its values",
                             (int)request->if_busy);
-  if (request->if_busy == CLEAT_IF_BUSY_REFUSE && is_busy(client)) {
-    cleat_status status = refuse_busy(err);
-    if (client->world_size > 1)
-      cleat__ranks_tell_unbegun(client, request->step, NULL, err);
-    return status;
-  }
   return begin(client, request, mode, save, err);
-}
-
-/* ---- Waiting ---------------------------------------------------------------------------------- */
-
-static bool is_staged_locked(const struct cleat_save *save) {
-  if (save->synced.snapshot_taken && save->synced.borrowing == 0)
-    return true;
-  return save->mode == CLEAT__SAVE_STAGED && save->synced.parts_staged == save->plan->total_parts;
-}
-
-cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
-  struct cleat__pool *pool = save->operation.client->pool;
-  cleat__pool_lock(pool);
-  /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
-  while (!is_staged_locked(save) && !save->operation.synced.ended)
-    cleat__pool_wait_locked(pool);
-  cleat_status status = cleat__operation_status_locked(&save->operation, err);
-  cleat__pool_unlock(pool);
-  return status;
-}
-
-cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err) {
-  return cleat__operation_wait(&save->operation, err);
-}
-
-static enum cleat_phase phase_locked(const struct cleat_save *save) {
-  if (save->operation.synced.ended) {
-    return save->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
-  }
-  return save->synced.record_begun ? CLEAT_PHASE_COMMITTING : CLEAT_PHASE_RUNNING;
-}
-
-void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
-  struct cleat__pool *pool = save->operation.client->pool;
-  cleat__pool_lock(pool);
-  *progress = (struct cleat_progress){
-      .phase = phase_locked(save),
-      .outcome = save->operation.synced.ended ? save->synced.outcome : CLEAT_OUTCOME_PENDING,
-      .bytes_total = save->plan->total_bytes,
-      .bytes_staged = save->synced.bytes_staged,
-      .bytes_done = save->synced.bytes_done,
-      .bytes_resumed = save->synced.bytes_found,
-      .files_total = save->plan->record.file_count,
-      .files_done = save->synced.files_done,
-      .elapsed_s = cleat__operation_elapsed_locked(&save->operation),
-      .device_snapshot = save->synced.snapshot_taken,
-  };
-  cleat__pool_unlock(pool);
-}
-
-void cleat__save_cancel(struct cleat_save *save) {
-  cleat__operation_cancel(&save->operation, "the save");
-}
-
-void cleat__save_free(struct cleat_save *save) {
-  if (save == NULL)
-    return;
-  struct cleat_error ignored;
-  (void)cleat__operation_wait(&save->operation, &ignored);
-  cleat__operation_retire(&save->operation);
-  cleat__save_destroy(save);
 }

@@ -74,7 +74,8 @@ struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save) 
 static unsigned note_arrivals_locked(struct cleat_save *save) {
   struct cleat__ranks *ranks = save->ranks;
   unsigned came = 0;
-  for (unsigned rank = 1; ranks->peers != NULL && rank < save->operation.client->world_size; rank++) {
+  for (unsigned rank = 1; ranks->peers != NULL && rank < save->operation.client->world_size;
+       rank++) {
     if (ranks->listed[rank] == 0 || ranks->peers[rank].state != CLEAT__PEER_ABSENT)
       continue;
     ranks->peers[rank].state = CLEAT__PEER_STANDS;
@@ -147,7 +148,8 @@ struct cleat__save_task *cleat__save_take_farewell_locked(struct cleat_save *sav
   }
   if (save->synced.clean_allowed || save->synced.clean_failed)
     return NULL;
-  if (save->operation.client->rank == 0 || !save->synced.record_stored || atomic_load(&ranks->closed)) {
+  if (save->operation.client->rank == 0 || !save->synced.record_stored ||
+      atomic_load(&ranks->closed)) {
     save->synced.clean_allowed = !save->in_doubt;
     save->synced.clean_failed = save->in_doubt;
     return NULL;

@@ -198,19 +198,22 @@ static cleat_status used_before(const struct cleat_client *client, struct cleat_
   cleat_status status = cleat__error_set(
       err, CLEAT_LOST, "the start %s was used before, or two processes act as rank %u of it",
       client->start, client->rank);
-  cleat__error_hint(err, "every start of a job needs a name that no other has: set CLEAT_START anew");
+  cleat__error_hint(err,
+                    "every start of a job needs a name that no other has: set CLEAT_START anew");
   return status;
 }
 
 /* Takes the next number. */
-static cleat_status enter(struct cleat_client *client, struct start *start, struct cleat_error *err) {
+static cleat_status enter(struct cleat_client *client, struct start *start,
+                          struct cleat_error *err) {
   cleat_status status = CLEAT_LOST;
   for (int i = 0; i < RACES_MAX && status == CLEAT_LOST; i++) {
     char key[CLEAT__OBJECT_KEY_MAX];
     unsigned long last = 0;
     status = find_last(client, &client->never, &last, err);
     if (status == CLEAT_OK && last >= NUMBER_MAX)
-      status = cleat__error_set(err, CLEAT_LIMIT, "%lu starts are the most there can be", NUMBER_MAX);
+      status =
+          cleat__error_set(err, CLEAT_LIMIT, "%lu starts are the most there can be", NUMBER_MAX);
     if (status != CLEAT_OK)
       return status;
     start->number = last + 1;
@@ -259,11 +262,13 @@ static cleat_status never_came(const struct cleat_client *client, struct cleat_e
   cleat_status status =
       cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 of start %s has not registered it within %u s",
                        client->start, client->rank_timeout_s);
-  cleat__error_hint(err, "look whether rank 0 runs, calls cleat_resume, and has the same start and URL");
+  cleat__error_hint(err,
+                    "look whether rank 0 runs, calls cleat_resume, and has the same start and URL");
   return status;
 }
 
-static cleat_status poll(struct cleat_client *client, struct start *start, struct cleat_error *err) {
+static cleat_status poll(struct cleat_client *client, struct start *start,
+                         struct cleat_error *err) {
   const struct cleat__clock *clock = client->clock;
   int64_t end_ms = clock->monotonic_ms(clock->ctx) + (int64_t)client->rank_timeout_s * 1000;
   int64_t pause_ms = PAUSE_FIRST_MS;
@@ -281,7 +286,8 @@ static cleat_status poll(struct cleat_client *client, struct start *start, struc
   }
 }
 
-cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step, struct cleat_error *err) {
+cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
+                                struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   struct start start = {.step = -1};
   cleat_status status = poll(client, &start, err);
@@ -291,8 +297,8 @@ cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step, stru
     return cleat__error_set(err, CLEAT_STORE, "rank 0: %s", start.error);
   if (start.world_size != client->world_size)
     return cleat__error_set(err, CLEAT_MISMATCH,
-                            "rank %u knows of %u ranks, rank 0 of %" PRIu64 " (start %s)", client->rank,
-                            client->world_size, start.world_size, client->start);
+                            "rank %u knows of %u ranks, rank 0 of %" PRIu64 " (start %s)",
+                            client->rank, client->world_size, start.world_size, client->start);
   struct start here = ours(client, start.step);
   here.number = start.number;
   key_of_rank((unsigned long)start.number, client->rank, key);
@@ -324,7 +330,8 @@ cleat_status cleat__starts_check(struct cleat_client *client, const atomic_bool 
     /* A second process of our own start was refused, and has left its number. */
     if (status != CLEAT_OK || !found || strcmp(later.name, client->start) == 0)
       continue;
-    status = cleat__error_set(err, CLEAT_LOST, "superseded by start %s, the job's %luth; this is %s, its %luth",
+    status = cleat__error_set(err, CLEAT_LOST,
+                              "superseded by start %s, the job's %luth; this is %s, its %luth",
                               later.name, number, client->start, mine);
     cleat__error_hint(err, "a later start of this job has taken over; this one must end");
   }

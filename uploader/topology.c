@@ -12,7 +12,8 @@ enum { DP, TP, PP, CP, EP, SIZES };
 static const char *const names[SIZES] = {"dp", "tp", "pp", "cp", "ep"};
 
 static void spread(const struct cleat_topology *topology, unsigned sizes[SIZES]) {
-  const unsigned all[SIZES] = {topology->dp, topology->tp, topology->pp, topology->cp, topology->ep};
+  const unsigned all[SIZES] = {topology->dp, topology->tp, topology->pp, topology->cp,
+                               topology->ep};
   memcpy(sizes, all, sizeof all);
 }
 
@@ -50,8 +51,8 @@ void cleat__topology_read(const char *json, struct cleat_topology *topology) {
 static size_t add(char *text, size_t size, size_t length, const char *what, unsigned saved,
                   unsigned now) {
   char *at = length < size ? text + length : NULL;
-  int added = snprintf(at, at != NULL ? size - length : 0, "%s%s %u, then %u", length > 0 ? "; " : "",
-                       what, saved, now);
+  int added = snprintf(at, at != NULL ? size - length : 0, "%s%s %u, then %u",
+                       length > 0 ? "; " : "", what, saved, now);
   return length + (added > 0 ? (size_t)added : 0);
 }
 

@@ -26,8 +26,8 @@ struct rank {
   const char *url;
   enum job job;
   unsigned number, world_size;
-  int64_t rows;          /* of the matrix */
-  int64_t first, count;  /* ours */
+  int64_t rows;         /* of the matrix */
+  int64_t first, count; /* ours */
   uint64_t read_bytes;
   pthread_t thread;
 };
@@ -64,10 +64,8 @@ static void save_rows(const struct rank *rank, struct cleat_client *client, void
 
 static void load_rows(struct rank *rank, struct cleat_client *client, void *rows) {
   const int64_t start[2] = {rank->first, 0}, shape[2] = {rank->count, ROW_BYTES};
-  struct cleat_load_request request = {"matrix", CLEAT_DTYPE_U8,
-                                       2,        shape,
-                                       start,    rows,
-                                       (uint64_t)(rank->count * ROW_BYTES)};
+  struct cleat_load_request request = {
+      "matrix", CLEAT_DTYPE_U8, 2, shape, start, rows, (uint64_t)(rank->count * ROW_BYTES)};
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat_load *load = NULL;
   struct cleat_progress progress;
@@ -107,8 +105,13 @@ static uint64_t run_job(const char *url, enum job job, unsigned count, int64_t r
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   for (unsigned i = 0; i < count; i++) {
     int64_t first = rows * i / count, end = rows * (i + 1) / count;
-    ranks[i] = (struct rank){.url = url, .job = job, .number = i, .world_size = count, .rows = rows,
-                             .first = first, .count = end - first};
+    ranks[i] = (struct rank){.url = url,
+                             .job = job,
+                             .number = i,
+                             .world_size = count,
+                             .rows = rows,
+                             .first = first,
+                             .count = end - first};
     if (pthread_create(&ranks[i].thread, &attributes, run_rank, &ranks[i]) != 0)
       abort();
   }

@@ -12,9 +12,18 @@ static struct cleat__identity found;
 static struct cleat_error err;
 
 static void setup(void) {
-  static const char *const names[] = {"CLEAT_RANK", "CLEAT_WORLD_SIZE", "CLEAT_START", "CLEAT_SESSION", "RANK",
-                                      "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID",
-                                      "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "OMPI_COMM_WORLD_RANK",
+  static const char *const names[] = {"CLEAT_RANK",
+                                      "CLEAT_WORLD_SIZE",
+                                      "CLEAT_START",
+                                      "CLEAT_SESSION",
+                                      "RANK",
+                                      "WORLD_SIZE",
+                                      "SLURM_PROCID",
+                                      "SLURM_NTASKS",
+                                      "SLURM_STEP_ID",
+                                      "SLURM_JOB_ID",
+                                      "SLURM_RESTART_COUNT",
+                                      "OMPI_COMM_WORLD_RANK",
                                       "OMPI_COMM_WORLD_SIZE"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     unsetenv(names[i]);

@@ -24,7 +24,8 @@ static void teardown(void) {
 }
 
 static struct cleat_client *open_as(const char *start, unsigned rank, unsigned world_size) {
-  struct kit_setup as = {.start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
+  struct kit_setup as = {
+      .start = start, .rank = rank, .world_size = world_size, .rank_timeout_s = 20};
   return kit_open(bucket, &as);
 }
 
@@ -262,9 +263,11 @@ START_TEST(another_shape_of_job) {
   ck_assert_uint_eq(topology.dp, 2);
   ck_assert_uint_eq(topology.tp, 4);
   ck_assert_uint_eq(topology.pp, 0);
-  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, text, sizeof text), strlen("tp 4, then 1"));
+  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, text, sizeof text),
+                    strlen("tp 4, then 1"));
   ck_assert_str_eq(text, "tp 4, then 1");
-  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, little, sizeof little), strlen("tp 4, then 1"));
+  ck_assert_uint_eq(cleat_checkpoint_reshard(checkpoint, little, sizeof little),
+                    strlen("tp 4, then 1"));
   ck_assert_str_eq(little, "tp 4, t");
   cleat_checkpoint_free(checkpoint);
   kit_close_idle(client);
