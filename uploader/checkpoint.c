@@ -3,6 +3,7 @@
 #include "uploader/checkpoint.h"
 
 #include "base/mem.h"
+#include "uploader/commit.h"
 #include "uploader/name.h"
 
 #include <stdlib.h>
@@ -95,12 +96,12 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
 }
 
 /* Reads the record until it is the one that was saved; *text is owned. */
-static cleat_status record_fetch(struct cleat_checkpoint *checkpoint, unsigned rank, char **text,
+static cleat_status record_fetch(struct cleat_client *client,
+                                 const struct cleat__manifest *manifest, unsigned rank, char **text,
                                  size_t *size, struct cleat_error *err) {
-  struct cleat_client *client = checkpoint->client;
-  const struct cleat__rank_ref *ref = &checkpoint->manifest.ranks[rank];
+  const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_record(checkpoint->manifest.step, checkpoint->manifest.attempt, rank, key);
+  cleat__key_record(manifest->step, manifest->attempt, rank, key);
   cleat_status status = CLEAT_INTEGRITY;
   for (int i = 0; i < TRIES && status == CLEAT_INTEGRITY; i++) {
     cleat__free(*text);
@@ -116,18 +117,18 @@ static cleat_status record_fetch(struct cleat_checkpoint *checkpoint, unsigned r
   return status;
 }
 
-static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned rank,
-                                struct cleat_error *err) {
-  struct cleat__record *record = &checkpoint->records[rank];
+cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
+                                           const struct cleat__manifest *manifest, unsigned rank,
+                                           struct cleat__record *record, struct cleat_error *err) {
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = record_fetch(checkpoint, rank, &text, &size, err);
+  cleat_status status = record_fetch(client, manifest, rank, &text, &size, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, record, err);
   if (status == CLEAT_OK)
-    status = record_check_place(&checkpoint->manifest, rank, record, err);
+    status = record_check_place(manifest, rank, record, err);
   if (status != CLEAT_OK)
-    cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);
+    cleat__error_context(err, "step %lld", (long long)manifest->step);
   cleat__free(text);
   return status;
 }
@@ -139,8 +140,29 @@ static cleat_status records_read(struct cleat_checkpoint *checkpoint, struct cle
     return cleat__error_no_memory(err, "the rank records");
   cleat_status status = CLEAT_OK;
   for (unsigned rank = 0; status == CLEAT_OK && rank < checkpoint->manifest.world_size; rank++) {
-    status = record_read(checkpoint, rank, err);
+    status = cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, rank,
+                                           &checkpoint->records[rank], err);
   }
+  return status;
+}
+
+/* ---- Overtaken by a prune ---- */
+
+cleat_status cleat__checkpoint_explain(struct cleat_client *client,
+                                       const struct cleat__manifest *manifest, const char *doing,
+                                       struct cleat_error *err) {
+  struct cleat__manifest now = {0};
+  struct cleat_error second;
+  cleat_status status =
+      cleat__checkpoint_read_manifest(client, manifest->step, &client->never, &now, &second);
+  bool gone = cleat__commit_is_absent(status, &second) ||
+              (status == CLEAT_OK && strcmp(now.attempt, manifest->attempt) != 0);
+  cleat__manifest_clear(&now);
+  if (!gone)
+    return err->status;
+  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was %s",
+                            (long long)manifest->step, doing);
+  cleat__error_hint(err, "load another step; `cleat pin` keeps one from being pruned");
   return status;
 }
 
@@ -283,7 +305,7 @@ static cleat_status tensors_view(struct cleat_checkpoint *checkpoint, struct cle
   return status;
 }
 
-static cleat_status open_once(struct cleat_client *client, int64_t step,
+static cleat_status open_once(struct cleat_client *client, int64_t step, bool last_try,
                               struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
@@ -294,6 +316,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step,
   if (status == CLEAT_OK) {
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
     status = records_read(fresh, err);
+    if (status == CLEAT_INTEGRITY && last_try)
+      status = cleat__checkpoint_explain(client, &fresh->manifest, "opened", err);
   }
   if (status == CLEAT_OK)
     status = files_view(fresh, err);
@@ -311,8 +335,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step,
  * left it well-formed: all is read once more. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
-  cleat_status status = open_once(client, step, checkpoint, err);
-  return status == CLEAT_INTEGRITY ? open_once(client, step, checkpoint, err) : status;
+  cleat_status status = open_once(client, step, false, checkpoint, err);
+  return status == CLEAT_INTEGRITY ? open_once(client, step, true, checkpoint, err) : status;
 }
 
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
@@ -407,6 +431,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
         cleat__error_set(err, CLEAT_INTEGRITY, "step %lld: file %s is missing or has another size",
                          (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
+    status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "looked at", err);
   }
 done:
   cleat__free(sorted);
