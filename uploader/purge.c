@@ -87,13 +87,14 @@ static struct purge *purge_of(struct cleat__job *job) {
 
 /* Whether the next object of the unit may go now. */
 static bool is_next_ready(const struct cleat__unit *unit) {
-  if (unit->dry_run || unit->next == unit->count)
+  if (!unit->begun || unit->ending || unit->dry_run || unit->next == unit->count)
     return false;
   return unit->next != unit->last_from || unit->in_flight == 0;
 }
 
 static bool is_over(const struct cleat__unit *unit) {
-  return !unit->ending && unit->in_flight == 0 && (unit->dry_run || unit->next == unit->count);
+  return unit->begun && !unit->ending && unit->in_flight == 0 &&
+         (unit->dry_run || unit->next == unit->count);
 }
 
 static struct cleat__task *task_of(struct purge *purge, enum task_kind kind,
@@ -141,7 +142,7 @@ static struct cleat__task *purge_take(struct cleat__job *job) {
       purge->synced.open_count < CLEAT__PURGE_OPEN_MAX) {
     struct cleat__unit *unit = &purge->units[purge->synced.next++];
     purge->synced.open[purge->synced.open_count++] = unit;
-    unit->in_flight = 1; /* until it is begun there is nothing to be done to it */
+    unit->in_flight++;
     return start_transfer(purge, task_of(purge, BEGIN, unit));
   }
   if (job->in_flight == 0 && purge->synced.open_count == 0)
@@ -207,6 +208,7 @@ static void purge_finish(struct cleat__job *job, struct cleat__task *task) {
     close_unit(purge, unit);
   } else {
     unit->in_flight--;
+    unit->begun = true;
     cleat__client_end_transfer_locked(purge->operation.client, CLEAT__DOWN, task->began_s,
                                       task->status == CLEAT_OK ? 1 : 0);
     if (task->status != CLEAT_OK)

@@ -37,7 +37,8 @@ struct cleat__unit {
   /* Of the job. */
   size_t next;
   unsigned in_flight;
-  bool ending;
+  bool begun;  /* before, it is the task's that begins it */
+  bool ending; /* from here on it is the task's that ends it */
 };
 
 /* Notes an object (`upload` NULL) or an upload. NO_MEMORY. */
