@@ -5,12 +5,12 @@
 
 static const char help[] =
     "Removes what was left behind: tries at saving that no manifest names, unfinished\n"
-    "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that are gone,\n"
-    "notes of old starts, hidden files in folders; all of it only when the newest\n"
-    "thing in it is old enough. What Cleat did not make is left alone.\n"
+    "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that are\n"
+    "gone, notes of old starts, hidden files in folders; all of it only when the\n"
+    "newest thing in it is old enough. What Cleat did not make is left alone.\n"
     "\n"
-    "      --older-than AGE leave what is younger: 90m, 24h or 7d (24h). Must be longer\n"
-    "                       than a save takes: one that goes on would be removed\n"
+    "      --older-than AGE leave what is younger: 90m, 24h or 7d (24h). It must be\n"
+    "                       longer than a save takes: one that goes on is removed\n"
     "      --dry-run        say what would be removed, and remove nothing\n";
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {

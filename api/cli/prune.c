@@ -5,10 +5,10 @@
 #include "api/cli/cli.h"
 
 static const char help[] =
-    "Removes old committed checkpoints: of each its manifest first, then the files that\n"
-    "it named. Kept are the newest N, the steps that --keep-every asks for, pinned\n"
-    "steps, and in any case the newest one. What cannot be read is left alone, and\n"
-    "told. Saves and loads may go on meanwhile.\n"
+    "Removes old committed checkpoints: of each its manifest first, then the files\n"
+    "that it named. Kept are the newest N, the steps that --keep-every asks for,\n"
+    "pinned steps, and in any case the newest one. What cannot be read is left alone,\n"
+    "and told. Saves and loads may go on meanwhile.\n"
     "\n"
     "      --keep-last N    how many of the newest to keep, 1 or more (required)\n"
     "      --keep-every M   keep the steps that are multiples of M, too\n"

@@ -394,6 +394,7 @@ def test_show_json(store, tmp_path):
     assert result.code == 0 and result.err == "", result
     shown = result.json
     assert list(shown) == ["checkpoint", "files", "tensors", "ranks"], result
+    assert shown["checkpoint"].pop("pinned") is False
     assert shown["checkpoint"] == store.cleat("ls", store.url, "--json").json["checkpoints"][0], result
     expected = tree(model)
     assert {file["name"]: file["bytes"] for file in shown["files"]} \
