@@ -607,6 +607,99 @@ CLEAT_API void cleat_load_progress(const struct cleat_load *load, struct cleat_p
 CLEAT_API void cleat_load_cancel(struct cleat_load *load);
 CLEAT_API void cleat_load_free(struct cleat_load *load); /* waits for its end; NULL is allowed */
 
+/* ---- Retention ---------------------------------------------------------------------------- */
+
+/* What a removal was of. */
+enum cleat_removal_kind {
+  CLEAT_REMOVAL_CHECKPOINT = 0, /* prune: a committed checkpoint */
+  CLEAT_REMOVAL_ATTEMPT = 1,    /* all the others gc: a try at saving that no manifest names */
+  CLEAT_REMOVAL_UPLOAD = 2,     /* unfinished uploads in what is committed */
+  CLEAT_REMOVAL_SCRATCH = 3,    /* the folder of a doctor or a bench */
+  CLEAT_REMOVAL_PIN = 4,        /* the pin of a step of which nothing else is there */
+  CLEAT_REMOVAL_UNFINISHED = 5, /* file://: hidden files of processes that died */
+  CLEAT_REMOVAL_START = 6       /* what was noted of an old start of the run */
+};
+
+/* One thing that was removed, or in a dry run would be. Strings belong to the list. */
+struct cleat_removal {
+  enum cleat_removal_kind kind;
+  int64_t step;        /* -1: it belongs to none */
+  const char *name;    /* the attempt, or the folder; never NULL */
+  uint64_t objects;    /* that are gone; unfinished uploads count as objects */
+  uint64_t bytes;      /* of these */
+  cleat_status status; /* other than CLEAT_OK: not all of it could be removed, and this is why */
+};
+
+struct cleat_removals;
+
+/* What to keep. Beside what this says, pinned steps are kept, and always the newest committed checkpoint and the newest that is
+ * whole. Steps whose manifest cannot be read, or is of a newer version, are left alone, do not count, and are logged as
+ * warnings. */
+struct cleat_prune_options {
+  size_t struct_bytes;
+  unsigned keep_last; /* the newest so many; 0: all, so nothing is removed */
+  int64_t keep_every; /* the steps that are multiples of this, too; 0: none more */
+  int dry_run;        /* 1: only says what would be removed */
+};
+#define CLEAT_PRUNE_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_prune_options)
+
+/* Removes old committed checkpoints, in parallel: of each first the manifest, which makes it invisible, then the files that this
+ * manifest named, then the rank records, and nothing else. Interrupted anywhere, it leaves whole checkpoints, and what
+ * cleat_gc removes. Safe beside saves, loads and other prunes; a load that is overtaken ends with NOT_FOUND.
+ * What cannot be removed stops nothing: the first error is returned in the end. *removals (may be NULL) says what was done, also
+ * after a failure; it is NULL after one that came before anything was removed. It is the caller's, to be
+ * freed with cleat_removals_free. Errors: those of the store, NO_MEMORY. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
+                                                  const struct cleat_prune_options *options,
+                                                  struct cleat_removals **removals,
+                                                  struct cleat_error *err);
+
+struct cleat_gc_options {
+  size_t struct_bytes;
+  uint64_t
+      older_than_s; /* leaves alone what is younger; longer than any save takes. 0: 86400, a day */
+  int dry_run;      /* 1: only says what would be removed */
+};
+#define CLEAT_GC_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_gc_options)
+
+/* Removes what saves that died have left, and other leftovers of Cleat's (see enum cleat_removal_kind), if all of a thing is
+ * older than options->older_than_s. An attempt is as old as the newest object or upload in it; in file:// it
+ * stays as long as the process lives that sends it in parts. Nothing of a step goes whose manifest cannot be read; nothing
+ * without a date; nothing with a name that is none of Cleat's. Ages are by the store's clock where it
+ * tells it (S3), else by this machine's. Uploads that a store lists by whole keys alone (MinIO) are found where a claim
+ * names them; the others such a server ends by itself. *removals and errors as for cleat_prune. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
+                                               const struct cleat_gc_options *options,
+                                               struct cleat_removals **removals,
+                                               struct cleat_error *err);
+
+/* How many things were removed, or tried to be; the one at `index`, NULL beyond. Checkpoints oldest first. */
+CLEAT_API size_t cleat_removals_count(const struct cleat_removals *removals);
+CLEAT_API const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
+                                                         size_t index);
+/* prune: how many committed checkpoints stay; gc: how many leftovers stay for now. */
+CLEAT_API size_t cleat_removals_kept(const struct cleat_removals *removals);
+/* Of all that was removed, or would be. */
+CLEAT_API uint64_t cleat_removals_bytes(const struct cleat_removals *removals);
+CLEAT_API void cleat_removals_free(struct cleat_removals *removals); /* NULL is allowed */
+
+/* "checkpoint", "attempt", "upload", "scratch", "pin", "unfinished", "start". Static; never NULL. */
+CLEAT_API const char *cleat_removal_kind_name(enum cleat_removal_kind kind);
+
+/* Keeps prune away from a committed step, whoever prunes, until it is unpinned. Pinning a pinned step is a success.
+ * A prune that is removing the step at that very moment may be faster; NOT_FOUND says so when it is seen.
+ * Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pin(struct cleat_client *client, int64_t step,
+                                                struct cleat_error *err);
+
+/* The opposite. That it is not pinned is a success, unless it is not committed either: NOT_FOUND. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_unpin(struct cleat_client *client, int64_t step,
+                                                  struct cleat_error *err);
+
+/* Whether the step is pinned: 1 or 0, by one request. A list does not tell: it would cost one for every step. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pinned(struct cleat_client *client, int64_t step,
+                                                   int *pinned, struct cleat_error *err);
+
 /* ---- Doctor ------------------------------------------------------------------------------- */
 
 /* What one check of a store came to. */

@@ -53,7 +53,7 @@ static cleat_status file_put(struct cleat__store *store, const char *key,
                              struct cleat_error *err) {
   const struct cleat__file_store *files = file_store(store);
   struct cleat__file_place place;
-  char hidden[] = CLEAT__RESERVED_PREFIX "put-0123456789abcdef";
+  char hidden[] = CLEAT__FILE_PUT_PREFIX "0123456789abcdef";
   int fd = -1;
   if (cleat__random_hex(8, hidden + strlen(hidden) - 16) != CLEAT_OK)
     return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had", key);
@@ -309,6 +309,8 @@ static const struct cleat__store_ops file_ops = {
     .describe = cleat__file_describe,
     .multipart_list = cleat__file_multipart_list,
     .multipart_adopt = cleat__file_multipart_adopt,
+    .multipart_held = cleat__file_multipart_held,
+    .sweep = cleat__file_sweep,
     .close = file_close,
 };
 

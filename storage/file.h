@@ -6,6 +6,7 @@
  *   file_list.c       listing
  *   file_multipart.c  uploads in parts
  *   file_uploads.c    which uploads are unfinished; going on with one
+ *   file_sweep.c      what processes that died left hidden
  *   file_journal.c    the file beside an upload that says whose it is and which parts it holds
  *
  * Every operation walks from the root folder down by openat without following links, so that no
@@ -23,6 +24,9 @@
 #define CLEAT__FILE_UPLOAD_ID_HEX (2 * CLEAT__FILE_UPLOAD_ID_BYTES + 1)
 /* The hidden names of an upload: its bytes, and with ".parts" behind it its journal. */
 #define CLEAT__FILE_UPLOAD_PREFIX CLEAT__RESERVED_PREFIX "upload-"
+/* The hidden names of a put, with 16 hex digits behind, and of the lock on a folder's names. */
+#define CLEAT__FILE_PUT_PREFIX CLEAT__RESERVED_PREFIX "put-"
+#define CLEAT__FILE_LOCK_NAME CLEAT__RESERVED_PREFIX "lock"
 #define CLEAT__FILE_HIDDEN_MAX \
   (sizeof CLEAT__FILE_UPLOAD_PREFIX + CLEAT__FILE_UPLOAD_ID_HEX + sizeof ".parts")
 
@@ -107,6 +111,10 @@ cleat_status cleat__file_publish(const struct cleat__file_store *store, const ch
 int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat__file_place *place,
                        const atomic_bool *cancel);
 
+/* Removes the lock file of the folder that a dead process left; one that is held stays. Returns whether
+ * it is gone now. With `dry_run`, whether it would be. */
+bool cleat__file_drop_lock(int folder, bool dry_run);
+
 /* ---- file_list.c, file_multipart.c: operations of the table ---- */
 
 cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
@@ -144,6 +152,13 @@ cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *
 cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
                                          const struct cleat__upload *upload,
                                          const atomic_bool *cancel, struct cleat_error *err);
+
+/* Of file_sweep.c. */
+cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id,
+                                        bool *held, uint64_t *bytes, struct cleat_error *err);
+cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
+                               bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
+                               struct cleat_error *err);
 
 /* Takes `fd` and keeps it for the upload on success; false: no room, or no memory. */
 bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd);

@@ -128,7 +128,7 @@ static cleat_status sort_names(struct walk *walk, struct names *names) {
 }
 
 /* Puts walk->key on the page; where there is no room, ends the page before it. */
-static cleat_status emit(struct walk *walk, uint64_t size, bool is_prefix) {
+static cleat_status emit(struct walk *walk, uint64_t size, int64_t modified_s, bool is_prefix) {
   struct cleat__list_page *page = walk->page;
   if (page->count == CLEAT__LIST_PAGE) {
     walk->full = true;
@@ -142,8 +142,8 @@ static cleat_status emit(struct walk *walk, uint64_t size, bool is_prefix) {
   char *key = cleat__strdup(walk->key);
   if (key == NULL)
     return cleat__error_no_memory(walk->err, "a list");
-  page->entries[page->count++] =
-      (struct cleat__list_entry){.key = key, .size = size, .is_prefix = is_prefix};
+  page->entries[page->count++] = (struct cleat__list_entry){
+      .key = key, .size = size, .is_prefix = is_prefix, .modified_s = modified_s};
   return CLEAT_OK;
 }
 
@@ -157,10 +157,10 @@ static cleat_status visit(struct walk *walk, int fd, const char *name) {
     /* Gone meanwhile, or replaced by something else: not listed. */
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
       return CLEAT_OK;
-    return emit(walk, (uint64_t)info.st_size, false);
+    return emit(walk, (uint64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, false);
   }
   if (walk->delimited)
-    return emit(walk, 0, true);
+    return emit(walk, 0, 0, true);
   int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (child >= 0)
     return walk_folder(walk, child, length);

@@ -30,7 +30,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define LOCK_NAME CLEAT__RESERVED_PREFIX "lock"
+#define LOCK_NAME CLEAT__FILE_LOCK_NAME
 #define LOCK_POLL_MS 5
 
 /* Between two looks at `cancel`; the checksum is taken while the chunk is in the CPU's cache. The page
@@ -173,6 +173,18 @@ static void unlock_names(int folder, int fd) {
     return;
   unlinkat(folder, LOCK_NAME, 0);
   close(fd);
+}
+
+/* As any other who wants the lock: whoever opened the file before it is unlinked finds it unlinked. */
+bool cleat__file_drop_lock(int folder, bool dry_run) {
+  int fd = openat(folder, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_current_lock(folder, fd);
+  if (ours && !dry_run)
+    ours = unlinkat(folder, LOCK_NAME, 0) == 0;
+  close(fd);
+  return ours;
 }
 
 static bool is_final(int failure) {

@@ -6,6 +6,7 @@
 #include "base/crc64.h"
 #include "base/mem.h"
 #include "storage/s3_encode.h"
+#include "storage/s3_keys.h"
 #include "storage/s3_xml_reader.h"
 
 #include <stdlib.h>
@@ -125,6 +126,10 @@ static void list_leaf(struct cleat__xml_reader *reader, void *target, const char
   } else if (strcmp(name, "/Contents/Size") == 0) {
     if (!cleat__xml_number(text, UINT64_MAX, &list->entry.size))
       cleat__xml_fail(reader, CLEAT_FORMAT, "a size is not a number");
+  } else if (strcmp(name, "/Contents/LastModified") == 0) {
+    /* What is no time is not told: nothing without one is ever removed for its age. */
+    if (!cleat__s3_keys_time(text, strlen(text), &list->entry.modified_s))
+      list->entry.modified_s = 0;
   } else if (strcmp(name, "/Contents") == 0) {
     add_entry(reader, list, false);
   } else if (strcmp(name, "/CommonPrefixes") == 0) {

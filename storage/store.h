@@ -75,6 +75,7 @@ struct cleat__list_entry {
   char *key; /* relative to the store's folder, as all keys */
   uint64_t size;
   bool is_prefix;
+  int64_t modified_s; /* Unix time, by the store's clock; 0: not told, and of every prefix */
 };
 
 struct cleat__list_page {
@@ -133,6 +134,12 @@ struct cleat__store_facts {
   bool forgets;       /* what is stored is gone after a restart of the machine */
   bool has_clock;
   int64_t clock_offset_s; /* the store's clock minus ours */
+};
+
+/* What `sweep` found. */
+struct cleat__swept {
+  uint64_t objects;
+  uint64_t bytes;
 };
 
 struct cleat__store;
@@ -218,6 +225,19 @@ struct cleat__store_ops {
    * it is of another size. NOT_FOUND: no such upload. */
   cleat_status (*multipart_adopt)(struct cleat__store *store, const struct cleat__upload *upload,
                                   const atomic_bool *cancel, struct cleat_error *err);
+
+  /* Optional; NULL: nobody can know. Whether the process that began the upload lives, as far as the store can
+   * tell (file://), and the bytes that it takes. An upload that is gone is not held, and takes none. */
+  cleat_status (*multipart_held)(struct cleat__store *store, const char *key, const char *id,
+                                 bool *held, uint64_t *bytes, struct cleat_error *err);
+
+  /* Optional; NULL: the store has none. Removes what unfinished writes left hidden, which no other operation
+   * shows, in and below the folder `prefix` (it ends in '/'), if it was last changed before `before_s` (Unix
+   * time) and no living process holds it. Uploads that multipart_list shows stay. With `dry_run`, nothing is removed. *found says how
+   * much it was, or would be; after a failure, how much until then. */
+  cleat_status (*sweep)(struct cleat__store *store, const char *prefix, int64_t before_s,
+                        bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
+                        struct cleat_error *err);
 
   /* Optional; NULL: there is nothing to tell. Asks the store for `key`, which must be absent, so that
    * its answer tells about the way there, and fills *facts as far as that goes, on failure too. That the

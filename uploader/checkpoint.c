@@ -4,6 +4,7 @@
 #include "uploader/checkpoint.h"
 
 #include "base/mem.h"
+#include "uploader/commit.h"
 #include "uploader/name.h"
 #include "uploader/topology.h"
 
@@ -57,9 +58,29 @@ void cleat__checkpoint_describe(const struct cleat__manifest *manifest,
   cleat__manifest_totals(manifest, &info->files, &info->bytes);
 }
 
+/* ---- Overtaken by a prune ---- */
+
+cleat_status cleat__checkpoint_explain(struct cleat_client *client,
+                                       const struct cleat__manifest *manifest, const char *doing,
+                                       struct cleat_error *err) {
+  struct cleat__manifest now = {0};
+  struct cleat_error second;
+  cleat_status status =
+      cleat__checkpoint_read_manifest(client, manifest->step, &client->never, &now, &second);
+  bool gone = cleat__commit_is_absent(status, &second) ||
+              (status == CLEAT_OK && strcmp(now.attempt, manifest->attempt) != 0);
+  cleat__manifest_clear(&now);
+  if (!gone)
+    return err->status;
+  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was %s",
+                            (long long)manifest->step, doing);
+  cleat__error_hint(err, "load another step; `cleat pin` keeps one from being pruned");
+  return status;
+}
+
 /* ---- Open ------------------------------------------------------------------------------------- */
 
-static cleat_status open_once(struct cleat_client *client, int64_t step,
+static cleat_status open_once(struct cleat_client *client, int64_t step, bool last_try,
                               struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
@@ -70,6 +91,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step,
   if (status == CLEAT_OK) {
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
     status = cleat__checkpoint_read_records(fresh, err);
+    if (status == CLEAT_INTEGRITY && last_try)
+      status = cleat__checkpoint_explain(client, &fresh->manifest, "opened", err);
   }
   if (status == CLEAT_OK)
     status = cleat__checkpoint_view(fresh, err);
@@ -85,8 +108,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step,
  * left it well-formed: all is read once more. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
-  cleat_status status = open_once(client, step, checkpoint, err);
-  return status == CLEAT_INTEGRITY ? open_once(client, step, checkpoint, err) : status;
+  cleat_status status = open_once(client, step, false, checkpoint, err);
+  return status == CLEAT_INTEGRITY ? open_once(client, step, true, checkpoint, err) : status;
 }
 
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint) {
@@ -202,6 +225,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
         cleat__error_set(err, CLEAT_INTEGRITY, "step %lld: file %s is missing or has another size",
                          (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
+    status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "looked at", err);
   }
 done:
   cleat__free(sorted);

@@ -63,13 +63,13 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
 }
 
 /* Reads the record until it is the one that was saved; *text is owned. */
-static cleat_status record_fetch(const struct cleat_checkpoint *checkpoint, unsigned rank,
+static cleat_status record_fetch(struct cleat_client *client,
+                                 const struct cleat__manifest *manifest, unsigned rank,
                                  const atomic_bool *cancel, char **text, size_t *size,
                                  struct cleat_error *err) {
-  struct cleat_client *client = checkpoint->client;
-  const struct cleat__rank_ref *ref = &checkpoint->manifest.ranks[rank];
+  const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_record(checkpoint->manifest.step, checkpoint->manifest.attempt, rank, key);
+  cleat__key_record(manifest->step, manifest->attempt, rank, key);
   cleat_status status = CLEAT_INTEGRITY;
   for (int i = 0; i < CLEAT__CHECKPOINT_TRIES && status == CLEAT_INTEGRITY; i++) {
     cleat__free(*text);
@@ -85,18 +85,19 @@ static cleat_status record_fetch(const struct cleat_checkpoint *checkpoint, unsi
   return status;
 }
 
-static cleat_status record_read(struct cleat_checkpoint *checkpoint, unsigned rank,
-                                const atomic_bool *cancel, struct cleat_error *err) {
-  struct cleat__record *record = &checkpoint->records[rank];
+cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
+                                           const struct cleat__manifest *manifest, unsigned rank,
+                                           const atomic_bool *cancel, struct cleat__record *record,
+                                           struct cleat_error *err) {
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = record_fetch(checkpoint, rank, cancel, &text, &size, err);
+  cleat_status status = record_fetch(client, manifest, rank, cancel, &text, &size, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, record, err);
   if (status == CLEAT_OK)
-    status = record_check_place(&checkpoint->manifest, rank, record, err);
+    status = record_check_place(manifest, rank, record, err);
   if (status != CLEAT_OK)
-    cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);
+    cleat__error_context(err, "step %lld", (long long)manifest->step);
   cleat__free(text);
   return status;
 }
@@ -124,8 +125,10 @@ static struct cleat__task *records_take(struct cleat__job *job) {
 static void records_process(struct cleat__job *job, struct cleat__task *task) {
   struct records_job *records = (struct records_job *)job;
   struct reading *reading = (struct reading *)task;
-  reading->status =
-      record_read(records->checkpoint, reading->rank, &records->operation.cancel, &reading->error);
+  struct cleat_checkpoint *checkpoint = records->checkpoint;
+  reading->status = cleat__checkpoint_read_record(
+      checkpoint->client, &checkpoint->manifest, reading->rank, &records->operation.cancel,
+      &checkpoint->records[reading->rank], &reading->error);
 }
 
 static void records_finish(struct cleat__job *job, struct cleat__task *task) {
@@ -159,7 +162,8 @@ cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
   if (checkpoint->records == NULL)
     return cleat__error_no_memory(err, "the rank records");
   if (world_size == 1)
-    return record_read(checkpoint, 0, &checkpoint->client->never, err);
+    return cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, 0,
+                                         &checkpoint->client->never, &checkpoint->records[0], err);
   struct reading *readings = cleat__calloc(world_size, sizeof *readings);
   if (readings == NULL)
     return cleat__error_no_memory(err, "the rank records");

@@ -46,6 +46,8 @@ static void name_part(const struct cleat_load *load, const struct cleat__fetch *
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   const struct cleat_file_info *info = &checkpoint->files[fetch->file].info;
   uint64_t begin = cleat__load_part_begin(load, fetch);
+  if (err->status == CLEAT_NOT_FOUND)
+    return; /* of the whole step */
   const char *tensor =
       tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
   cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step,
@@ -53,16 +55,20 @@ static void name_part(const struct cleat_load *load, const struct cleat__fetch *
                        tensor != NULL ? tensor : "", tensor != NULL ? ")" : "");
 }
 
-/* A store that has less of the object than was committed, or none of it, is damaged. */
-static cleat_status missing_is_damage(cleat_status status, struct cleat_error *err) {
-  if (status == CLEAT_NOT_FOUND) {
+/* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken us. */
+static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
+                                      struct cleat_error *err) {
+  bool missing = status == CLEAT_NOT_FOUND;
+  if (missing) {
     err->status = CLEAT_INTEGRITY;
     status = CLEAT_INTEGRITY;
   }
   if (status == CLEAT_INTEGRITY) {
     cleat__error_hint(err, "the object was damaged, or removed, in the store; load another step");
   }
-  return status;
+  return missing ? cleat__checkpoint_explain(load->operation.client, &load->checkpoint->manifest,
+                                             "loaded", err)
+                 : status;
 }
 
 static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t offset,
@@ -74,7 +80,7 @@ static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t o
                   checkpoint->files[file].info.name, key);
   cleat_status status = CLEAT__STORE(load->operation.client->store, get, key, offset, into, count,
                                      crc32c, &load->operation.cancel, err);
-  return missing_is_damage(status, err);
+  return missing_is_damage(load, status, err);
 }
 
 cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,

@@ -44,6 +44,7 @@ struct cleat__manifest {
   char *cleat_version; /* that wrote it */
   struct cleat__rank_ref *ranks; /* world_size of them; rank r at index r */
   unsigned world_size;           /* 1 or more */
+  size_t json_bytes;             /* of the document that it was read from */
   struct cleat__arena arena;
 };
 

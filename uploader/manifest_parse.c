@@ -239,6 +239,7 @@ cleat_status cleat__manifest_parse(const char *json, size_t size, int64_t step,
     if (status != CLEAT_OK)
       cleat__error_context(err, WHAT);
   }
+  result.json_bytes = size;
   if (status == CLEAT_OK)
     *manifest = result;
   else

@@ -228,6 +228,60 @@ bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__R
   return strcmp(again, name) == 0;
 }
 
+static bool is_hex(const char *text, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (!(text[i] >= '0' && text[i] <= '9') && !(text[i] >= 'a' && text[i] <= 'f'))
+      return false;
+  return true;
+}
+
+bool cleat__name_is_attempt(const char *name, size_t length) {
+  return length >= 16 && length <= CLEAT__ID_MAX && is_hex(name, length);
+}
+
+bool cleat__name_is_of_rank(const char *name, int64_t *rank) {
+  static const char prefix[] = "rank-";
+  const char *digits = name + sizeof prefix - 1;
+  *rank = -1;
+  if (strncmp(name, prefix, sizeof prefix - 1) != 0 || strspn(digits, "0123456789") != 5)
+    return false;
+  if (strcmp(digits + 5, ".json") != 0)
+    return strcmp(digits + 5, ".failed.json") == 0;
+  *rank = strtol(digits, NULL, 10);
+  return true;
+}
+
+bool cleat__name_is_scratch(const char *name, size_t length) {
+  static const char *const prefixes[] = {"doctor-", "bench-"};
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+    size_t prefix = strlen(prefixes[i]);
+    if (length == prefix + 16 && memcmp(name, prefixes[i], prefix) == 0 &&
+        is_hex(name + prefix, 16))
+      return true;
+  }
+  return false;
+}
+
+bool cleat__name_parse_start(const char *name, uint64_t *number) {
+  char canonical[32];
+  size_t digits = strspn(name, "0123456789");
+  if (digits < 6 || digits > 18 ||
+      (strcmp(name + digits, ".json") != 0 && strcmp(name + digits, "/") != 0))
+    return false;
+  uint64_t value = strtoull(name, NULL, 10);
+  snprintf(canonical, sizeof canonical, "%06llu", (unsigned long long)value);
+  if (strlen(canonical) != digits || memcmp(canonical, name, digits) != 0)
+    return false;
+  *number = value;
+  return true;
+}
+
+void cleat__key_pin(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]) {
+  char folder[CLEAT__STEP_FOLDER_MAX];
+  cleat__name_step_folder(step, folder);
+  snprintf(key, CLEAT__OBJECT_KEY_MAX, "%s/pin.json", folder);
+}
+
 void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]) {
   char folder[CLEAT__STEP_FOLDER_MAX];
   cleat__name_step_folder(step, folder);

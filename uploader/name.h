@@ -55,7 +55,7 @@ const char *cleat__name_find_file_twin(const char **names, size_t count, const c
  * '?', the middle of a long text replaced by "...". Returns `quoted`. */
 const char *cleat__name_quote(const char *text, size_t length, char quoted[CLEAT__QUOTE_MAX]);
 
-/* ---- Keys: <step>/manifest.json, <step>/<attempt>/<file> ----------------------------------- */
+/* ---- Keys: <step>/manifest.json, <step>/pin.json, <step>/<attempt>/<file> ----------------------------------- */
 
 /* Room for any key below, with its NUL (below storage's CLEAT__KEY_MAX). */
 #define CLEAT__OBJECT_KEY_MAX 832
@@ -74,6 +74,24 @@ void cleat__name_record(unsigned rank, char name[CLEAT__RECORD_NAME_MAX]);
 /* Reads the name of a rank's document: "rank-00000.json" (`what` ""), "rank-00000.failed.json" ("failed"). False: it is
  * none. */
 bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__RECORD_NAME_MAX]);
+
+/* Whether only Cleat makes a folder of this name in that of a step: a random attempt's id. Others are attempts if
+ * cleat__name_is_of_rank is true of something in them. */
+bool cleat__name_is_attempt(const char *name, size_t length);
+
+/* Whether the name is that of a rank's record: "rank-00000.json", "rank-00000.failed.json"; `rank` is filled
+ * for the first kind, whose place a claim may hold, else -1. */
+bool cleat__name_is_of_rank(const char *name, int64_t *rank);
+
+/* Whether the name is that of a folder in which a doctor or a bench tries the store: "doctor-" or "bench-" and 16 hex digits. */
+bool cleat__name_is_scratch(const char *name, size_t length);
+
+/* Reads "000007.json" and "000007/", the names below CLEAT__STARTS of the seventh start. False: something else. */
+#define CLEAT__STARTS "starts/"
+bool cleat__name_parse_start(const char *name, uint64_t *number);
+
+/* "<step>/pin.json": as long as it is there, prune leaves the step alone. */
+void cleat__key_pin(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);
 
 /* "<step>/manifest.json" */
 void cleat__key_manifest(int64_t step, char key[CLEAT__OBJECT_KEY_MAX]);

@@ -30,7 +30,10 @@ enum cleat__cli_takes {
   CLEAT__CLI_TAKES_STEP = 1u << 0,
   CLEAT__CLI_TAKES_FORCE = 1u << 1,
   CLEAT__CLI_TAKES_SAVE = 1u << 2, /* --metadata, --if-exists, --resume */
-  CLEAT__CLI_TAKES_SIZE = 1u << 3
+  CLEAT__CLI_TAKES_SIZE = 1u << 3,
+  CLEAT__CLI_TAKES_PRUNE = 1u << 4, /* --keep-last, --keep-every */
+  CLEAT__CLI_TAKES_GC = 1u << 5,    /* --older-than */
+  CLEAT__CLI_TAKES_DRY_RUN = 1u << 6
 };
 
 /* The command line, parsed. Strings belong to argv. */
@@ -50,6 +53,10 @@ struct cleat__cli_options {
   uint64_t staging_bytes; /* 0: not given */
   uint64_t part_bytes;    /* 0: not given */
   uint64_t size_bytes;    /* 0: not given */
+  unsigned keep_last;     /* 0: not given */
+  int64_t keep_every;     /* 0: not given */
+  uint64_t older_than_s;  /* 0: not given */
+  bool dry_run;
   unsigned jobs;          /* 0: not given */
   unsigned time_limit_s;  /* 0: not given */
   char *const *arguments; /* what is no option */
@@ -82,6 +89,10 @@ extern const struct cleat__cli_command cleat__cli_show;
 extern const struct cleat__cli_command cleat__cli_verify;
 extern const struct cleat__cli_command cleat__cli_doctor;
 extern const struct cleat__cli_command cleat__cli_bench;
+extern const struct cleat__cli_command cleat__cli_prune;
+extern const struct cleat__cli_command cleat__cli_gc;
+extern const struct cleat__cli_command cleat__cli_pin;
+extern const struct cleat__cli_command cleat__cli_unpin;
 
 /* What a command is given. */
 struct cleat__cli {
@@ -141,6 +152,21 @@ struct cleat__cli_result {
   double seconds;
 };
 int cleat__cli_report(const struct cleat__cli *cli, const struct cleat__cli_result *result);
+
+/* ---- removals.c ---------------------------------------------------------------------------- */
+
+/* What prune and gc have done. */
+struct cleat__cli_removal_report {
+  const struct cleat_removals *removals;
+  const char *noun; /* what was removed: "checkpoint" */
+  const char *kept; /* what the others are: "kept" */
+  bool dry_run;
+  const struct cleat_error *err; /* NULL: all went well */
+};
+
+/* Prints it. Returns the exit status. */
+int cleat__cli_report_removals(const struct cleat__cli *cli,
+                               const struct cleat__cli_removal_report *report);
 
 /* ---- json.c: documents for --json ----------------------------------------------------------- */
 
@@ -229,6 +255,9 @@ void cleat__cli_format_count(uint64_t count, const char *noun, char text[CLEAT__
 
 /* Columns of cleat__cli_put_text, each character taken to be one wide. */
 size_t cleat__cli_format_columns(const char *text);
+
+/* Reads an age such as 90m, 24h or 7d, in seconds. False: it is none, has no unit, is 0, or is too large. */
+bool cleat__cli_format_read_age(const char *text, uint64_t *seconds);
 
 /* Reads a size such as 256M or 64MiB. False: it is none, is 0, or is too large. */
 bool cleat__cli_format_read_size(const char *text, uint64_t *bytes);

@@ -134,3 +134,23 @@ bool cleat__cli_format_read_size(const char *text, uint64_t *bytes) {
   *bytes = value << shift;
   return true;
 }
+
+bool cleat__cli_format_read_age(const char *text, uint64_t *seconds) {
+  static const struct {
+    char letter;
+    uint64_t seconds;
+  } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  static const uint64_t max_s =
+      100ull * 365 * 86400; /* more is a mistake, and less than overflows */
+  uint64_t value = 0;
+  const char *at = text;
+  for (; *at >= '0' && *at <= '9' && value <= max_s; at++)
+    value = 10 * value + (uint64_t)(*at - '0');
+  for (size_t i = 0; i < sizeof units / sizeof units[0] && at != text; i++) {
+    if (*at != units[i].letter || at[1] != '\0' || value == 0 || value > max_s / units[i].seconds)
+      continue;
+    *seconds = value * units[i].seconds;
+    return true;
+  }
+  return false;
+}

@@ -11,10 +11,14 @@
 
 enum {
   LONG_ONLY = 256, /* beyond all characters, which are the codes of options with a short form */
-  OPTION_ENDPOINT = LONG_ONLY,
+  OPTION_DRY_RUN = LONG_ONLY,
+  OPTION_ENDPOINT,
   OPTION_IF_EXISTS,
   OPTION_JSON,
+  OPTION_KEEP_EVERY,
+  OPTION_KEEP_LAST,
   OPTION_METADATA,
+  OPTION_OLDER_THAN,
   OPTION_PART_SIZE,
   OPTION_REGION,
   OPTION_RESUME,
@@ -32,13 +36,17 @@ struct row {
 };
 
 static const struct row rows[] = {
+    {"dry-run", no_argument, OPTION_DRY_RUN, CLEAT__CLI_TAKES_DRY_RUN},
     {"endpoint", required_argument, OPTION_ENDPOINT, 0},
     {"force", no_argument, 'f', CLEAT__CLI_TAKES_FORCE},
     {"help", no_argument, 'h', 0},
     {"if-exists", required_argument, OPTION_IF_EXISTS, CLEAT__CLI_TAKES_SAVE},
     {"jobs", required_argument, 'j', 0},
     {"json", no_argument, OPTION_JSON, 0},
+    {"keep-every", required_argument, OPTION_KEEP_EVERY, CLEAT__CLI_TAKES_PRUNE},
+    {"keep-last", required_argument, OPTION_KEEP_LAST, CLEAT__CLI_TAKES_PRUNE},
     {"metadata", required_argument, OPTION_METADATA, CLEAT__CLI_TAKES_SAVE},
+    {"older-than", required_argument, OPTION_OLDER_THAN, CLEAT__CLI_TAKES_GC},
     {"part-size", required_argument, OPTION_PART_SIZE, 0},
     {"quiet", no_argument, 'q', 0},
     {"region", required_argument, OPTION_REGION, 0},
@@ -62,7 +70,7 @@ const char *cleat__cli_options_help(void) {
          "      --staging SIZE   memory for copies in flight (256M)\n"
          "      --part-size SIZE size of the parts that files are cut into (16M)\n"
          "  -j, --jobs N         transfers in flight, at most (64; 4 for folders)\n"
-         "      --time-limit S   seconds per request (900; ls, show, doctor, bench: 60)\n"
+         "      --time-limit S   seconds per request (900; 60 where little is moved)\n"
          "  -h, --help           show this help\n";
 }
 
@@ -114,6 +122,22 @@ static cleat_status set_size(const char *name, const char *text, uint64_t *bytes
   return err->status;
 }
 
+static cleat_status set_keep_every(const char *text, int64_t *every, struct cleat_error *err) {
+  int64_t value = 0;
+  if (!read_number(text, &value) || value < 1)
+    return cleat__error_set(err, CLEAT_INVALID, "--keep-every '%s': not a number of steps", text);
+  *every = value;
+  return CLEAT_OK;
+}
+
+static cleat_status set_older_than(const char *text, uint64_t *seconds, struct cleat_error *err) {
+  if (cleat__cli_format_read_age(text, seconds))
+    return CLEAT_OK;
+  cleat__error_set(err, CLEAT_INVALID, "--older-than '%s': not an age", text);
+  cleat__error_hint(err, "ages are written as 90m, 24h or 7d: minutes, hours, days");
+  return err->status;
+}
+
 static cleat_status set_if_exists(const char *text, struct cleat__cli_options *options,
                                   struct cleat_error *err) {
   static const char *const names[] = {"fail", "skip", "replace"};
@@ -143,6 +167,12 @@ static cleat_status set_value(int code, const char *value, struct cleat__cli_opt
     return set_if_exists(value, options, err);
   case 'j':
     return set_count("jobs", "requests", value, &options->jobs, err);
+  case OPTION_KEEP_LAST:
+    return set_count("keep-last", "checkpoints", value, &options->keep_last, err);
+  case OPTION_KEEP_EVERY:
+    return set_keep_every(value, &options->keep_every, err);
+  case OPTION_OLDER_THAN:
+    return set_older_than(value, &options->older_than_s, err);
   case OPTION_TIME_LIMIT:
     return set_count("time-limit", "seconds", value, &options->time_limit_s, err);
   case OPTION_METADATA:
@@ -165,6 +195,9 @@ static bool set_flag(int code, struct cleat__cli_options *options) {
     return true;
   case OPTION_RESUME:
     options->resume = true;
+    return true;
+  case OPTION_DRY_RUN:
+    options->dry_run = true;
     return true;
   case 'f':
     options->force = true;

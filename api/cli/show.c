@@ -95,11 +95,14 @@ static void json_ranks(struct cleat__cli_json *json, unsigned ranks,
   }
 }
 
-static bool print_json(const struct cleat_checkpoint *checkpoint, const struct rank_total *totals) {
+static bool print_json(const struct cleat_checkpoint *checkpoint, bool pinned,
+                       const struct rank_total *totals) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
-  cleat__cli_json_checkpoint(&json, cleat__cli_json_object(&json, json.root, "checkpoint"), info);
+  cJSON *about = cleat__cli_json_object(&json, json.root, "checkpoint");
+  cleat__cli_json_checkpoint(&json, about, info);
+  cleat__cli_json_bool(&json, about, "pinned", pinned);
   json_files(&json, checkpoint);
   json_tensors(&json, checkpoint);
   json_ranks(&json, info->ranks, totals);
@@ -108,12 +111,12 @@ static bool print_json(const struct cleat_checkpoint *checkpoint, const struct r
 
 /* ---- For people ---- */
 
-static void print_summary(const struct cleat_checkpoint_info *info) {
+static void print_summary(const struct cleat_checkpoint_info *info, bool pinned) {
   char created[CLEAT__CLI_FORMAT_MAX], age[CLEAT__CLI_FORMAT_MAX], size[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_local(info->created, created);
   cleat__cli_format_age(info->created, age);
   cleat__cli_format_size((double)info->bytes, size);
-  printf("step %" PRId64 "\n", info->step);
+  printf("step %" PRId64 "%s\n", info->step, pinned ? ", pinned" : "");
   printf("  created   %s%s%s%s\n", created, *age ? " (" : "", age, *age ? ")" : "");
   printf("  attempt   %s\n", info->attempt);
   printf("  size      %s", size);
@@ -222,9 +225,10 @@ static bool print_tensors(const struct cleat_checkpoint *checkpoint) {
   return printed;
 }
 
-static bool print_text(const struct cleat_checkpoint *checkpoint, const struct rank_total *totals) {
+static bool print_text(const struct cleat_checkpoint *checkpoint, bool pinned,
+                       const struct rank_total *totals) {
   const struct cleat_checkpoint_info *info = cleat_checkpoint_info(checkpoint);
-  print_summary(info);
+  print_summary(info, pinned);
   return print_ranks(info->ranks, totals) && print_files(checkpoint) && print_tensors(checkpoint);
 }
 
@@ -233,9 +237,15 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   int exit_status = cleat__cli_open_checkpoint(cli, client, &checkpoint);
   if (exit_status != CLEAT__CLI_DONE)
     return exit_status;
+  struct cleat_error err;
+  int pinned = 0;
+  if (cleat_pinned(client, cleat_checkpoint_info(checkpoint)->step, &pinned, &err) != CLEAT_OK) {
+    cleat_checkpoint_free(checkpoint);
+    return cleat__cli_fail(cli, &err);
+  }
   struct rank_total *totals = sum_ranks(checkpoint);
-  bool printed = totals && (cli->options.json ? print_json(checkpoint, totals)
-                                              : print_text(checkpoint, totals));
+  bool printed = totals && (cli->options.json ? print_json(checkpoint, pinned != 0, totals)
+                                              : print_text(checkpoint, pinned != 0, totals));
   cleat__free(totals);
   cleat_checkpoint_free(checkpoint);
   return printed ? CLEAT__CLI_DONE : cleat__cli_fail_memory(cli);

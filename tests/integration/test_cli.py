@@ -14,7 +14,7 @@ import safetensors.numpy
 
 from helpers import CLEAT, ON_EVERY_SERVER, ON_EVERY_STORE, ROOT, Result, assert_error, clean_environment, fill, noise, run, tree
 
-COMMANDS = ("save", "load", "ls", "show", "verify", "doctor", "bench")
+COMMANDS = ("save", "load", "ls", "show", "verify", "doctor", "bench", "prune", "gc", "pin", "unpin")
 VERSION = re.search(r'CLEAT_VERSION "(.*)"', (ROOT / "api" / "cleat.h").read_text()).group(1)
 
 
@@ -394,6 +394,7 @@ def test_show_json(store, tmp_path):
     assert result.code == 0 and result.err == "", result
     shown = result.json
     assert list(shown) == ["checkpoint", "files", "tensors", "ranks"], result
+    assert shown["checkpoint"].pop("pinned") is False
     assert shown["checkpoint"] == store.cleat("ls", store.url, "--json").json["checkpoints"][0], result
     expected = tree(model)
     assert {file["name"]: file["bytes"] for file in shown["files"]} \

@@ -65,6 +65,17 @@ void memory_bucket_exact(struct memory_bucket *bucket) {
   bucket->exact = true;
 }
 
+void memory_bucket_now(struct memory_bucket *bucket, int64_t now_s) {
+  pthread_mutex_lock(&bucket->lock);
+  bucket->now_s = now_s;
+  pthread_mutex_unlock(&bucket->lock);
+}
+
+void memory_bucket_clock(struct memory_bucket *bucket, int64_t offset_s) {
+  bucket->tells_clock = true;
+  bucket->clock_offset_s = offset_s;
+}
+
 void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *user) {
   bucket->hook = hook;
   bucket->user = user;
@@ -197,6 +208,7 @@ void bucket_store_locked(struct memory_bucket *bucket, const char *key, char *by
   (*link)->size = size;
   (*link)->parts = 0;
   (*link)->version = ++bucket->versions;
+  (*link)->modified_s = bucket->now_s;
   pthread_cond_broadcast(&bucket->change);
 }
 

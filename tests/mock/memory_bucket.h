@@ -13,6 +13,7 @@ struct object {
   char *bytes;
   size_t size;
   unsigned long version; /* its etag */
+  int64_t modified_s;    /* 0: not told */
   uint32_t parts;        /* made of so many; 0: one put */
   uint32_t crc32c;       /* of the CRCs of the parts */
 };
@@ -25,6 +26,7 @@ struct part {
 
 struct upload {
   struct upload *next;
+  int64_t begun_s;
   char id[32];
   char *key;
   struct part *parts;
@@ -53,6 +55,9 @@ struct memory_bucket {
   unsigned waiting;
   enum memory_checksums checksums;
   bool exact;
+  int64_t now_s;
+  bool tells_clock;
+  int64_t clock_offset_s;
 };
 
 /* Ends the program on NULL. */

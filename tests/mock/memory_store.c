@@ -186,6 +186,7 @@ static bool page_add(struct cleat__list_page *page, const struct object *object,
     return false;
   entry->is_prefix = length < strlen(object->key);
   entry->size = entry->is_prefix ? 0 : object->size;
+  entry->modified_s = entry->is_prefix ? 0 : object->modified_s;
   page->count++;
   return true;
 }
@@ -280,6 +281,7 @@ static cleat_status multipart_create(struct cleat__store *store, struct cleat__u
   fresh->parts = bucket_must(calloc(fresh->part_count, sizeof *fresh->parts));
   fresh->key = bucket_must(strdup(upload->key));
   snprintf(fresh->id, sizeof fresh->id, "upload-%lu", ++bucket->versions);
+  fresh->begun_s = bucket->now_s;
   fresh->next = bucket->uploads;
   bucket->uploads = fresh;
   char id[32];
@@ -431,6 +433,7 @@ static bool page_add_upload(struct cleat__upload_page *page, const struct upload
   struct cleat__upload_entry *entry = &page->entries[page->count];
   entry->key = cleat__strdup(upload->key);
   entry->id = cleat__strdup(upload->id);
+  entry->begun_s = upload->begun_s;
   page->count++;
   return entry->key != NULL && entry->id != NULL;
 }
@@ -477,26 +480,29 @@ static cleat_status multipart_adopt(struct cleat__store *store, const struct cle
   return bucket_leave(bucket, "adopt", upload->key, status, cancel, err);
 }
 
+static cleat_status memory_describe(struct cleat__store *store, const char *key,
+                                    struct cleat__store_facts *facts, const atomic_bool *cancel,
+                                    struct cleat_error *err) {
+  struct memory_bucket *bucket = bucket_of(store);
+  *facts = (struct cleat__store_facts){.has_clock = true, .clock_offset_s = bucket->clock_offset_s};
+  cleat_status status = bucket_enter(bucket, "describe", key, cancel, err);
+  return status == CLEAT_OK ? bucket_leave(bucket, "describe", key, status, cancel, err) : status;
+}
+
 static void memory_close(struct cleat__store *store) {
   free(store);
 }
 
-static const struct cleat__store_ops memory_ops = {
-    .put = memory_put,
-    .get = memory_get,
-    .get_small = memory_get_small,
-    .head = memory_head,
-    .list = memory_list,
-    .remove = memory_delete,
-    .multipart_create = multipart_create,
-    .multipart_part = multipart_part,
-    .multipart_complete = multipart_complete,
-    .multipart_abort = multipart_abort,
-    .multipart_list_parts = multipart_list_parts,
-    .multipart_list = multipart_list,
-    .multipart_adopt = multipart_adopt,
-    .close = memory_close,
-};
+/* Only a bucket whose clock was set tells what it is. */
+#define MEMORY_OPS                                                                          \
+  .put = memory_put, .get = memory_get, .get_small = memory_get_small, .head = memory_head, \
+  .list = memory_list, .remove = memory_delete, .multipart_create = multipart_create,       \
+  .multipart_part = multipart_part, .multipart_complete = multipart_complete,               \
+  .multipart_abort = multipart_abort, .multipart_list_parts = multipart_list_parts,         \
+  .multipart_list = multipart_list, .multipart_adopt = multipart_adopt, .close = memory_close
+
+static const struct cleat__store_ops memory_ops = {MEMORY_OPS};
+static const struct cleat__store_ops telling_ops = {MEMORY_OPS, .describe = memory_describe};
 
 struct cleat__store *memory_store_open(struct memory_bucket *bucket,
                                        const struct memory_limits *limits) {
@@ -506,7 +512,7 @@ struct cleat__store *memory_store_open(struct memory_bucket *bucket,
     limits = &none;
   store->bucket = bucket;
   store->base = (struct cleat__store){
-      .ops = &memory_ops,
+      .ops = bucket->tells_clock ? &telling_ops : &memory_ops,
       .capabilities = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH,
       .min_part_bytes = limits->min_part_bytes != 0 ? limits->min_part_bytes : 4096,
       .max_put_bytes = limits->max_put_bytes != 0 ? limits->max_put_bytes : UINT64_MAX,

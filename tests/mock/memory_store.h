@@ -46,6 +46,12 @@ void memory_bucket_checksums(struct memory_bucket *bucket, enum memory_checksums
 /* From now on unfinished uploads are listed by whole keys alone, as MinIO does. */
 void memory_bucket_exact(struct memory_bucket *bucket);
 
+/* The time of what is stored from now on, as lists tell it; 0, as in the beginning: they tell none. */
+void memory_bucket_now(struct memory_bucket *bucket, int64_t now_s);
+
+/* Stores that are opened from now on tell that their clock is so many seconds before ours. */
+void memory_bucket_clock(struct memory_bucket *bucket, int64_t offset_s);
+
 /* Operations whose name is `op` (NULL: any) and whose key holds `part` wait before they begin, until
  * memory_release or their cancel flag. One such gate at a time. */
 void memory_hold(struct memory_bucket *bucket, const char *op, const char *part);
