@@ -77,7 +77,7 @@ def test_a_store_that_asks_for_less(busy, source):
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_never_more_than_asked_for(busy, source, jobs, tmp_path):
-    busy.store.seconds = 0.02
+    busy.store.seconds = 0.15
     few = fill(tmp_path / "few", {str(number): noise(100) for number in range(20)})
     cleat(busy, "save", few, "s3://bucket/run", "--step", 1, "--jobs", jobs)
     cleat(busy, "load", "s3://bucket/run", tmp_path / "loaded", "--jobs", jobs)
