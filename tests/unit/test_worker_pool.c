@@ -209,6 +209,69 @@ START_TEST(fails_cleanly) {
 }
 END_TEST
 
+/* A job that has a task at its hour, and nothing before. */
+struct timed_job {
+  struct cleat__job job;
+  double due_s;
+  unsigned asked;
+  bool taken, finished;
+  struct cleat__task task;
+};
+
+static struct cleat__task *take_timed(struct cleat__job *base) {
+  struct timed_job *job = (struct timed_job *)base;
+  job->asked++;
+  if (job->taken)
+    return NULL;
+  if (cleat__seconds() < job->due_s) {
+    cleat__pool_wake_at_locked(base->pool, job->due_s);
+    return NULL;
+  }
+  job->taken = true;
+  return &job->task;
+}
+
+static void process_timed(struct cleat__job *base, struct cleat__task *task) {
+  (void)base;
+  (void)task;
+}
+
+static void finish_timed(struct cleat__job *base, struct cleat__task *task) {
+  (void)task;
+  ((struct timed_job *)base)->finished = true;
+}
+
+static const struct cleat__job_ops timed_ops = {
+    .take = take_timed, .process = process_timed, .finish = finish_timed};
+
+static void wait_timed(struct cleat__pool *pool, struct timed_job *job) {
+  cleat__pool_lock(pool);
+  while (!job->finished)
+    cleat__pool_wait_locked(pool);
+  cleat__pool_unlock(pool);
+  ck_assert(cleat__seconds() >= job->due_s);
+}
+
+/* The later one is asked for first; and nobody looks all the time meanwhile. */
+START_TEST(a_task_at_its_hour) {
+  for (unsigned threads = 1; threads <= 16; threads *= 4) {
+    struct timed_job late = {.due_s = cleat__seconds() + 0.4},
+                     early = {.due_s = cleat__seconds() + 0.2};
+    struct cleat__pool *pool = NULL;
+    ck_assert_int_eq(cleat__pool_new(threads, &pool, &err), CLEAT_OK);
+    cleat__pool_add(pool, &late.job, &timed_ops);
+    cleat__pool_add(pool, &early.job, &timed_ops);
+    wait_timed(pool, &early);
+    ck_assert(!late.finished || cleat__seconds() >= late.due_s);
+    wait_timed(pool, &late);
+    cleat__pool_remove(&late.job);
+    cleat__pool_remove(&early.job);
+    ck_assert_uint_le(late.asked, 20 * threads + 20);
+    cleat__pool_free(pool);
+  }
+}
+END_TEST
+
 START_TEST(the_callers_signal_mask_stays) {
   sigset_t before, after;
   sigemptyset(&before);
@@ -234,6 +297,7 @@ static Suite *suite(void) {
   tcase_add_test(c, starts_and_ends_idle);
   tcase_add_test(c, fails_cleanly);
   tcase_add_test(c, the_callers_signal_mask_stays);
+  tcase_add_test(c, a_task_at_its_hour);
   suite_add_tcase(s, c);
   return s;
 }
