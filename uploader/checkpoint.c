@@ -221,9 +221,9 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     if (seen[i])
       continue;
-    status =
-        cleat__error_set(err, CLEAT_INTEGRITY, "step %lld: file %s is missing or has another size",
-                         (long long)checkpoint->manifest.step, sorted[i]->info.name);
+    (void)cleat__error_set(err, CLEAT_INTEGRITY,
+                           "step %lld: file %s is missing or has another size",
+                           (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
     status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "looked at", err);
   }

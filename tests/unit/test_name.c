@@ -204,6 +204,43 @@ START_TEST(test_keys) {
 }
 END_TEST
 
+/* What gc takes to be Cleat's, and what not. */
+START_TEST(test_names_that_are_ours) {
+  static const struct {
+    const char *name;
+    bool attempt, of_rank, scratch, start;
+  } cases[] = {{"0123456789abcdef", true, false, false, false},
+               {"0123456789abcde", false, false, false, false},
+               {"0123456789ABCDEF", false, false, false, false},
+               {"rank-00000.json", false, true, false, false},
+               {"rank-65535.failed.json", false, true, false, false},
+               {"rank-0000.json", false, false, false, false},
+               {"rank-000000.json", false, false, false, false},
+               {"rank-00000.jsonx", false, false, false, false},
+               {"doctor-0123456789abcdef", false, false, true, false},
+               {"bench-0123456789abcdef", false, false, true, false},
+               {"bench-0123456789abcdefa", false, false, false, false},
+               {"doctor-0123456789abcdeg", false, false, false, false},
+               {"000001.json", false, false, false, true},
+               {"1234567/", false, false, false, true},
+               {"0000001/", false, false, false, false},
+               {"00001.json", false, false, false, false},
+               {"000001.jso", false, false, false, false},
+               {"000001", false, false, false, false},
+               {"9999999999999999999.json", false, false, false, false},
+               {"", false, false, false, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *name = cases[i].name;
+    uint64_t number = 0;
+    int64_t rank = 0;
+    ck_assert_msg(cleat__name_is_attempt(name, strlen(name)) == cases[i].attempt, "%s", name);
+    ck_assert_msg(cleat__name_is_of_rank(name, &rank) == cases[i].of_rank, "%s", name);
+    ck_assert_msg(cleat__name_is_scratch(name, strlen(name)) == cases[i].scratch, "%s", name);
+    ck_assert_msg(cleat__name_parse_start(name, &number) == cases[i].start, "%s", name);
+  }
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("name");
   TCase *tests = tcase_create("name");
@@ -216,6 +253,7 @@ int main(void) {
   tcase_add_test(tests, test_quote);
   tcase_add_test(tests, test_step_folders);
   tcase_add_test(tests, test_keys);
+  tcase_add_test(tests, test_names_that_are_ours);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);

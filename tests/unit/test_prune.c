@@ -23,10 +23,14 @@ static struct kit_model model;
 static char warnings[4096];
 
 static void note_warning(void *user, enum cleat_log_level level, const char *line) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   (void)user;
+  if (level != CLEAT_LOG_WARNING)
+    return;
+  pthread_mutex_lock(&lock);
   size_t used = strlen(warnings);
-  if (level == CLEAT_LOG_WARNING)
-    snprintf(warnings + used, sizeof warnings - used, "%s\n", line);
+  snprintf(warnings + used, sizeof warnings - used, "%s\n", line);
+  pthread_mutex_unlock(&lock);
 }
 
 static void setup(void) {
@@ -419,6 +423,39 @@ START_TEST(replaced_by_another) {
 }
 END_TEST
 
+/* The manifest arrives with another digit in the digest of the record, well-formed, once. */
+static cleat_status flip_once(void *user, const char *op, const char *key, bool done,
+                              const atomic_bool *cancel, struct cleat_error *error) {
+  unsigned *reads = user;
+  size_t size = 0;
+  (void)cancel;
+  (void)error;
+  if (strcmp(op, "get_small") != 0 || strstr(key, "001/manifest.json") == NULL)
+    return CLEAT_OK;
+  *reads += !done;
+  if (*reads != 2)
+    return CLEAT_OK;
+  const char *text = memory_find(bucket, "001/manifest.json", &size);
+  size_t digit = (size_t)(strstr(text, "\"sha256\":\"") - text) + strlen("\"sha256\":\"");
+  replacement[0] = done ? replacement[0] : text[digit];
+  memory_flip_bits(bucket, "001/manifest.json", digit,
+                   (char)(text[digit] ^ (done                 ? replacement[0]
+                                         : text[digit] == '1' ? '2'
+                                                              : '1')));
+  return CLEAT_OK;
+}
+
+START_TEST(a_manifest_that_was_damaged_on_its_way) {
+  unsigned reads = 0;
+  save_steps(1, 2);
+  memory_bucket_hook(bucket, flip_once, &reads);
+  ck_ok(prune(1, 0, false, NULL));
+  memory_bucket_hook(bucket, NULL, NULL);
+  ck_assert_uint_eq(reads, 3);
+  ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 0);
+}
+END_TEST
+
 /* ---- Failures ---------------------------------------------------------------------------------- */
 
 static cleat_status deny(void *user, const char *op, const char *key, bool done,
@@ -529,6 +566,7 @@ static Suite *suite(void) {
   tcase_add_test(c, pinned_at_the_last_moment);
   tcase_add_test(c, removed_by_another);
   tcase_add_test(c, replaced_by_another);
+  tcase_add_test(c, a_manifest_that_was_damaged_on_its_way);
   tcase_add_loop_test(c, what_fails_stops_nothing, 0, 4);
   tcase_add_loop_test(c, a_store_that_does_not_answer, 0, 3);
   tcase_add_loop_test(c, each_call_fails_once, 0, 2);

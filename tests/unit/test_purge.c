@@ -134,6 +134,29 @@ START_TEST(a_thousand_in_a_folder) {
 }
 END_TEST
 
+/* As long as a file of step 1 is being removed, its record stands; step 2 does not wait for it. */
+START_TEST(records_go_last) {
+  struct cleat_removals *removals = NULL;
+  char key[256];
+  pthread_t thread;
+  const struct cleat__clock *clock = cleat__clock_system();
+  client = kit_open(bucket, NULL);
+  save_steps(1, 1);
+  snprintf(key, sizeof key, "%s", memory_key(bucket, "model.safetensors"));
+  save_steps(2, 7);
+  memory_hold(bucket, "remove", key);
+  ck_assert_int_eq(pthread_create(&thread, NULL, prune_many, &removals), 0);
+  memory_wait_held(bucket, 1);
+  while (memory_count(bucket, "step-000000000002/") > 0)
+    clock->wait_ms(clock->ctx, 1, NULL);
+  ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 2);
+  memory_release(bucket);
+  pthread_join(thread, NULL);
+  ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 0);
+  cleat_removals_free(removals);
+}
+END_TEST
+
 /* Few units are open at a time, however many there are. */
 static struct { atomic_uint open, most; } begun;
 
@@ -185,6 +208,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, a_thousand_in_memory);
   tcase_add_test(c, a_thousand_in_a_folder);
+  tcase_add_test(c, records_go_last);
   tcase_add_test(c, few_are_open);
   suite_add_tcase(s, c);
   return s;

@@ -178,6 +178,8 @@ START_TEST(a_list_is_read) {
   ck_assert(page.entries[1].is_prefix);
   ck_assert_uint_eq(page.entries[1].size, 0);
   ck_assert_str_eq(page.entries[2].key, "z");
+  ck_assert_int_eq(page.entries[2].modified_s, 1795262400);
+  ck_assert_int_eq(page.entries[0].modified_s, 0); /* not told */
   ck_assert_uint_eq(page.entries[2].size, UINT64_MAX);
   ck_assert_str_eq(page.next, "1ueGcx+/=&");
   cleat__list_page_clear(&page);
