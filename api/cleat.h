@@ -327,6 +327,9 @@ struct cleat_save_request {
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
    * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
+  /* The file that each of the tensors is to lie in, such as "model-00001-of-00004.safetensors" (a name as of
+   * struct cleat_file that ends so); shard_bytes then counts for nothing. NULL: files of shard_bytes. */
+  const char *const *tensor_files;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 

@@ -136,8 +136,9 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
       break;
     offset += item->bytes;
   }
-  char name[64];
-  shard_name(shard, packed->shard_count, name);
+  char usual[64];
+  shard_name(shard, packed->shard_count, usual);
+  const char *name = packed->shard_file[shard] != NULL ? packed->shard_file[shard] : usual;
   if (status == CLEAT_OK)
     status = plan_enter_file(plan, shard, name, offset, limits, err);
   if (status == CLEAT_OK)
@@ -305,8 +306,7 @@ cleat_status cleat__plan_new(const struct cleat_save_request *request,
   struct cleat__packed packed = {0};
   status = plan_metadata(fresh, request->metadata, err);
   if (status == CLEAT_OK) {
-    status = cleat__pack_tensors(request->tensors, request->tensor_count, request->shard_bytes,
-                                 &packed, err);
+    status = cleat__pack_tensors(request, &packed, err);
   }
   if (status == CLEAT_OK) {
     status = plan_fill(fresh, request, &packed, disk, disk_count, limits, err);

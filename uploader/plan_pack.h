@@ -12,15 +12,15 @@ struct cleat__packed {
   const void **data;   /* of each item */
   size_t *tensor;      /* of each item: which of the request it is */
   size_t *shard_begin; /* shard_count + 1 indexes into items */
+  const char **shard_file; /* names that the request chose; NULL where it chose none */
   size_t shard_count;
 };
 
-/* Checks every tensor and fills whole shards in the order given, each up to `shard_bytes` (0: the
- * default); a tensor that is larger has a shard of its own. Errors: INVALID (names the tensor),
- * NO_MEMORY. */
-cleat_status cleat__pack_tensors(const struct cleat_tensor *tensors, size_t count,
-                                 uint64_t shard_bytes, struct cleat__packed *packed,
-                                 struct cleat_error *err);
+/* Checks every tensor of the request. Without chosen files, fills whole shards in the order given, each
+ * up to `shard_bytes` (0: the default); a tensor that is larger has a shard of its own. Else each file is
+ * a shard, in the order of their names. Errors: INVALID (names the tensor), NO_MEMORY. */
+cleat_status cleat__pack_tensors(const struct cleat_save_request *request,
+                                 struct cleat__packed *packed, struct cleat_error *err);
 void cleat__packed_clear(struct cleat__packed *packed);
 
 /* Adds a tensor to the plan's record: whole, in file `file`, at `offset`. The record's array has
