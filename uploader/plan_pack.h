@@ -9,9 +9,9 @@
  * the request's memory; the arrays are owned. */
 struct cleat__packed {
   struct cleat__safetensors_item *items;
-  const void **data;   /* of each item */
-  size_t *tensor;      /* of each item: which of the request it is */
-  size_t *shard_begin; /* shard_count + 1 indexes into items */
+  const void **data;       /* of each item */
+  size_t *tensor;          /* of each item: which of the request it is */
+  size_t *shard_begin;     /* shard_count + 1 indexes into items */
   const char **shard_file; /* names that the request chose; NULL where it chose none */
   size_t shard_count;
 };
