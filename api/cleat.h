@@ -172,6 +172,11 @@ enum cleat_checksum {
   CLEAT_CHECKSUM_OFF = 3        /* for stores that refuse the headers */
 };
 
+/* Sizes of the parallel shape; 0: not given. */
+struct cleat_topology {
+  unsigned dp, tp, pp, cp, ep;
+};
+
 /* How to reach the store and what it may cost. Strings are copied by cleat_client_open. */
 struct cleat_client_options {
   size_t struct_bytes;
@@ -210,6 +215,11 @@ struct cleat_client_options {
   const char *bucket_owner;   /* the account, 12 digits, that must own the bucket */
   const char *user_agent;     /* to stand behind "cleat/VERSION" in every request */
   int cuda; /* 1: pin the staging memory for CUDA at open, on the current device, not at its first use */
+  unsigned rank;
+  unsigned world_size; /* 0: from the environment, else 1 */
+  const char *session; /* a folder of its own below the URL; NULL: CLEAT_SESSION, else none */
+  struct cleat_topology topology;
+  unsigned rank_timeout_s;
 };
 #define CLEAT_CLIENT_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_client_options)
 
@@ -291,6 +301,15 @@ struct cleat_file {
   uint64_t data_bytes;
 };
 
+/* What part of a tensor of the whole job a tensor is. */
+struct cleat_shard {
+  const int64_t *global_shape;
+  const int64_t *start;
+  unsigned replicas;
+  unsigned replica;
+  unsigned group;
+};
+
 /* What to do when another start has committed the step. */
 enum cleat_if_exists {
   CLEAT_IF_EXISTS_FAIL = 0,   /* error EXISTS */
@@ -327,6 +346,7 @@ struct cleat_save_request {
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
    * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
+  const struct cleat_shard *shards; /* of each of the tensors; NULL: all are whole */
   /* The file that each of the tensors is to lie in, such as "model-00001-of-00004.safetensors" (a name as of
    * struct cleat_file that ends so); shard_bytes then counts for nothing. NULL: files of shard_bytes. */
   const char *const *tensor_files;
@@ -469,6 +489,49 @@ cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint,
 CLEAT_API const struct cleat_tensor_info *
 cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint,
                       const char *name); /* NULL when there is none */
+
+CLEAT_API void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
+                                         struct cleat_topology *topology);
+
+/* Which rank of how many the client is. */
+CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
+CLEAT_API unsigned cleat_client_world_size(const struct cleat_client *client);
+
+/* How the job of this client differs from the one that saved it: "ranks 8, then 3; tp 2, then 1". Returns the text's
+ * length, 0 when they are alike; at most `size` bytes with the NUL are written. */
+CLEAT_API size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
+                                          size_t size);
+
+struct cleat_resume_options {
+  size_t struct_bytes;
+  int at_step; /* 1: resume from `step`, not from the latest */
+  int64_t step;
+  int strict_topology;
+  int fresh; /* 1: register this start, resume from nothing */
+};
+#define CLEAT_RESUME_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_resume_options)
+
+/* All ranks of one start agree on the step and open it; *checkpoint is NULL when there is none. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
+                                                   const struct cleat_resume_options *options,
+                                                   struct cleat_checkpoint **checkpoint,
+                                                   struct cleat_error *err);
+
+struct cleat_prune_options {
+  size_t struct_bytes;
+  unsigned keep_last; /* 0: all */
+  int64_t keep_every;
+  int dry_run;
+};
+#define CLEAT_PRUNE_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_prune_options)
+
+struct cleat_removals;
+
+/* Removes all but the newest `keep_last` checkpoints, and those that are pinned. `removals` may be NULL. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
+                                                  const struct cleat_prune_options *options,
+                                                  struct cleat_removals **removals,
+                                                  struct cleat_error *err);
 
 /* ---- Load --------------------------------------------------------------------------------- */
 

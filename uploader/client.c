@@ -72,6 +72,9 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   fresh->store = store;
   fresh->clock = cleat__clock_system();
   fresh->log = (struct cleat__log){options->log, options->log_user};
+  fresh->rank = options->rank;
+  fresh->world_size = options->world_size != 0 ? options->world_size : 1;
+  fresh->topology = options->topology;
   atomic_init(&fresh->never, false);
   atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
 
@@ -107,7 +110,14 @@ cleat_status cleat__client_open(const char *url, const struct cleat_client_optio
       .log = {options->log, options->log_user},
   };
   struct cleat__store *store = NULL;
-  cleat_status status = cleat__store_open(url, &config, &store, err);
+  size_t length = strcspn(url, "?");
+  char *place = options->session != NULL ? cleat__strprintf("%.*s/%s%s", (int)length, url,
+                                                            options->session, url + length)
+                                         : cleat__strdup(url);
+  if (place == NULL)
+    return cleat__error_no_memory(err, "the URL");
+  cleat_status status = cleat__store_open(place, &config, &store, err);
+  cleat__free(place);
   if (status != CLEAT_OK)
     return status;
   status = cleat__client_on_store(store, options, client, err);

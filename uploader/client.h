@@ -36,7 +36,9 @@ struct cleat_client {
   const struct cleat__clock *clock;
   struct cleat__log log;
   uint64_t part_bytes;
-  char *start;            /* names this start of the job */
+  char *start; /* names this start of the job */
+  unsigned rank, world_size;
+  struct cleat_topology topology;
   atomic_bool never;      /* a cancel flag that nobody raises */
   atomic_int create_only; /* of enum cleat__create_only */
 
