@@ -87,10 +87,10 @@ static int file_compare(const void *a, const void *b) {
 static cleat_status shards_by_file(struct loose *loose, size_t count, const char *const *files,
                                    size_t *shards, struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
-    cleat_status status = file_check(files[i], loose[i].item.name, err);
+    loose[i].file = files[loose[i].tensor];
+    cleat_status status = file_check(loose[i].file, loose[i].item.name, err);
     if (status != CLEAT_OK)
       return status;
-    loose[i].file = files[i];
   }
   qsort(loose, count, sizeof(*loose), file_compare);
   for (size_t i = 1; i < count; i++)

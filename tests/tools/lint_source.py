@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 LINES_MAX = 600  # a longer file is split by verb
-HEADER_LINES_MAX = 900  # but for the one public header: a program includes nothing else of ours
+HEADER_LINES_MAX = 1300  # but for the one public header: a program includes nothing else of ours
 BINARY_BYTES_MAX = 1 << 20
 
 # What a file in this folder may include from. api/cleat.h is open to all: it holds the common vocabulary
