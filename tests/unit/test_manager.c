@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,27 @@ START_TEST(finalize_collects_and_at_the_end_waits_and_refuses_more) {
   ck_fails(save_final(40), CLEAT_INVALID);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
   ck_assert_str_eq(committed(), "10 20 30 ");
+}
+END_TEST
+
+static void *release_soon(void *unused) {
+  for (int i = 0; i < 1000; i++)
+    sched_yield(); /* until close waits, most likely */
+  memory_release(bucket);
+  return unused;
+}
+
+START_TEST(close_waits_for_what_is_under_way) {
+  pthread_t thread;
+  open_manager();
+  memory_hold(bucket, "put", "manifest.json");
+  ck_ok(save_step(10));
+  memory_wait_held(bucket, 1);
+  ck_assert_int_eq(pthread_create(&thread, NULL, release_soon, NULL), 0);
+  cleat_manager_close(manager);
+  manager = NULL;
+  pthread_join(thread, NULL);
+  ck_assert(is_committed(10));
 }
 END_TEST
 
@@ -525,6 +547,7 @@ static Suite *suite(void) {
   tcase_add_test(c, intermediate_saves_are_asynchronous_the_final_one_is_not);
   tcase_add_test(c, a_final_save_waits_for_the_same_step_under_way);
   tcase_add_test(c, finalize_collects_and_at_the_end_waits_and_refuses_more);
+  tcase_add_test(c, close_waits_for_what_is_under_way);
   tcase_add_test(c, async_failure_is_reported_at_the_next_call_and_training_goes_on);
   tcase_add_test(c, finalize_reports_the_first_of_several_failures);
   tcase_add_test(c, fail_fast_ends_training);

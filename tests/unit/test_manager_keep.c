@@ -71,6 +71,15 @@ static cleat_status save(void *user, struct cleat_client *of,
   return cleat_manager_store_default()->save(user, of, request, error);
 }
 
+/* The manager's thread comes late. */
+static cleat_status late_wait(void *user, struct cleat_save *of, struct cleat_error *error) {
+  pthread_mutex_lock(&seen.lock);
+  while (seen.held)
+    pthread_cond_wait(&seen.change, &seen.lock);
+  pthread_mutex_unlock(&seen.lock);
+  return cleat_manager_store_default()->save_wait(user, of, error);
+}
+
 static void hold(bool held) {
   pthread_mutex_lock(&seen.lock);
   seen.held = held;
@@ -259,6 +268,28 @@ START_TEST(a_final_save_waits_for_the_deletion_that_runs) {
   ck_assert(!seen.overlaps);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
   ck_assert_str_eq(committed(), "20 30 ");
+}
+END_TEST
+
+/* The manager learns of an earlier commit when the final one is there already. */
+START_TEST(commits_are_noticed_in_another_order) {
+  struct cleat_manager_progress now;
+  options.keep_last = 1;
+  table.save_wait = late_wait;
+  open_manager();
+  hold(true);
+  ck_ok(save_as(&model, 10, 0));
+  ck_ok(save_as(&model, 20, 0));
+  ck_ok(save_as(&model, 30, 1));
+  hold(false);
+  ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
+  ck_assert_str_eq(committed(), "20 30 ");
+  unsigned puts = memory_calls(bucket, "put");
+  ck_ok(save_as(&model, 30, 1)); /* there already */
+  ck_assert(!cleat_manager_should_save(manager, 30));
+  ck_assert_uint_eq(memory_calls(bucket, "put"), puts);
+  cleat_manager_progress(manager, &now);
+  ck_assert_int_eq(now.newest_committed, 30);
 }
 END_TEST
 
@@ -504,6 +535,7 @@ static Suite *suite(void) {
   tcase_add_test(c, deletion_after_a_commit_alone);
   tcase_add_test(c, deletion_does_not_hold_training_up);
   tcase_add_test(c, a_final_save_waits_for_the_deletion_that_runs);
+  tcase_add_test(c, commits_are_noticed_in_another_order);
   tcase_add_test(c, a_failed_final_save_keeps_nothing_more);
   tcase_add_test(c, deletion_that_failed_is_logged_and_tried_again);
   tcase_add_test(c, intermediate_and_final_checkpoints_have_different_contents);

@@ -214,6 +214,30 @@ START_TEST(the_store_is_replaced) {
 }
 END_TEST
 
+static cleat_status fake_failure(void *user, struct cleat_save *save, struct cleat_error *error) {
+  (void)user, (void)save;
+  return cleat__error_set(error, CLEAT_NETWORK, "gone");
+}
+
+/* However fast a save fails, it is the next call that tells. */
+START_TEST(a_save_does_not_report_its_own_failure) {
+  struct cleat_manager_store_ops failing = fake_store;
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  failing.save_wait = fake_failure;
+  for (int i = 0; i < 500; i++) {
+    use_fake_store();
+    options.store = &failing;
+    ck_ok(cleat_manager_open(client, &options, &manager, &err));
+    request.step = 10;
+    ck_ok(cleat_manager_save(manager, &request, NULL, &err));
+    ck_fails(cleat_manager_finalize(manager, 1, 0, &err), CLEAT_NETWORK);
+    ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
+    cleat_manager_close(manager);
+    manager = NULL;
+  }
+}
+END_TEST
+
 /* ---- A policy of one's own ---------------------------------------------------------------------- */
 
 struct taste {
@@ -260,6 +284,7 @@ START_TEST(the_policy_is_replaced) {
   ck_assert(!cleat_manager_should_save(manager, 8));
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
   ck_assert_uint_eq(fake.keep, 12);
+  taste.steps[0] = 20;
   ck_assert(!cleat_manager_should_save(manager, 20)); /* whatever the policy says */
 }
 END_TEST
@@ -477,6 +502,7 @@ static Suite *suite(void) {
   tcase_set_timeout(c, 60);
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, the_store_is_replaced);
+  tcase_add_test(c, a_save_does_not_report_its_own_failure);
   tcase_add_test(c, the_policy_is_replaced);
   tcase_add_test(c, the_whole_manager_is_replaced);
   tcase_add_test(c, a_table_with_a_missing_function_is_refused_by_name);
