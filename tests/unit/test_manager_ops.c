@@ -238,6 +238,32 @@ START_TEST(a_save_does_not_report_its_own_failure) {
 }
 END_TEST
 
+static cleat_status damaged_load(void *user, struct cleat_checkpoint *of,
+                                 const struct cleat_load_request *requests, size_t count,
+                                 const struct cleat_load_options *how, struct cleat_error *error) {
+  (void)user, (void)of, (void)requests, (void)count, (void)how;
+  return cleat__error_set(error, CLEAT_INTEGRITY, "a part is not what was saved");
+}
+
+static cleat_status damaged_list(void *user, struct cleat_client *of, int64_t step, int64_t *before,
+                                 struct cleat_error *error) {
+  (void)user, (void)of, (void)step, (void)before;
+  return cleat__error_set(error, CLEAT_INTEGRITY, "the list is damaged");
+}
+
+/* A table that cannot tell the step before is not asked for ever. */
+START_TEST(a_damaged_list_ends_the_search) {
+  struct cleat_manager_store_ops broken = fake_store;
+  broken.load_tensors = damaged_load;
+  broken.step_before = damaged_list;
+  use_fake_store();
+  options.store = &broken;
+  ck_ok(cleat_manager_open(client, &options, &manager, &err));
+  ck_fails(cleat_manager_load(manager, NULL, 0, NULL, &err), CLEAT_STORE);
+  ck_assert_str_eq(err.message, "the list is damaged");
+}
+END_TEST
+
 /* ---- A policy of one's own ---------------------------------------------------------------------- */
 
 struct taste {
@@ -295,7 +321,8 @@ static struct { char calls[256]; } whole;
 
 static void called(void *user, const char *name) {
   ck_assert_ptr_eq(user, &whole);
-  strncat(whole.calls, name, sizeof whole.calls - strlen(whole.calls) - 1);
+  size_t length = strlen(whole.calls);
+  snprintf(whole.calls + length, sizeof whole.calls - length, "%s", name);
 }
 
 static int whole_should_load(void *user, int64_t *step) {
@@ -503,6 +530,7 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, the_store_is_replaced);
   tcase_add_test(c, a_save_does_not_report_its_own_failure);
+  tcase_add_test(c, a_damaged_list_ends_the_search);
   tcase_add_test(c, the_policy_is_replaced);
   tcase_add_test(c, the_whole_manager_is_replaced);
   tcase_add_test(c, a_table_with_a_missing_function_is_refused_by_name);
