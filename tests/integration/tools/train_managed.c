@@ -260,9 +260,8 @@ int main(int argc, char **argv) {
   state.layer[0] = calloc(WEIGHTS, sizeof(uint64_t));
   state.layer[1] = calloc(WEIGHTS, sizeof(uint64_t));
   state.moments = calloc(WEIGHTS, sizeof(uint64_t));
-  if (state.layer[0] == NULL || state.layer[1] == NULL || state.moments == NULL)
-    return 1;
-  int failed = run(&job, &state);
+  bool have = state.layer[0] != NULL && state.layer[1] != NULL && state.moments != NULL;
+  int failed = have ? run(&job, &state) : 1;
   free(state.layer[0]);
   free(state.layer[1]);
   free(state.moments);
