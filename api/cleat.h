@@ -920,14 +920,15 @@ struct cleat_manager_options {
   int64_t final_step; /* the last step, saved synchronously; 0: not known before it is saved */
   /* How many intermediate checkpoints stay; the final one stays beside them. CLEAT_KEEP_NONE: they go when the
    * final one is committed, until then the newest stays. Rank 0 deletes, after a commit (cleat_prune, which
-   * never removes the newest one and pinned ones), in a thread of the manager's own, which training does not
-   * wait for; a final save (for the one that is running) and cleat_manager_finalize do. A deletion that fails is logged, and tried again after the next
-   * commit. */
+   * never removes the newest one and pinned ones), in a thread of the manager's own. Training does not wait
+   * for it; a final save waits for a deletion that runs, cleat_manager_finalize for all. One that fails is
+   * logged, and tried again after the next commit. */
   int keep_last;
   enum cleat_manager_load_mode load;
   int64_t load_step; /* with CLEAT_MANAGER_LOAD_STEP */
   int reshard; /* 1: a checkpoint of another parallel shape (cleat_checkpoint_reshard) may be loaded */
-  int fail_fast; /* 1: after an asynchronous save has failed, every call returns its error */
+  int fail_fast; /* 1: after an asynchronous save has failed, every save, fence and finalize returns its
+                    error, and nothing more is saved */
   /* Patterns of fnmatch(3), such as "optimizer.*", with NULL behind the last: tensors that match one are left
    * out of intermediate checkpoints, of the final one. NULL: all are saved. */
   const char *const *intermediate_without;
@@ -950,8 +951,8 @@ struct cleat_manager_options {
 #define CLEAT_MANAGER_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_manager_options)
 
 /* Opens a manager and finds what to resume from (cleat_resume, so all ranks of the start agree on it, and
- * damaged checkpoints are passed over with a warning). `options` may be NULL. The client must outlive the
- * manager. *manager is the caller's, to be closed with cleat_manager_close.
+ * damaged checkpoints are passed over with a warning): one manager for each client. `options` may be NULL. The
+ * client must outlive the manager. *manager is the caller's, to be closed with cleat_manager_close.
  * Errors: INVALID, NO_MEMORY, IO (a thread did not start), NOT_FOUND (loading is forced, and there is nothing), those of
  * cleat_resume and cleat_latest. */
 CLEAT_API CLEAT_MUST_USE cleat_status
@@ -988,8 +989,8 @@ CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t s
 /* Saves a step: an intermediate one asynchronously (cleat_save_async: the request and `options`, which may be NULL, are
  * copied, the bytes of tensors and files must stay unchanged until cleat_manager_wait_staged), the final one
  * synchronously, so that it is committed on return. A step that this manager has saved, is saving, or has resumed from is
- * a success that saves nothing: the final step is saved once, also when it falls on the interval. A step that
- * is older than the newest is refused (EXISTS). A step that is newer than the latest, and yet there, is damaged: it is
+ * a success that saves nothing: the final step is saved once, also when it falls on the interval. Any other step
+ * that is not newer than the latest is refused (EXISTS): the next start would resume from that. A step that is newer than the latest, and yet there, is damaged: it is
  * replaced, unless request->if_exists is SKIP.
  * An asynchronous save that failed leaves nothing behind, and its step may be saved again. Its error ("step 20 was
  * not saved: …") is returned by the next call of this function or of cleat_manager_finalize, once; the step of
