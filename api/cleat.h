@@ -363,6 +363,9 @@ struct cleat_save_request {
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first, and the fence waits for that
    * alone. Where there is too little, a warning is logged and it goes on without; progress tells. */
   int device_snapshot;
+  /* The file that each of the tensors is to lie in, such as "model-00001-of-00004.safetensors" (a name as of
+   * struct cleat_file that ends so); shard_bytes then counts for nothing. NULL: files of shard_bytes. */
+  const char *const *tensor_files;
   const struct cleat_shard
       *shards; /* of each of the tensors; NULL: all are whole, and this rank's alone */
 };
@@ -856,6 +859,270 @@ CLEAT_API void cleat_bench_cancel(struct cleat_bench *bench);
 /* The figures, which live as long as `bench`; NULL unless it has ended well. */
 CLEAT_API const struct cleat_bench_report *cleat_bench_report(const struct cleat_bench *bench);
 CLEAT_API void cleat_bench_free(struct cleat_bench *bench); /* waits for its end; NULL is allowed */
+
+/* ---- Manager ------------------------------------------------------------------------------ */
+
+/* What a training loop decides about its checkpoints: when to save, what, how many to keep, where to go on.
+ * It does no input or output of its own: all of it goes through the functions above, or those that the
+ * caller puts in their place. A loop reads like this:
+ *
+ *   cleat_manager_open(client, &options, &manager, &err);
+ *   if (cleat_manager_should_load(manager, &step))
+ *     cleat_manager_load(manager, requests, count, NULL, &err);
+ *   while (step++ < last) {
+ *     … forward and backward …
+ *     cleat_manager_wait_staged(manager, &err);
+ *     … the optimizer's step changes the weights …
+ *     if (cleat_manager_should_save(manager, step))
+ *       cleat_manager_save(manager, &request, NULL, &err);
+ *   }
+ *   cleat_manager_finalize(manager, 1, 1, &err);
+ *   cleat_manager_close(manager);
+ *
+ * With several ranks every rank has a manager and calls the same functions for the same steps.
+ *
+ * Thread safety: one thread at a time, the one that trains, calls all of these functions but
+ * cleat_manager_progress, which any thread may call while the manager is open. */
+struct cleat_manager;
+
+/* For `keep_last` below. */
+#define CLEAT_KEEP_ALL 0
+#define CLEAT_KEEP_NONE (-1)
+
+enum cleat_manager_load_mode {
+  CLEAT_MANAGER_LOAD_AUTO = 0,  /* the latest, if there is one, else from scratch */
+  CLEAT_MANAGER_LOAD_NEVER = 1, /* from scratch, whatever is there */
+  CLEAT_MANAGER_LOAD_FORCE = 2, /* the latest; an error when there is none */
+  CLEAT_MANAGER_LOAD_STEP = 3   /* `load_step`; an error when it is not there */
+};
+
+/* A named number or text that travels in the metadata of a checkpoint: best metric, learning rate,
+ * position in the data. */
+enum cleat_value_type { CLEAT_VALUE_NUMBER = 0, CLEAT_VALUE_INTEGER = 1, CLEAT_VALUE_TEXT = 2 };
+
+struct cleat_value {
+  const char *name;
+  enum cleat_value_type type;
+  double number;   /* any, also infinite or NaN; of an INTEGER that was loaded: the same value */
+  int64_t integer; /* comes back exact; of other types: 0 */
+  const char *text;
+};
+
+/* What a policy decides by. */
+struct cleat_manager_state {
+  int64_t save_interval; /* these four: as in the options */
+  int64_t final_step;
+  int keep_last;
+  enum cleat_manager_load_mode load;
+  int64_t newest;    /* the newest that this manager saved, is saving, or resumed from; -1: none */
+  int64_t latest;    /* the newest that is known to be there, or is being saved; -1: none */
+  int64_t resumable; /* the step of the checkpoint to resume from; -1: none */
+  int final_saved;   /* 1: the final checkpoint is committed, or being saved */
+  int terminated;    /* 1: cleat_manager_finalize has closed the manager for saves */
+  unsigned rank;     /* which of how many this is */
+  unsigned world_size;
+};
+
+/* The store's side: all that the manager does to a store. Each gets `store_user` and the client that the
+ * manager was opened with. What is said of the function of the same name holds for it, but for:
+ *   ranks        which of how many ranks the client is
+ *   step_before  the newest committed step below `step`; NOT_FOUND: there is none
+ * save_wait and prune are called from a thread of the manager's own, save_progress from any, the others
+ * from the thread that trains. */
+struct cleat_manager_store_ops {
+  size_t struct_bytes;
+  void (*ranks)(void *user, const struct cleat_client *client, unsigned *rank,
+                unsigned *world_size);
+  cleat_status (*resume)(void *user, struct cleat_client *client,
+                         const struct cleat_resume_options *options,
+                         struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+  cleat_status (*latest)(void *user, struct cleat_client *client, int64_t *step,
+                         struct cleat_error *err);
+  cleat_status (*step_before)(void *user, struct cleat_client *client, int64_t step,
+                              int64_t *before, struct cleat_error *err);
+  cleat_status (*checkpoint_open)(void *user, struct cleat_client *client, int64_t step,
+                                  struct cleat_checkpoint **checkpoint, struct cleat_error *err);
+  const struct cleat_checkpoint_info *(*checkpoint_info)(void *user,
+                                                         const struct cleat_checkpoint *checkpoint);
+  size_t (*checkpoint_reshard)(void *user, const struct cleat_checkpoint *checkpoint, char *text,
+                               size_t size);
+  void (*checkpoint_free)(void *user, struct cleat_checkpoint *checkpoint);
+  cleat_status (*load_tensors)(void *user, struct cleat_checkpoint *checkpoint,
+                               const struct cleat_load_request *requests, size_t count,
+                               const struct cleat_load_options *options, struct cleat_error *err);
+  cleat_status (*save)(void *user, struct cleat_client *client,
+                       const struct cleat_save_request *request, struct cleat_error *err);
+  cleat_status (*save_async)(void *user, struct cleat_client *client,
+                             const struct cleat_save_request *request, struct cleat_save **save,
+                             struct cleat_error *err);
+  cleat_status (*save_wait_staged)(void *user, struct cleat_save *save, struct cleat_error *err);
+  cleat_status (*save_wait)(void *user, struct cleat_save *save, struct cleat_error *err);
+  void (*save_progress)(void *user, const struct cleat_save *save, struct cleat_progress *progress);
+  void (*save_free)(void *user, struct cleat_save *save);
+  cleat_status (*prune)(void *user, struct cleat_client *client,
+                        const struct cleat_prune_options *options, struct cleat_error *err);
+};
+
+/* The policy's side. keep_last is called after a commit, by rank 0 alone, from the manager's own thread; the
+ * others from the thread that trains. */
+struct cleat_manager_policy_ops {
+  size_t struct_bytes;
+  int (*should_save)(void *user, const struct cleat_manager_state *state, int64_t step);
+  int (*should_load)(void *user, const struct cleat_manager_state *state);
+  /* How many committed checkpoints are to stay now; 0: all. */
+  unsigned (*keep_last)(void *user, const struct cleat_manager_state *state);
+};
+
+/* Cleat's own tables, to be copied and changed. Their functions do not look at `user`. Static; never NULL. */
+CLEAT_API const struct cleat_manager_store_ops *cleat_manager_store_default(void);
+CLEAT_API const struct cleat_manager_policy_ops *cleat_manager_policy_default(void);
+
+struct cleat_manager_save_options {
+  size_t struct_bytes;
+  int is_final;                     /* 1: this is the last step, whatever `final_step` says */
+  const struct cleat_value *values; /* go into the metadata, which must be an object or NULL then */
+  size_t value_count;
+};
+#define CLEAT_MANAGER_SAVE_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_manager_save_options)
+
+struct cleat_manager_progress {
+  int64_t newest_committed;   /* -1: none is known */
+  int64_t saving;             /* the oldest step that is being saved; -1: none */
+  struct cleat_progress save; /* of that; zeros when there is none */
+  unsigned in_flight;         /* saves under way */
+  uint64_t committed;         /* saves of this manager, by how they ended */
+  uint64_t failed;
+  uint64_t prunes_failed; /* the next one tries again what they did not remove */
+};
+
+/* The whole manager: what the functions below do, with `ops_user` for the manager. */
+struct cleat_manager_ops {
+  size_t struct_bytes;
+  int (*should_load)(void *user, int64_t *step);
+  cleat_status (*load)(void *user, const struct cleat_load_request *requests, size_t count,
+                       const struct cleat_load_options *options, struct cleat_error *err);
+  const struct cleat_value *(*value)(void *user, const char *name);
+  int (*should_save)(void *user, int64_t step);
+  cleat_status (*save)(void *user, const struct cleat_save_request *request,
+                       const struct cleat_manager_save_options *options, struct cleat_error *err);
+  cleat_status (*wait_staged)(void *user, struct cleat_error *err);
+  cleat_status (*find_latest)(void *user, int64_t *step, struct cleat_error *err);
+  cleat_status (*finalize)(void *user, int blocking, int terminate, struct cleat_error *err);
+  void (*progress)(void *user, struct cleat_manager_progress *progress);
+  void (*close)(void *user);
+};
+
+/* Strings and tables are copied by cleat_manager_open. A table's struct_bytes is its size, not 0; one that
+ * lacks a function is refused by that function's name. */
+struct cleat_manager_options {
+  size_t struct_bytes;
+  /* Steps from one intermediate checkpoint to the next; 0: there are none. Where one takes longer to upload than that, the
+   * fence waits for staging memory. */
+  int64_t save_interval;
+  int64_t final_step; /* the last step, saved synchronously; 0: not known before it is saved */
+  /* How many intermediate checkpoints stay; the final one stays beside them. CLEAT_KEEP_NONE: they go when the
+   * final one is committed, until then the newest stays. Rank 0 deletes, after a commit (cleat_prune, which
+   * never removes the newest one and pinned ones), in a thread of the manager's own. Training does not wait
+   * for it; a final save waits for a deletion that runs, cleat_manager_finalize for all. One that fails is
+   * logged, and tried again after the next commit. */
+  int keep_last;
+  enum cleat_manager_load_mode load;
+  int64_t load_step; /* with CLEAT_MANAGER_LOAD_STEP */
+  int reshard; /* 1: a checkpoint of another parallel shape (cleat_checkpoint_reshard) may be loaded */
+  int fail_fast; /* 1: after an asynchronous save has failed, every save, fence and finalize returns its
+                    error, and nothing more is saved */
+  /* Patterns of fnmatch(3), such as "optimizer.*", with NULL behind the last: tensors that match one are left
+   * out of intermediate checkpoints, of the final one. NULL: all are saved. */
+  const char *const *intermediate_without;
+  const char *const *final_without;
+  /* The checkpoint of the model that training began with: each of its tensors is saved into a file of the
+   * name that it has there. Others lie in training-state.safetensors, or, with several ranks,
+   * training-state-rank-NNNNN.safetensors; in the final checkpoint they are an error (MISMATCH), and so are, with one
+   * rank, tensors that are missing. It may be freed once the manager is open. Two ranks cannot share a file. */
+  const struct cleat_checkpoint *like;
+  cleat_log_fn *log; /* receives the manager's own lines; NULL: silent */
+  void *log_user;
+  const struct cleat_manager_store_ops *store; /* NULL: Cleat's own, as for the next */
+  void *store_user;
+  const struct cleat_manager_policy_ops *policy;
+  void *policy_user;
+  const struct cleat_manager_ops
+      *ops; /* not NULL: takes the place of all of the above; the client may be NULL */
+  void *ops_user;
+};
+#define CLEAT_MANAGER_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_manager_options)
+
+/* Opens a manager and finds what to resume from (cleat_resume, so all ranks of the start agree on it, and
+ * damaged checkpoints are passed over with a warning): one manager for each client. `options` may be NULL. The
+ * client must outlive the manager. *manager is the caller's, to be closed with cleat_manager_close.
+ * Errors: INVALID, NO_MEMORY, IO (a thread did not start), NOT_FOUND (loading is forced, and there is nothing), those of
+ * cleat_resume and cleat_latest. */
+CLEAT_API CLEAT_MUST_USE cleat_status
+cleat_manager_open(struct cleat_client *client, const struct cleat_manager_options *options,
+                   struct cleat_manager **manager, struct cleat_error *err);
+
+/* Waits for the saves under way, whose errors are lost here (see cleat_manager_finalize), and frees. NULL is
+ * allowed. */
+CLEAT_API void cleat_manager_close(struct cleat_manager *manager);
+
+/* 1 when there is a checkpoint and loading is wanted; *step (may be NULL) is then the step. */
+CLEAT_API int cleat_manager_should_load(struct cleat_manager *manager, int64_t *step);
+
+/* Loads tensors by name out of the checkpoint to resume from; see cleat_load_tensors, which reports missing and
+ * unexpected names together. With one rank, and unless load_step was asked for, a checkpoint whose bytes turn out to be
+ * damaged is passed over with a warning, and the one before it is loaded: ask cleat_manager_should_load for its step.
+ * Errors: those of cleat_load_tensors; NOT_FOUND (nothing to load), MISMATCH (also: another parallel shape, and
+ * `reshard` was not set; says what differs). */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *manager,
+                                                         const struct cleat_load_request *requests,
+                                                         size_t count,
+                                                         const struct cleat_load_options *options,
+                                                         struct cleat_error *err);
+
+/* A number or text in the metadata of the checkpoint to resume from, by name; NULL: none. Lives until the
+ * manager is closed, or a load passes over a damaged checkpoint. */
+CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager,
+                                                        const char *name);
+
+/* 1 when `step` is to be saved: the final step, or a multiple of the interval above 0, unless this manager has
+ * saved, is saving or has resumed from it or a newer one. Never blocks on the store. */
+CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t step);
+
+/* Saves a step: an intermediate one asynchronously (cleat_save_async: the request and `options`, which may be NULL, are
+ * copied, the bytes of tensors and files must stay unchanged until cleat_manager_wait_staged), the final one
+ * synchronously, so that it is committed on return. A step that this manager has saved, is saving, or has resumed from is
+ * a success that saves nothing: the final step is saved once, also when it falls on the interval. Any other step
+ * that is not newer than the latest is refused (EXISTS): the next start would resume from that. A step that is newer than the latest, and yet there, is damaged: it is
+ * replaced, unless request->if_exists is SKIP.
+ * An asynchronous save that failed leaves nothing behind, and its step may be saved again. Its error ("step 20 was
+ * not saved: …") is returned by the next call of this function or of cleat_manager_finalize, once; the step of
+ * that call is saved all the same. With fail_fast nothing more is saved.
+ * Errors: EXISTS, INVALID (also: the manager was terminated), MISMATCH (see `like`), those of the save; an error of this call
+ * comes before that of an earlier save, which the next call then returns. */
+CLEAT_API CLEAT_MUST_USE cleat_status
+cleat_manager_save(struct cleat_manager *manager, const struct cleat_save_request *request,
+                   const struct cleat_manager_save_options *options, struct cleat_error *err);
+
+/* The fence, to stand right before what changes the weights: returns when all saves under way have copied
+ * their sources, or failed. Errors: none, unless fail_fast. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_wait_staged(struct cleat_manager *manager,
+                                                                struct cleat_error *err);
+
+/* The newest step that is complete over all ranks, as cleat_latest; the answer is kept until the next save. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_find_latest(struct cleat_manager *manager,
+                                                                int64_t *step,
+                                                                struct cleat_error *err);
+
+/* Collects the asynchronous saves that have ended; `blocking`: waits for all of them, and for deletions.
+ * `terminate`: no more saves are taken from now on. Returns the error of the first save that failed and was not reported
+ * yet, if there is one. May be called again. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_finalize(struct cleat_manager *manager,
+                                                             int blocking, int terminate,
+                                                             struct cleat_error *err);
+
+/* Where it is now. Never blocks on the store. Any thread. */
+CLEAT_API void cleat_manager_progress(struct cleat_manager *manager,
+                                      struct cleat_manager_progress *progress);
 
 #ifdef __cplusplus
 }

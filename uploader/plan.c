@@ -150,8 +150,9 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
       break;
     offset += item->bytes;
   }
-  char name[64];
-  shard_name(&plan->record, shard, packed->shard_count, name);
+  char usual[64];
+  shard_name(&plan->record, shard, packed->shard_count, usual);
+  const char *name = packed->shard_file[shard] != NULL ? packed->shard_file[shard] : usual;
   if (status == CLEAT_OK)
     status = plan_enter_file(plan, shard, name, offset, limits, err);
   if (status == CLEAT_OK)

@@ -17,6 +17,7 @@ struct loose {
   const void *data;
   const struct cleat_shard *piece; /* NULL: the whole */
   size_t tensor;                   /* of the request */
+  const char *file;                /* that the request chose, or NULL */
   size_t shard;
 };
 
@@ -93,6 +94,43 @@ static size_t shards_assign(struct loose *loose, size_t count, uint64_t shard_by
   return count > 0 ? shard + 1 : 0;
 }
 
+/* The file that the request chose for a tensor. Its bytes are those of a .safetensors file, so readers
+ * must be able to tell by its name. */
+static cleat_status file_check(const char *file, const char *tensor, struct cleat_error *err) {
+  static const char ending[] = ".safetensors";
+  size_t length = file != NULL ? strlen(file) : 0;
+  if (file == NULL)
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no file, and others have", tensor);
+  if (length < sizeof(ending) || strcmp(file + length - (sizeof(ending) - 1), ending) != 0) {
+    char quoted[CLEAT__QUOTE_MAX];
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: its file %s does not end in %s", tensor,
+                            cleat__name_quote(file, length, quoted), ending);
+  }
+  return cleat__name_check_file(file, length, err);
+}
+
+static int file_compare(const void *a, const void *b) {
+  const struct loose *left = a;
+  const struct loose *right = b;
+  return strcmp(left->file, right->file);
+}
+
+/* A shard for each file that the request chose. */
+static cleat_status shards_by_file(struct loose *loose, size_t count, const char *const *files,
+                                   size_t *shards, struct cleat_error *err) {
+  for (size_t i = 0; i < count; i++) {
+    loose[i].file = files[loose[i].tensor];
+    cleat_status status = file_check(loose[i].file, loose[i].item.name, err);
+    if (status != CLEAT_OK)
+      return status;
+  }
+  qsort(loose, count, sizeof(*loose), file_compare);
+  for (size_t i = 1; i < count; i++)
+    loose[i].shard = loose[i - 1].shard + (file_compare(&loose[i - 1], &loose[i]) != 0);
+  *shards = count > 0 ? loose[count - 1].shard + 1 : 0;
+  return CLEAT_OK;
+}
+
 static int loose_compare(const void *a, const void *b) {
   const struct loose *left = a;
   const struct loose *right = b;
@@ -140,8 +178,9 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
   packed->tensor = cleat__calloc(count, sizeof(*packed->tensor));
   packed->shards = cleat__calloc(count, sizeof(const struct cleat_shard *));
   packed->shard_begin = cleat__calloc(shards + 1, sizeof(*packed->shard_begin));
+  packed->shard_file = cleat__calloc(shards, sizeof(*packed->shard_file));
   if (packed->items == NULL || packed->data == NULL || packed->tensor == NULL ||
-      packed->shards == NULL || packed->shard_begin == NULL) {
+      packed->shards == NULL || packed->shard_begin == NULL || packed->shard_file == NULL) {
     return cleat__error_no_memory(err, "the plan");
   }
   packed->shard_count = shards;
@@ -151,6 +190,7 @@ static cleat_status packed_fill(const struct loose *loose, size_t count, size_t 
     packed->tensor[i] = loose[i].tensor;
     packed->shards[i] = loose[i].piece;
     packed->shard_begin[loose[i].shard + 1] = i + 1;
+    packed->shard_file[loose[i].shard] = loose[i].file;
   }
   return CLEAT_OK;
 }
@@ -159,6 +199,7 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
                                  struct cleat__record *record, struct cleat__packed *packed,
                                  struct cleat_error *err) {
   size_t count = request->tensor_count;
+  size_t shards = 0;
   struct loose *loose = cleat__calloc(count, sizeof(*loose));
   if (loose == NULL)
     return cleat__error_no_memory(err, "the plan");
@@ -173,9 +214,14 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
   }
   if (status == CLEAT_OK)
     status = leave_replicas_out(request, record, loose, &count, err);
+  if (status == CLEAT_OK && request->tensor_files != NULL) {
+    status = shards_by_file(loose, count, request->tensor_files, &shards, err);
+  } else if (status == CLEAT_OK) {
+    uint64_t shard_bytes = request->shard_bytes;
+    shards =
+        shards_assign(loose, count, shard_bytes > 0 ? shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
+  }
   if (status == CLEAT_OK) {
-    size_t shards = shards_assign(
-        loose, count, request->shard_bytes > 0 ? request->shard_bytes : CLEAT__SHARD_BYTES_DEFAULT);
     qsort(loose, count, sizeof(*loose), loose_compare);
     status = packed_fill(loose, count, shards, packed, err);
   }
@@ -189,6 +235,7 @@ void cleat__packed_clear(struct cleat__packed *packed) {
   cleat__free(packed->tensor);
   cleat__free(packed->shards);
   cleat__free(packed->shard_begin);
+  cleat__free(packed->shard_file);
   *packed = (struct cleat__packed){0};
 }
 

@@ -13,12 +13,14 @@ struct cleat__packed {
   size_t *tensor;                    /* of each item: which of the request it is */
   const struct cleat_shard **shards; /* of each item: what part it is; NULL: the whole */
   size_t *shard_begin;               /* shard_count + 1 indexes into items */
+  const char **shard_file;           /* names that the request chose; NULL where it chose none */
   size_t shard_count;
 };
 
-/* Checks every tensor of the request, leaves out those that another rank writes, and fills whole shards in the order given,
- * each up to shard_bytes (0: the default); a tensor that is larger has a shard of its own. `alone`: there is no other
- * rank. What is left out is told in the record's replica sets. Errors: INVALID (names the tensor), NO_MEMORY. */
+/* Checks every tensor of the request and leaves out those that another rank writes. Without chosen files, fills whole
+ * shards in the order given, each up to shard_bytes (0: the default); a tensor that is larger has a shard of its
+ * own. Else each file is a shard, in the order of their names. `alone`: there is no other rank. What is left out is
+ * told in the record's replica sets. Errors: INVALID (names the tensor), NO_MEMORY. */
 cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool alone,
                                  struct cleat__record *record, struct cleat__packed *packed,
                                  struct cleat_error *err);

@@ -36,6 +36,7 @@ readonly STORE=/tmp/cleat-run-17
 [ -e "$STORE" ] && existed=yes || existed=
 check "the example runs" run
 check "the example of CUDA compiles" compile_alone 2
-check "the example of ranks compiles" compile_alone 3
+check "the example of a loop compiles" compile_alone 3
+check "the example of ranks compiles" compile_alone 4
 [ -n "$existed" ] || rm -rf "$STORE"
 exit $result

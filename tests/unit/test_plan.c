@@ -176,6 +176,64 @@ START_TEST(no_tensor_is_split) {
 }
 END_TEST
 
+/* Tensors lie in the files that the request chose, whatever their order and sizes. */
+START_TEST(chosen_files) {
+  static const char *const files[] = {"m-2.safetensors", "sub/m-1.safetensors", "m-2.safetensors",
+                                      "m-2.safetensors", "m-3.safetensors"};
+  static const char *const expected[] = {"m-2.safetensors", "m-3.safetensors",
+                                         "sub/m-1.safetensors", "model.safetensors.index.json"};
+  add_some();
+  struct cleat_save_request request = kit_request(&model, 1);
+  request.tensor_files = files;
+  request.shard_bytes = 1;
+  struct cleat__plan *plan = make(&request, NULL, 0);
+  ck_assert_uint_eq(plan->record.file_count, 4);
+  for (size_t i = 0; i < 4; i++)
+    ck_assert_str_eq(plan->record.files[i].name, expected[i]);
+  for (size_t i = 0; i < model.count; i++) {
+    const struct cleat__tensor_entry *entry = entry_of(plan, model.tensors[i].name);
+    ck_assert_str_eq(plan->record.files[entry->pieces[0].file].name, files[i]);
+  }
+  check_places(plan);
+  cleat__plan_free(plan);
+}
+END_TEST
+
+/* One chosen file is the whole model: no index. */
+START_TEST(one_chosen_file) {
+  static const char *const files[] = {"x.safetensors", "x.safetensors", "x.safetensors",
+                                      "x.safetensors", "x.safetensors"};
+  add_some();
+  struct cleat_save_request request = kit_request(&model, 1);
+  request.tensor_files = files;
+  struct cleat__plan *plan = make(&request, NULL, 0);
+  ck_assert_uint_eq(plan->record.file_count, 1);
+  ck_assert_str_eq(plan->record.files[0].name, "x.safetensors");
+  check_places(plan);
+  cleat__plan_free(plan);
+}
+END_TEST
+
+START_TEST(bad_chosen_files) {
+  static const struct {
+    const char *file;
+    const char *says;
+  } bad[] = {{NULL, "has no file"},
+             {"x.bin", "does not end in .safetensors"},
+             {".safetensors", "does not end in .safetensors"},
+             {"../x.safetensors", ".."},
+             {"model.safetensors.index.json", "does not end in .safetensors"}};
+  add_some();
+  const char *files[] = {"x.safetensors", "x.safetensors", bad[_i].file, "x.safetensors",
+                         "x.safetensors"};
+  struct cleat_save_request request = kit_request(&model, 1);
+  struct cleat__plan *plan = NULL;
+  request.tensor_files = files;
+  ck_fails(cleat__plan_new(&request, NULL, 0, &limits, &plan, &err), CLEAT_INVALID);
+  ck_assert_msg(strstr(err.message, bad[_i].says) != NULL, "%s", err.message);
+}
+END_TEST
+
 static struct cleat__safetensors_entry disk_entries[2];
 
 /* A .safetensors of 1,000 bytes with two tensors, as gather would tell. */
@@ -341,6 +399,9 @@ static Suite *suite(void) {
   tcase_add_test(c, order_does_not_matter);
   tcase_add_test(c, shards);
   tcase_add_test(c, no_tensor_is_split);
+  tcase_add_test(c, chosen_files);
+  tcase_add_test(c, one_chosen_file);
+  tcase_add_loop_test(c, bad_chosen_files, 0, 5);
   tcase_add_test(c, tensors_of_disk_files);
   tcase_add_test(c, qualified_names_are_checked);
   tcase_add_test(c, part_sizes);

@@ -1,0 +1,130 @@
+/* The public functions of the manager: argument checks, and the way to the table that does the work:
+ * Cleat's own (manager_core.c), or the caller's.
+ *
+ * Thread safety and ownership are those of cleat.h. */
+#include "api/manager.h"
+
+#include "api/argument.h"
+#include "base/mem.h"
+
+struct cleat_manager {
+  struct cleat_manager_ops ops;
+  void *user;
+};
+
+/* An error is the caller's on failure alone: on the way to a success, others may have been met. */
+static cleat_status tell(cleat_status status, const struct cleat_error *met,
+                         struct cleat_error *err) {
+  if (status != CLEAT_OK && err != NULL)
+    *err = *met;
+  return status;
+}
+
+static cleat_status fill(struct cleat_manager *manager, struct cleat_client *client,
+                         const struct cleat_manager_options *options, struct cleat_error *err) {
+  struct cleat__manager *own = NULL;
+  if (options->ops != NULL) {
+    manager->user = options->ops_user;
+    return cleat__manager_take_ops(options->ops, &manager->ops, err);
+  }
+  if (client == NULL)
+    return missing(err, "client");
+  cleat_status status = cleat__manager_new(client, options, &own, err);
+  if (status != CLEAT_OK)
+    return status;
+  manager->ops = *cleat__manager_own_ops();
+  manager->user = own;
+  return CLEAT_OK;
+}
+
+cleat_status cleat_manager_open(struct cleat_client *client,
+                                const struct cleat_manager_options *options,
+                                struct cleat_manager **manager, struct cleat_error *err) {
+  struct cleat_error met = {0};
+  struct cleat_manager_options known;
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  cleat_status status = take_struct(&known, sizeof(known), options, "manager options", &met);
+  if (status != CLEAT_OK)
+    return tell(status, &met, err);
+  struct cleat_manager *fresh = cleat__calloc(1, sizeof(*fresh));
+  if (fresh == NULL)
+    return tell(cleat__error_no_memory(&met, "the manager"), &met, err);
+  status = fill(fresh, client, &known, &met);
+  if (status != CLEAT_OK) {
+    cleat__free(fresh);
+    return tell(status, &met, err);
+  }
+  *manager = fresh;
+  return CLEAT_OK;
+}
+
+void cleat_manager_close(struct cleat_manager *manager) {
+  if (manager == NULL)
+    return;
+  manager->ops.close(manager->user);
+  cleat__free(manager);
+}
+
+int cleat_manager_should_load(struct cleat_manager *manager, int64_t *step) {
+  return manager->ops.should_load(manager->user, step);
+}
+
+cleat_status cleat_manager_load(struct cleat_manager *manager,
+                                const struct cleat_load_request *requests, size_t count,
+                                const struct cleat_load_options *options, struct cleat_error *err) {
+  struct cleat_error met = {0};
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  return tell(manager->ops.load(manager->user, requests, count, options, &met), &met, err);
+}
+
+const struct cleat_value *cleat_manager_value(struct cleat_manager *manager, const char *name) {
+  return name != NULL ? manager->ops.value(manager->user, name) : NULL;
+}
+
+int cleat_manager_should_save(struct cleat_manager *manager, int64_t step) {
+  return manager->ops.should_save(manager->user, step);
+}
+
+cleat_status cleat_manager_save(struct cleat_manager *manager,
+                                const struct cleat_save_request *request,
+                                const struct cleat_manager_save_options *options,
+                                struct cleat_error *err) {
+  struct cleat_error met = {0};
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  if (request == NULL)
+    return tell(missing(&met, "request"), &met, err);
+  return tell(manager->ops.save(manager->user, request, options, &met), &met, err);
+}
+
+cleat_status cleat_manager_wait_staged(struct cleat_manager *manager, struct cleat_error *err) {
+  struct cleat_error met = {0};
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  return tell(manager->ops.wait_staged(manager->user, &met), &met, err);
+}
+
+cleat_status cleat_manager_find_latest(struct cleat_manager *manager, int64_t *step,
+                                       struct cleat_error *err) {
+  struct cleat_error met = {0};
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  if (step == NULL)
+    return tell(missing(&met, "step"), &met, err);
+  return tell(manager->ops.find_latest(manager->user, step, &met), &met, err);
+}
+
+cleat_status cleat_manager_finalize(struct cleat_manager *manager, int blocking, int terminate,
+                                    struct cleat_error *err) {
+  struct cleat_error met = {0};
+  if (manager == NULL)
+    return tell(missing(&met, "manager"), &met, err);
+  return tell(manager->ops.finalize(manager->user, blocking, terminate, &met), &met, err);
+}
+
+void cleat_manager_progress(struct cleat_manager *manager,
+                            struct cleat_manager_progress *progress) {
+  manager->ops.progress(manager->user, progress);
+}

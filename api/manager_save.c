@@ -1,0 +1,131 @@
+/* Saving: whether a step is due, whether it may be saved at all, and by which of the store's functions.
+ *
+ * All of it runs in the thread that trains. See manager.h. */
+#include "api/argument.h"
+#include "api/manager.h"
+#include "base/mem.h"
+
+int cleat__manager_should_save(void *user, int64_t step) {
+  struct cleat__manager *manager = user;
+  struct cleat_manager_state state;
+  cleat__manager_collect(manager);
+  cleat__manager_state(manager, &state);
+  if (state.terminated != 0)
+    return 0;
+  return manager->policy.should_save(manager->options.policy_user, &state, step) != 0;
+}
+
+/* Whether saves are taken at all. */
+static cleat_status check_open(struct cleat__manager *manager,
+                               const struct cleat_manager_state *state, int64_t step,
+                               struct cleat_error *err) {
+  if (state->terminated != 0) {
+    cleat_status status =
+        cleat__error_set(err, CLEAT_INVALID,
+                         "step %lld: the manager takes no more saves, it was finalized with "
+                         "`terminate`",
+                         (long long)step);
+    cleat__error_hint(err, "save before that, or open a manager for the next run");
+    return status;
+  }
+  return manager->options.fail_fast != 0 ? cleat__manager_take_failure(manager, err) : CLEAT_OK;
+}
+
+static cleat_status refuse_old(const struct cleat_manager_state *state, int64_t step,
+                               struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_EXISTS, "step %lld is not newer than the latest, step %lld",
+                       (long long)step, (long long)state->latest);
+  cleat__error_hint(err, "resume from the latest, or save under another URL or session: the next "
+                         "start would resume from the newer one");
+  return status;
+}
+
+/* Whether the step is to be saved: *due, or not, as it is there already, or an error. */
+static cleat_status check_step(struct cleat__manager *manager, int64_t step, bool is_final,
+                               bool *due, struct cleat_error *err) {
+  struct cleat_manager_state state;
+  if (step < 0)
+    return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero", (long long)step);
+  /* A final step is committed on return, also when it was begun as an intermediate one. When that
+   * failed, it is not there, and its turn is now. */
+  if (is_final)
+    cleat__manager_await(manager, step);
+  cleat__manager_collect(manager);
+  cleat__manager_state(manager, &state);
+  cleat_status status = check_open(manager, &state, step, err);
+  if (status != CLEAT_OK)
+    return status;
+  *due = step > state.latest;
+  if (*due || (step == state.latest && step == state.newest))
+    return CLEAT_OK;
+  return refuse_old(&state, step, err);
+}
+
+/* Before any of it is committed, deletions must know that a final checkpoint stays beside others. */
+static cleat_status save_final(struct cleat__manager *manager,
+                               const struct cleat_save_request *request, struct cleat_error *err) {
+  bool had_final = cleat__manager_begin_final(manager);
+  cleat_status status =
+      manager->store.save(manager->options.store_user, manager->client, request, err);
+  if (status != CLEAT_OK)
+    cleat__manager_drop_final(manager, had_final);
+  return status;
+}
+
+/* Saves with what the manager makes of the request. */
+static cleat_status flight_begin(struct cleat__manager *manager,
+                                 const struct cleat_save_request *request,
+                                 const struct cleat_manager_save_options *options,
+                                 struct cleat__flight *flight, struct cleat_error *err) {
+  struct cleat__content content = {0};
+  cleat_status status =
+      cleat__content_make(manager, request, options, flight->is_final, &content, err);
+  if (status == CLEAT_OK && flight->is_final)
+    status = save_final(manager, &content.request, err);
+  else if (status == CLEAT_OK)
+    status = manager->store.save_async(manager->options.store_user, manager->client,
+                                       &content.request, &flight->save, err);
+  cleat__content_clear(&content);
+  return status;
+}
+
+cleat_status cleat__manager_save(void *user, const struct cleat_save_request *request,
+                                 const struct cleat_manager_save_options *options,
+                                 struct cleat_error *err) {
+  struct cleat__manager *manager = user;
+  struct cleat_save_request known;
+  struct cleat_manager_save_options more;
+  bool due = false;
+  cleat_status status = take_struct(&known, sizeof(known), request, "save request", err);
+  if (status == CLEAT_OK)
+    status = take_struct(&more, sizeof(more), options, "manager save options", err);
+  if (status != CLEAT_OK)
+    return status;
+  if (known.tensors == NULL && known.tensor_count > 0)
+    return missing(err, "tensors");
+  if (more.values == NULL && more.value_count > 0)
+    return missing(err, "values");
+  int64_t final_step = manager->options.final_step;
+  bool is_final = more.is_final != 0 || (final_step > 0 && known.step == final_step);
+  status = check_step(manager, known.step, is_final, &due, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (!due)
+    return cleat__manager_take_failure(manager, err);
+
+  struct cleat__flight *flight = cleat__calloc(1, sizeof(*flight));
+  if (flight == NULL)
+    return cleat__error_no_memory(err, "a save");
+  flight->step = known.step;
+  flight->is_final = is_final;
+  status = flight_begin(manager, &known, &more, flight, err);
+  if (status != CLEAT_OK) {
+    cleat__free(flight);
+    return status;
+  }
+  /* What failed before; this save may fail as soon as it is launched, and is for the next call to tell. */
+  status = cleat__manager_take_failure(manager, err);
+  cleat__manager_launch(manager, flight);
+  return status;
+}
