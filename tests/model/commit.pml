@@ -11,7 +11,7 @@
  *   DATED       a manifest can only be put while its attempt is younger than the grace time
  *
  * What is broken on purpose: SHARED_FOLDER, MANIFEST_FIRST, NO_CREATE_ONLY, NO_READ_BACK, CLEANS_AT_DEADLINE,
- * CLEANS_IN_DOUBT, NO_FENCE, NO_DEADLINE, LISTS_AGAIN. README.md says what each is. */
+ * CLEANS_IN_DOUBT, NO_FENCE, NO_DEADLINE, LISTS_AGAIN, FORGETS_GRAVES. README.md says what each is. */
 #include "store.pml"
 
 #ifndef RANKS
@@ -122,6 +122,9 @@ inline commit(x) {
   manifest = x;
   ever = 1;
   committers = committers | BIT((x - 1) / TRIES);
+#ifdef FORGETS_GRAVES
+  graves = 0;
+#endif
   check()
 }
 
@@ -144,8 +147,8 @@ inline leave_all() {
 
 /* A request that a rank goes on to. Where nobody else can tell, it is one step with what came before, which makes the
  * search short enough for six ranks: a file is named by nothing until its record stands; what is removed is named by nothing.
- * gc looks at everything, and so do tries that share a folder. A label inside: jumps that lead there stay atomic. */
-#if defined(COLLECTED) || defined(SHARED_FOLDER) || defined(LISTS_AGAIN) || defined(APART)
+ * With APART it is a step of its own. A label inside an atomic block: jumps that lead there stay atomic. */
+#ifdef APART
 #define STEP(label) label: atomic { true
 #else
 #define STEP(label) TAIL(label)
@@ -321,7 +324,7 @@ settle:
     :: true -> goto failure
 #else
     :: NAMED == a -> goto saved
-    :: NAMED != a && MOVED_ON(a) && !BURIED(a) -> OF(a).expected = manifest; goto put_manifest
+    :: NAMED != a && MOVED_ON(a) && !BURIED(a) -> SEEN(9); OF(a).expected = manifest; goto put_manifest
     /* What asks for the version before can never be carried out any more. */
     :: NAMED != a && MOVED_ON(a) && BURIED(a) -> goto failure
     :: NAMED != a && !MOVED_ON(a) && unanswered -> goto doubt
@@ -395,7 +398,7 @@ over:
      printf("the record of rank %d in attempt %d arrives late\n", rank, x); \
      if :: IN(x).record[rank] == NONE -> IN(x).record[rank] = x; check() :: else fi }
 
-active proctype Network() {
+proctype Network() {
 end:
   do
   MANIFEST_ARRIVES(1)
@@ -431,7 +434,7 @@ inline collect(keys) {
   }
 }
 
-active proctype Collector() {
+proctype Collector() {
   byte a, seen;
 
   /* The list, and the age of what is in it. */
@@ -497,6 +500,12 @@ init {
 #endif
     manifest = OLD;
     ever = 1;
+#endif
+#ifdef LATE
+    run Network();
+#endif
+#ifdef COLLECTED
+    run Collector();
 #endif
     run Rank(0, 0);
     run Rank(0, 1);

@@ -69,7 +69,7 @@ proctype Leader(byte job) {
   /* The list. */
   atomic {
     if
-    :: n = highest + 1
+    :: highest < NUMBERS -> n = highest + 1
     :: true -> goto over
     fi
   }
@@ -125,9 +125,6 @@ agreed_on:
     if :: step < newest -> SEEN(24) :: else fi;
     resume_from(step)
   }
-#ifdef NO_AGREEMENT
-  goto over;
-#endif
 
   /* It trains, and saves. */
 save:
@@ -191,7 +188,7 @@ over:
      fi; \
      late[job].number = 0; late[job].step = 0; number = 0; step = 0 }
 
-active proctype Network() {
+proctype Network() {
   byte number, step;
 
 end:
@@ -207,6 +204,9 @@ end:
 
 init {
   atomic {
+#ifdef LATE
+    run Network();
+#endif
     run Leader(0);
     run Leader(1);
     run Follower(0);

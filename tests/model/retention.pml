@@ -19,7 +19,7 @@
 #define STEPS 3
 #define ATTEMPTS 4
 #define TOMB 7
-#define PIECES 15 /* files and records of two ranks: bits 0 and 1, 2 and 3 */
+#define PIECES 3 /* of two ranks: its file and its record are one here */
 
 byte manifest[STEPS + 1]; /* by step: the attempt that it names */
 byte held[ATTEMPTS + 1];  /* by attempt: which pieces are there */
@@ -49,8 +49,8 @@ proctype Save(byte a) {
   byte step, seen;
 
   atomic { step = STEP_OF(a); seen = manifest[step] }
-  atomic { if :: held[a] = held[a] | 5 :: goto over fi }
-  atomic { if :: held[a] = held[a] | 10 :: goto over fi }
+  atomic { if :: held[a] = held[a] | 1 :: goto over fi }
+  atomic { if :: held[a] = held[a] | 2 :: goto over fi }
 #ifdef DELETES_TO_REPLACE
   atomic { manifest[step] = NONE; seen = NONE; check() }
 #endif
@@ -79,9 +79,7 @@ inline drop(x, piece) {
 
 inline drop_all(y) {
   drop(y, 1);
-  drop(y, 2);
-  drop(y, 4);
-  drop(y, 8)
+  drop(y, 2)
 }
 
 /* Keeps the newest step. It may die anywhere, or sleep. */
@@ -144,7 +142,7 @@ proctype Prune() {
 #define IS_OLD(a) ((writing & BIT(a)) == 0)
 #endif
 
-active proctype Collector() {
+proctype Collector() {
   byte a;
 
   atomic {
@@ -172,7 +170,7 @@ over:
 #endif
 
 /* Loads the newest step. */
-active proctype Load() {
+proctype Load() {
   byte step, a, got;
 
   atomic { newest_of(step) }
@@ -213,7 +211,7 @@ over:
 
 /* A put of attempt 2's manifest that was carried out, whose reply was lost, and that is sent again. */
 #ifdef AGAIN
-active proctype Again() {
+proctype Again() {
   atomic {
     if
     :: manifest[2] == NONE -> manifest[2] = 2; printf("step 2: the manifest of attempt 2 is put again\n"); check()
@@ -231,6 +229,13 @@ init {
     manifest[2] = 2;
     run Save(3);
     run Save(4);
+    run Load();
+#ifdef GC
+    run Collector();
+#endif
+#ifdef AGAIN
+    run Again();
+#endif
     run Prune();
 #if PRUNES > 1
     run Prune();

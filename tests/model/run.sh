@@ -4,10 +4,10 @@
 #        run.sh --trace [WORD…]  and the counterexample of each that has one, as a story
 #
 # One line a case: "ok - …" or "not ok - …". A search that was cut short, by depth, memory or time, is "not ok".
-# SECONDS_MAX, MEMORY_MIB: what one search may take. Two run at a time.
+# CPU_SECONDS, MEMORY_MIB: what one search may take. Two run at a time.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-readonly SECONDS_MAX=${SECONDS_MAX:-150} MEMORY_MIB=${MEMORY_MIB:-1900} DEPTH=20000
+readonly CPU_SECONDS=${CPU_SECONDS:-300} MEMORY_MIB=${MEMORY_MIB:-1900} DEPTH=20000
 
 # expectation | model | configuration | in words
 #   holds       every property, in every state that can be reached
@@ -15,19 +15,21 @@ readonly SECONDS_MAX=${SECONDS_MAX:-150} MEMORY_MIB=${MEMORY_MIB:-1900} DEPTH=20
 #   reaches N   the place SEEN(N) can be reached: the proof is not one of nothing
 cases() {
   cat <<'END'
-holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE|one start of 3 ranks, two tries
-holds|commit|RANKS=3 JOBS=2 TRIES=1|two starts of 3 ranks, the second is refused
+holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE DEATHS APART|one start of 3 ranks, two tries
+holds|commit|RANKS=3 JOBS=2 TRIES=1 LATE|two starts of 3 ranks, the second is refused
 holds|commit|RANKS=3 JOBS=2 TRIES=1 REPLACE|two starts of 3 ranks, each replaces what it finds
-holds|commit|RANKS=2 JOBS=2 TRIES=1 LATE|two starts of 2 ranks, requests that arrive late
-holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE|two starts of 2 ranks, replacing, requests that arrive late
-holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE GC|two tries, and gc that keeps the grace time
-holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE GC|two starts, replacing, and gc that keeps the grace time
+holds|commit|RANKS=2 JOBS=2 TRIES=1 LATE DEATHS APART|two starts of 2 ranks, each request a step
+holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE DEATHS APART|two starts of 2 ranks, replacing, each request a step
+holds|commit|RANKS=3 JOBS=1 TRIES=2 GC DEATHS|two tries of 3 ranks, and gc that keeps the grace time
+holds|commit|RANKS=2 JOBS=1 TRIES=2 LATE GC DEATHS APART|two tries of 2 ranks, and gc that keeps the grace time, each request a step
+holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE GC DEATHS|two starts, replacing, and gc that keeps the grace time
 holds|resume|JOBS=2 RANKS=3 LATE|two starts of 3 ranks agree on the step to resume from
-holds|resume|JOBS=3 RANKS=2 LATE|three starts of 2 ranks agree on the step to resume from
+holds|resume|JOBS=3 RANKS=2|three starts of 2 ranks agree on the step to resume from
 holds|retention|PRUNES=2 GC|save, replace, load, gc and two prunes
-holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE ZOMBIES TOMBSTONES|mended by tombstones: gc, and zombies of any age
+holds|commit|RANKS=3 JOBS=1 TRIES=2 ZOMBIES TOMBSTONES|mended by tombstones: gc, and zombies of any age
+holds|commit|RANKS=2 JOBS=1 TRIES=2 LATE ZOMBIES TOMBSTONES APART|mended by tombstones: gc, zombies, requests that arrive late
 holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE ZOMBIES TOMBSTONES|mended by tombstones: gc, zombies, two starts, replacing
-holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE ZOMBIES DATED|mended by dates: no manifest is put when its attempt is old
+holds|commit|RANKS=3 JOBS=1 TRIES=2 ZOMBIES DATED|mended by dates: no manifest is put when its attempt is old
 holds|retention|PRUNES=2 GC AGAIN TOMBSTONES|mended by tombstones: a manifest that is put again after a prune
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 SHARED_FOLDER|no attempt id: all tries share one folder
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 MANIFEST_FIRST|the manifest before the records
@@ -44,6 +46,7 @@ breaks 6|resume|JOBS=2 RANKS=3 NO_FENCE|no look at starts/ before a commit
 breaks 6|commit|RANKS=3 JOBS=2 TRIES=1 NO_FENCE|no look at starts/ before the manifest
 breaks 8|commit|RANKS=3 JOBS=1 TRIES=2 ZOMBIES|gc without the grace rule, or a rank 0 that slept through it
 breaks 8|commit|RANKS=3 JOBS=1 TRIES=2 ZOMBIES LISTS_AGAIN|the same, and rank 0 lists once more before the manifest
+breaks 8|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE ZOMBIES TOMBSTONES FORGETS_GRAVES|tombstones, but a save that replaces one does not say again what it names
 breaks 8|retention|PRUNES=1 GC NO_GRACE|gc without the grace rule, beside a save and prune
 breaks 1|retention|PRUNES=1 AGAIN|a manifest that is put again after a prune
 breaks 8|retention|PRUNES=1 WHOLE_FOLDER|prune deletes the folder of the step, not what its manifest named
@@ -59,6 +62,7 @@ reaches 5|commit|RANKS=3 JOBS=1 TRIES=2 LATE|a rank whose record stands removes 
 reaches 6|commit|RANKS=3 JOBS=1 TRIES=2 LATE GC|gc removes an object of an attempt
 reaches 7|commit|RANKS=3 JOBS=1 TRIES=2 LATE|the step is saved already when a try begins
 reaches 8|commit|RANKS=3 JOBS=2 TRIES=1|a superseded start commits, having looked before
+reaches 9|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE ZOMBIES TOMBSTONES|a save goes on in place of what gc has changed
 reaches 21|resume|JOBS=2 RANKS=3 LATE|a number is taken
 reaches 22|resume|JOBS=2 RANKS=3 LATE|an entry is settled by reading it back
 reaches 23|resume|JOBS=2 RANKS=3 LATE|a start is told that it is superseded
@@ -70,16 +74,24 @@ reaches 34|retention|PRUNES=2 GC|a piece is removed
 END
 }
 
+# flags_of CONFIGURATION EXPECTATION: what spin is told.
+flags_of() {
+  local word
+  for word in $1; do
+    printf -- '-D%s ' "$word"
+  done
+  case $2 in
+  reaches*) echo "-DWITNESS=${2#reaches }" ;;
+  breaks\ [0-9]*) echo "-DONLY=${2#breaks }" ;;
+  *) echo ;;
+  esac
+}
+
 # build MODEL CONFIGURATION EXPECTATION: pan, in the current folder. A search that goes through all states is worth -O2.
 build() {
-  local flags=() word optimize=-O2
-  for word in $2; do
-    flags+=("-D$word")
-  done
-  case $3 in
-  reaches*) flags+=("-DWITNESS=${3#reaches }") optimize=-O1 ;;
-  breaks*) optimize=-O1 ;;
-  esac
+  local flags optimize=-O1
+  read -ra flags < <(flags_of "$2" "$3")
+  [ "$3" != holds ] || optimize=-O2
   spin "${flags[@]}" -a "$here/$1.pml" >spin.log 2>&1 || return 1
   gcc "$optimize" -w -DSAFETY -DMEMLIM="$MEMORY_MIB" -o pan pan.c >>spin.log 2>&1
 }
@@ -116,7 +128,7 @@ run_case() {
     echo "not ok - $words: $model.pml does not compile"
     return
   fi
-  timeout "$SECONDS_MAX" ./pan -m"$DEPTH" -w22 >pan.log 2>&1 || echo "interrupted: exit status $?" >>pan.log
+  (ulimit -t "$CPU_SECONDS" && exec ./pan -m"$DEPTH" -w23 >pan.log 2>&1) || echo "interrupted: exit status $?" >>pan.log
   seen=$(verdict)
   if [ "$seen" = "${expectation/breaks hang/hang}" ]; then
     case $expectation in
@@ -135,11 +147,8 @@ run_case() {
 
 # The counterexample, by what the processes print on the way.
 tell() {
-  local flags=() word
-  for word in $2; do
-    flags+=("-D$word")
-  done
-  case $3 in reaches*) flags+=("-DWITNESS=${3#reaches }") ;; esac
+  local flags
+  read -ra flags < <(flags_of "$2" "$3")
   mv ./*.trail "$1.pml.trail"
   cp "$here"/*.pml .
   spin "${flags[@]}" -t -T "$1.pml" | sed 's/^/    /'
