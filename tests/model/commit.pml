@@ -7,6 +7,7 @@
  *   LATE        requests may be carried out after their client has given up
  *   GC          gc beside it; it waits for the grace time: until nobody works on the attempt any more
  *   ZOMBIES     gc does not: whoever works on the attempt has slept through the grace time, or there is no such rule
+ *   SLEEPERS    gc does when all records of the attempt stand, and then whoever works on it has slept
  *   TOMBSTONES  gc changes what stands under the manifest's key before it removes anything
  *   DATED       a manifest can only be put while its attempt is younger than the grace time
  *
@@ -23,7 +24,7 @@
 #ifndef TRIES
 #define TRIES 2
 #endif
-#if defined(GC) || defined(ZOMBIES)
+#if defined(GC) || defined(ZOMBIES) || defined(SLEEPERS)
 #define COLLECTED
 #endif
 
@@ -112,6 +113,7 @@ inline check() {
 /* The store carries out a put of the manifest. */
 inline commit(x) {
   printf("    the manifest of attempt %d stands\n", x);
+  if :: WHOLE(x) :: else -> SEEN(10) fi;
   PROMISE(4, (reported_failed & BIT(x)) == 0);
   PROMISE(6, (passed_too_late & BIT(x)) == 0);
 #ifdef REPLACE
@@ -421,6 +423,8 @@ end:
 #ifdef COLLECTED
 #ifdef GC
 #define GRACE(x) (OF(x).gone == EVERYBODY && OF(x).late == 0)
+#elif defined(SLEEPERS)
+#define GRACE(x) RECORDS_STAND(x)
 #else
 #define GRACE(x) true
 #endif
