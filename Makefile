@@ -299,7 +299,7 @@ print-gpu:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora gpu header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora model gpu header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -318,8 +318,8 @@ gpu-build:
 
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
-	+@tests/tools/run_tests.sh unit torture corpora gpu header integration
-unit torture corpora gpu header integration endurance:
+	+@tests/tools/run_tests.sh unit torture corpora model gpu header integration
+unit torture corpora model gpu header integration endurance:
 	+@tests/tools/run_tests.sh $@
 
 SECONDS ?= 600
@@ -358,7 +358,7 @@ help:
 	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
 	@echo 'make test         all tests below (installs what is missing, MinIO too)'
-	@echo 'make unit | torture | corpora | gpu | header | integration     one group of them'
+	@echo 'make unit | torture | corpora | model | gpu | header | integration     one group of them'
 	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture corpora gpu header integration endurance
+# usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration endurance
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -174,6 +174,11 @@ run_corpora_group() {
   done
 }
 
+# The models of the protocol, checked by spin.
+run_model_group() {
+  run_line_test tests/model/run.sh
+}
+
 # CUDA memory on the stand-in for the CUDA Runtime. A case that is skipped there is a failure.
 run_gpu_group() {
   local programs program
@@ -315,12 +320,14 @@ build() {
     unit | torture) targets+=("$group-programs") ;;
     integration | endurance) targets+=(all integration-programs) ;;
     corpora) targets+=(fuzz-programs) ;;
+    model) ;;
     gpu) targets+=(gpu-programs) ;;
     header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
     esac
   done
   "$TOOLS/deps.sh" test || return 1
+  [ ${#targets[@]} -gt 0 ] || return 0
   say "building"
   run_make "${targets[@]}"
 }
@@ -334,7 +341,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|gpu|header|integration|endurance…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|endurance…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
