@@ -100,6 +100,7 @@ struct cleat_save {
   struct cleat__manifest
       manifest; /* built by the tasks LOOK, RECORD and COMMIT, one after another */
   struct cleat__rank_ref ref;
+  int64_t record_wall_s; /* set by RECORD: when it was put, by this machine's clock */
   struct cleat__standing standing;
   bool in_doubt; /* set by COMMIT: the manifest may yet appear */
 

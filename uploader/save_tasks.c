@@ -260,7 +260,9 @@ static cleat_status sources_check(const struct cleat_save *save, struct cleat_er
 }
 
 static cleat_status task_record(struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat__clock *clock = save->operation.client->clock;
   cleat_status status = sources_check(save, err);
+  save->record_wall_s = clock->wall_s(clock->ctx);
   if (status != CLEAT_OK)
     return status;
   char etag[CLEAT__ETAG_MAX];
@@ -292,12 +294,28 @@ static cleat_status collect_refs(const struct cleat_save *save, struct cleat__ra
   return CLEAT_OK;
 }
 
+/* A process that was stopped between its record and its manifest, or a machine that slept, may find that gc has taken the
+ * attempt for dead: past a quarter of the time after which that happens by default, nothing is committed. */
+#define COMMIT_AGE_MAX_S (6 * 3600)
+
+static cleat_status check_age(const struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat__clock *clock = save->operation.client->clock;
+  if (clock->wall_s(clock->ctx) - save->record_wall_s <= COMMIT_AGE_MAX_S)
+    return CLEAT_OK;
+  cleat_status status = cleat__error_set(
+      err, CLEAT_TIMEOUT,
+      "step %lld: more than %d h went by since its bytes were stored: gc may have removed them",
+      (long long)save->plan->step, COMMIT_AGE_MAX_S / 3600);
+  cleat__error_hint(err, "the process was stopped, or its machine slept; save again");
+  return status;
+}
+
 /* What must hold right before the manifest. */
 static cleat_status commit_allowed(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = save->ranks != NULL ? cleat__ranks_fit(save, err) : CLEAT_OK;
-  return status == CLEAT_OK
-             ? cleat__starts_check(save->operation.client, &save->operation.client->never, err)
-             : status;
+  if (status == CLEAT_OK)
+    status = cleat__starts_check(save->operation.client, &save->operation.client->never, err);
+  return status == CLEAT_OK ? check_age(save, err) : status;
 }
 
 static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err) {

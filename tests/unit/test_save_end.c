@@ -6,6 +6,7 @@
 #include "tests/mock/memory_store.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
+#include "uploader/client.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -26,6 +27,38 @@ static void teardown(void) {
   memory_bucket_free(bucket);
   scratch_remove();
 }
+
+/* ---- Time --------------------------------------------------------------------------------------- */
+
+/* A clock by which hours go by between any two looks. */
+static int64_t hours;
+
+static int64_t leaping_wall_s(void *ctx) {
+  int64_t looks = ++*(int64_t *)ctx;
+  return 1700000000 + looks * hours * 3600;
+}
+
+/* A process that was stopped before its manifest: gc may have removed what that would name. */
+START_TEST(hours_before_the_manifest) {
+  int64_t looks = 0;
+  struct cleat__clock clock = *cleat__clock_system();
+  struct cleat_client *client = kit_open(bucket, NULL);
+  clock.wall_s = leaping_wall_s;
+  clock.ctx = &looks;
+  client->clock = &clock;
+  kit_add_bytes(&model, "tensor", 100, 1);
+  struct cleat_save_request request = kit_request(&model, 1);
+  hours = 7;
+  ck_assert_int_eq(cleat_save(client, &request, &err), CLEAT_TIMEOUT);
+  ck_assert_ptr_nonnull(strstr(err.message, "gc may have removed"));
+  ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+  ck_assert_uint_eq(memory_count(bucket, "safetensors"), 0);
+  hours = 5;
+  ck_ok(cleat_save(client, &request, &err));
+  client->clock = cleat__clock_system();
+  kit_close_idle(client);
+}
+END_TEST
 
 /* ---- Outcomes --------------------------------------------------------------------------------- */
 
@@ -430,6 +463,7 @@ static Suite *suite(void) {
   tcase_add_test(c, cancel_during_a_commit_in_doubt);
   tcase_add_loop_test(c, cancel_at_any_time, 0, 2);
   tcase_add_test(c, cancel_before_anything);
+  tcase_add_test(c, hours_before_the_manifest);
   tcase_add_loop_test(c, a_failed_save_cleans_up, 0, 14);
   tcase_add_loop_test(c, what_cannot_be_cleaned_is_logged, 0, 2);
   suite_add_tcase(s, c);
