@@ -91,7 +91,11 @@ struct entry {
 /* ---- Small things ------------------------------------------------------------------------- */
 
 static bool complain(const struct trainer *t, const char *what, const struct cleat_error *err) {
-  fprintf(stderr, "trainer: rank %u: %s: %s\n", t->rank, what, err->message);
+  if (t->world_size == 0) { /* nobody has told which rank this is */
+    fprintf(stderr, "trainer: %s: %s\n", what, err->message);
+  } else {
+    fprintf(stderr, "trainer: rank %u: %s: %s\n", t->rank, what, err->message);
+  }
   if (err->hint[0]) {
     fprintf(stderr, "hint: %s\n", err->hint);
   }

@@ -19,7 +19,7 @@ struct shared_block {
   /* A rank's own count of barriers that it has reached: nobody else writes it, so a rank that is killed leaves nothing
    * half done, and who is missing can be said. */
   _Atomic uint64_t reached[MICRO_BATCHES];
-  atomic_bool failed[MICRO_BATCHES];
+  atomic_uint failed[MICRO_BATCHES]; /* 0: no; else one more than the rank that it blames */
   float losses[MICRO_BATCHES];
   float numbers[]; /* MICRO_BATCHES gradients, then the weights */
 };
@@ -70,6 +70,7 @@ static bool open_by_name(struct shared *shared, const char *start) {
 
 bool shared_open(struct shared *shared, const char *start) {
   size_t numbers = (size_t)shared->count * (MICRO_BATCHES + 1);
+  shared->blamed = shared->rank;
   shared->bytes = sizeof(struct shared_block) + numbers * sizeof(float);
   bool done = (start ? open_by_name(shared, start) : map(shared, -1)) && shared_barrier(shared);
   if (shared->name[0]) {
@@ -93,18 +94,39 @@ static int64_t seconds(void) {
   return now.tv_sec;
 }
 
-/* Waits for one rank to reach this turn. */
-static bool wait_for(const struct shared *shared, unsigned rank, int64_t deadline_s) {
-  for (int looks = 0; atomic_load(&shared->block->reached[rank]) < shared->turn; looks++) {
-    if (atomic_load(&shared->block->failed[rank])) {
+/* Whether a rank has ended; says which, and for whom. */
+static bool has_failed(const struct shared *shared) {
+  for (unsigned rank = 0; rank < shared->world_size; rank++) {
+    unsigned failed = atomic_load(&shared->block->failed[rank]);
+    if (failed == rank + 1) {
       fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, rank);
+    } else if (failed > 0) {
+      fprintf(stderr, "trainer: rank %u: rank %u has not come; rank %u no longer waits for it\n",
+              shared->rank, failed - 1, rank);
+    }
+    if (failed > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool give_up(struct shared *shared, unsigned rank) {
+  shared->blamed = rank;
+  fprintf(stderr, "trainer: rank %u: rank %u has not come within %jd s\n", shared->rank, rank,
+          (intmax_t)shared->timeout_s);
+  fprintf(stderr, "hint: look whether it still runs; all ranks must be started again\n");
+  return false;
+}
+
+/* Waits for one rank to reach this turn. */
+static bool wait_for(struct shared *shared, unsigned rank, int64_t deadline_s) {
+  for (int looks = 0; atomic_load(&shared->block->reached[rank]) < shared->turn; looks++) {
+    if (has_failed(shared)) {
       return false;
     }
     if (seconds() > deadline_s) {
-      fprintf(stderr, "trainer: rank %u: rank %u has not come within %jd s\n", shared->rank, rank,
-              (intmax_t)shared->timeout_s);
-      fprintf(stderr, "hint: look whether it still runs; all ranks must be started again\n");
-      return false;
+      return give_up(shared, rank);
     }
     if (looks < YIELDS) {
       sched_yield();
@@ -128,7 +150,7 @@ bool shared_barrier(struct shared *shared) {
 
 void shared_fail(struct shared *shared) {
   if (shared->block) {
-    atomic_store(&shared->block->failed[shared->rank], true);
+    atomic_store(&shared->block->failed[shared->rank], shared->blamed + 1);
   }
 }
 

@@ -22,6 +22,7 @@ struct shared {
   int64_t count;     /* how many numbers the model has */
   int64_t timeout_s; /* the longest wait for another rank */
   uint64_t turn;     /* barriers passed */
+  unsigned blamed;   /* whom this rank ends for: itself, or one that did not come */
   char name[200];    /* of the memory; "": it has none, or none any more */
   struct shared_block *block;
   size_t bytes;
@@ -36,7 +37,7 @@ void shared_close(struct shared *shared);
  * on stderr. */
 bool shared_barrier(struct shared *shared);
 
-/* Tells the others that this rank ends, so that none waits for it. */
+/* Tells the others that this rank ends, so that none waits any longer, for whomever. */
 void shared_fail(struct shared *shared);
 
 /* The arrays of `count` numbers: the gradient of a micro-batch, and the weights of the next step. And the losses, one a
