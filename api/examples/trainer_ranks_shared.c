@@ -94,19 +94,21 @@ static int64_t seconds(void) {
   return now.tv_sec;
 }
 
-/* Whether a rank has ended; says which, and for whom. */
-static bool has_failed(const struct shared *shared) {
+/* Whether a rank has ended; says who is to blame, and blames the same. */
+static bool has_failed(struct shared *shared) {
   for (unsigned rank = 0; rank < shared->world_size; rank++) {
     unsigned failed = atomic_load(&shared->block->failed[rank]);
-    if (failed == rank + 1) {
-      fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, rank);
-    } else if (failed > 0) {
+    if (failed == 0) {
+      continue;
+    }
+    shared->blamed = failed - 1;
+    if (atomic_load(&shared->block->failed[failed - 1]) > 0) {
+      fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, failed - 1);
+    } else {
       fprintf(stderr, "trainer: rank %u: rank %u has not come; rank %u no longer waits for it\n",
               shared->rank, failed - 1, rank);
     }
-    if (failed > 0) {
-      return true;
-    }
+    return true;
   }
   return false;
 }

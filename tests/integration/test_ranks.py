@@ -61,7 +61,7 @@ class Job:
 
     def add(self, rank, *flags, **environment):
         number = len(self.ranks)
-        told = {**self.environment, "CLEAT_RANK": str(rank), **environment}
+        told = {"CLEAT_RANK": str(rank), **self.environment, **environment}
         with open(self.path(number, "out"), "wb") as out, open(self.path(number, "err"), "wb") as err:
             self.processes.append(subprocess.Popen([*self.command, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=out,
                                                    stderr=err, env={name: value for name, value in told.items() if value}))
