@@ -368,7 +368,7 @@ help:
 	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
-	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
+	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'

@@ -1,258 +1,22 @@
-"""The example trainer of several ranks: the same bits for every number of them, killed and resumed with another one.
-
-The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments as
-Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked for with
-boto3. Random choices come from a seed that is printed; CLEAT_TEST_SEED repeats it. CLEAT_TEST_KILLS says how often ranks are
-killed: half as often as the saves of test_kill.py.
+"""The example trainer of several ranks: the same bits for every number of them, however they are launched; and launched
+wrongly. See rank_jobs.py for who judges.
 """
 
-import hashlib
-import json
 import os
-import random
-import re
 import signal
-import struct
 import subprocess
-import time
 from pathlib import Path
 
 import numpy
 import pytest
 import safetensors
-import safetensors.numpy
 
-from helpers import CLEAT, ROOT, Folder
+from helpers import ROOT
+from rank_jobs import (ENDLESS, PATIENCE, SECONDS_MAX, SMALL, TRAINER, assert_told, assert_whole, launch, losses, results,
+                       shared_memory, undisturbed, visible_steps, wait_until, weights)
 
-TRAINER = Path(CLEAT).parent / "trainer_ranks"
+__all__ = ("launch", "undisturbed")  # fixtures
 LAUNCHER = ROOT / "api" / "examples" / "ranks.sh"
-CORPUS = ROOT / "api" / "examples" / "corpus.txt"
-SECONDS_MAX = 300 * (10 if "thread" in os.environ.get("SANITIZE", "") else 1)  # a hang is a failure
-KILLS = max(1, int(os.environ.get("CLEAT_TEST_KILLS", 20)) // 2)
-SMALL = ("--text", CORPUS, "--hidden", "64", "--memory-rows", "1024")  # checkpoints of 1 MiB
-ENDLESS = ("--steps", str(10**9))
-PATIENCE = ("--rank-timeout", "3")  # where a rank is missing; who is only slow may be taken for missing
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
-
-
-# ---- Jobs -----------------------------------------------------------------------------------------------------------
-
-class Job:
-    """The processes of one start, all of them or some ranks. What is added later may be told other things."""
-
-    count = 0
-
-    def __init__(self, store, folder, world, *flags, start=None, ranks=None, **environment):
-        Job.count += 1
-        self.start = start or "start-%d-%d" % (os.getpid(), Job.count)
-        self.folder = folder / ("job-%d" % Job.count)
-        self.folder.mkdir(parents=True)
-        self.command = [TRAINER, *SMALL, "--store", store.url, *map(str, flags)]
-        self.environment = {**store.environment, "CLEAT_START": self.start, "CLEAT_WORLD_SIZE": str(world), **environment}
-        self.ranks, self.processes = [], []
-        for rank in range(world) if ranks is None else ranks:
-            self.add(rank)
-
-    def add(self, rank, *flags, **environment):
-        number = len(self.ranks)
-        told = {"CLEAT_RANK": str(rank), **self.environment, **environment}
-        with open(self.path(number, "out"), "wb") as out, open(self.path(number, "err"), "wb") as err:
-            self.processes.append(subprocess.Popen([*self.command, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=out,
-                                                   stderr=err, env={name: value for name, value in told.items() if value}))
-        self.ranks.append(rank)
-
-    def has_come(self, rank):
-        """To the first barrier: its counter stands in the shared memory."""
-        path = shared_memory(self.start)
-        counters = path.read_bytes()[:96] if path.exists() else b""
-        return len(counters) == 96 and struct.unpack("<12Q", counters)[rank] > 0
-
-    def path(self, number, what):
-        return self.folder / ("%d.%s" % (number, what))
-
-    def out(self, number=0):
-        return self.path(number, "out").read_text()
-
-    def err(self, number):
-        return self.path(number, "err").read_text()
-
-    def wait(self):
-        """The exit statuses; SECONDS_MAX is for all together."""
-        until = time.monotonic() + SECONDS_MAX
-        try:
-            return [process.wait(timeout=max(0.1, until - time.monotonic())) for process in self.processes]
-        finally:
-            self.close()
-
-    def close(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        shared_memory(self.start).unlink(missing_ok=True)
-
-    def is_running(self):
-        return all(process.poll() is None for process in self.processes)
-
-
-def shared_memory(start):
-    return Path("/dev/shm/cleat-trainer-%d-%s" % (os.getuid(), start))
-
-
-@pytest.fixture
-def launch():
-    """Starts jobs, and ends what is left of them."""
-    jobs = []
-
-    def start(*arguments, **more):
-        jobs.append(Job(*arguments, **more))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        job.close()
-
-
-def wait_until(condition):
-    until = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.002)
-
-
-def assert_told(job, number, *words, knows_its_rank=True):
-    """One line of what went wrong, and at most a hint."""
-    lines = job.err(number).splitlines()
-    assert 1 <= len(lines) <= 2, lines
-    assert lines[0].startswith("trainer: rank %d: " % job.ranks[number] if knows_its_rank else "trainer: cannot use"), lines
-    assert len(lines) == 1 or lines[1].startswith("hint: "), lines
-    for word in words:
-        assert word in lines[0], lines
-
-
-# ---- What is stored ----------------------------------------------------------------------------------------------------
-
-def sizes(store):
-    """Key: bytes, without Cleat."""
-    if isinstance(store, Folder):
-        return {key: (store.path / key).stat().st_size for key in store.keys()}
-    pages = store.client.get_paginator("list_objects_v2").paginate(Bucket=store.bucket, Prefix="run/")
-    return {entry["Key"][len("run/"):]: entry["Size"] for page in pages for entry in page.get("Contents", [])}
-
-
-def visible_steps(store):
-    matches = [re.fullmatch(r"step-(\d{12})/manifest\.json", key) for key in store.keys()]
-    return sorted(int(match.group(1)) for match in matches if match)
-
-
-def assert_whole(store):
-    """What is visible is whole, for us and for Cleat. Returns the steps."""
-    steps, found = visible_steps(store), sizes(store)
-    for step in steps:
-        manifest = store.manifest(step)
-        assert [entry["rank"] for entry in manifest["ranks"]] == list(range(manifest["world_size"]))
-        for rank, entry in enumerate(manifest["ranks"]):
-            record = store.get(store.record_key(step, rank))
-            assert (len(record), hashlib.sha256(record).hexdigest()) == (entry["size"], entry["sha256"])
-            for file in json.loads(record)["files"]:
-                assert found.get(store.file_key(step, file["name"])) == file["size"], (step, rank, file)
-    listed = store.cleat("ls", store.url, "--json")
-    assert listed.code in (0, 3) and "damaged" not in listed.json, listed
-    assert [entry["step"] for entry in listed.json["checkpoints"]] == steps
-    if steps:
-        result = store.cleat("verify", store.url)
-        assert result.code == 0, result
-    return steps
-
-
-def raw_header(data):
-    """Name: (dtype, shape, where its bytes begin in the file), by the description of the format alone."""
-    length, = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], 8 + length + entry["data_offsets"][0]) for name, entry in header.items()}
-
-
-def assemble(store, step):
-    """Every tensor of a step, from the files of all its ranks. None may have a hole, or a number twice."""
-    whole, filled = {}, {}
-    for rank in range(store.manifest(step)["world_size"]):
-        record = store.record(step, rank)
-        data = {index: store.get(store.file_key(step, file["name"])) for index, file in enumerate(record["files"])}
-        arrays = {index: safetensors.numpy.load(content) for index, content in data.items()}
-        named = {(piece["file"], tensor["name"]) for tensor in record["tensors"] for piece in tensor["pieces"]}
-        assert named == {(index, name) for index, found in arrays.items() for name in found}
-        for tensor in record["tensors"]:
-            name, shape = tensor["name"], tensor["shape"]
-            into = whole.setdefault(name, numpy.zeros(shape, arrays[tensor["pieces"][0]["file"]][name].dtype))
-            assert list(into.shape) == shape
-            for piece in tensor["pieces"]:
-                array = arrays[piece["file"]][name]
-                slices = tuple(slice(at, at + size) for at, size in zip(piece.get("start", [0] * len(shape)), array.shape))
-                assert list(array.shape) == piece.get("shape", shape)
-                assert raw_header(data[piece["file"]])[name] == (tensor["dtype"], list(array.shape), piece["offset"])
-                into[slices] = array
-                filled.setdefault(name, numpy.zeros(shape, int))[slices] += 1
-    assert all((count == 1).all() for count in filled.values())
-    return {name: array.tobytes() for name, array in whole.items()}
-
-
-# ---- The same bits -------------------------------------------------------------------------------------------------------
-
-def results(folder):
-    """Flags that write them."""
-    return ("--loss-log", folder / "losses", "--dump-weights", folder / "weights")
-
-
-def losses(folder):
-    """Step to the set of its losses: a step that was trained again must have only one."""
-    found = {}
-    for line in (folder / "losses").read_text().splitlines():
-        step, loss = line.split()
-        found.setdefault(int(step), set()).add(float.fromhex(loss))
-    return found
-
-
-def weights(folder):
-    return {path.stem: path.read_bytes() for path in (folder / "weights").iterdir()}
-
-
-class Reference:
-    """One rank that nobody disturbed."""
-
-    def __init__(self, folder, steps):
-        self.folder, self.steps = folder, steps
-        self.store = Folder(folder / "store")
-        job = Job(self.store, folder, 1, "--steps", steps, "--save-every", 10**6, *results(folder), start="undisturbed")
-        assert job.wait() == [0], job.err(0)
-        self.final = job.out().splitlines()[-1]
-        self.tensors = assemble(self.store, steps)
-
-    def assert_identical(self, store, folder):
-        assert sorted(losses(folder)) == list(range(1, self.steps + 1))
-        assert losses(folder) == losses(self.folder)
-        assert all(len(values) == 1 for values in losses(folder).values())
-        assert weights(folder) == weights(self.folder)
-        assert assemble(store, self.steps) == self.tensors
-        assert weights(folder) == {name: data for name, data in self.tensors.items() if name.startswith("model.")}
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """Made once for the same number of steps."""
-    done = {}
-
-    def get(steps):
-        if steps not in done:
-            done[steps] = Reference(tmp_path_factory.mktemp("undisturbed"), steps)
-        return done[steps]
-
-    return get
 
 
 def test_four_ranks_train_as_one_does(store, tmp_path, undisturbed, launch):
@@ -307,106 +71,6 @@ def test_safetensors_opens_the_file_of_every_rank(store, tmp_path, launch):
     assert all(len(found) == 1 for name, found in shapes.items() if not name.startswith("adam."))
     assert {name for name in shapes if name.startswith("state.")} == {"state.step", "state.random", "state.turn",
                                                                      "state.learning_rate", "state.text"}
-
-
-# ---- Killed ----------------------------------------------------------------------------------------------------------------
-
-def steps_done(folder):
-    path = folder / "losses"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return max([int(line.split()[0]) for line in lines], default=0)
-
-
-def kill(job, victims):
-    """Which of them were still running."""
-    for victim in victims:
-        job.processes[victim].kill()
-    return [victim for victim in victims if job.processes[victim].wait() == -signal.SIGKILL]
-
-
-def assert_survivors_give_up(job, killed):
-    codes = job.wait()
-    for number, code in enumerate(codes):
-        if number not in killed:
-            assert code == 1, (number, codes, job.err(number))
-            assert_told(job, number)
-
-
-def train_and_kill(store, tmp_path, launch, rng, world):
-    """Never ends by itself before the kill, of one rank or of all; unless its ranks are so slow that they give up on each
-    other: False."""
-    before, further = steps_done(tmp_path), rng.randrange(1, 60)
-    job = launch(store, tmp_path, world, *ENDLESS, "--save-every", 7, *PATIENCE, *results(tmp_path))
-    wait_until(lambda: steps_done(tmp_path) >= before + further or not job.is_running())
-    victims = list(range(world)) if rng.random() < 0.3 else [rng.randrange(world)]
-    killed = kill(job, victims)
-    assert_survivors_give_up(job, killed)
-    print("%d ranks, ranks %s killed after step %d" % (world, killed, steps_done(tmp_path)))
-    assert all(step % 7 == 0 for step in assert_whole(store))
-    return killed == victims
-
-
-def test_killed_and_resumed_with_other_ranks(store, tmp_path, undisturbed, launch, rng):
-    for world in (4, 3, 6):
-        tries = 0
-        while not train_and_kill(store, tmp_path, launch, rng, world):
-            tries += 1
-            assert tries < 20
-    # A little further than all before it.
-    steps = max(losses(tmp_path)) + 37
-    job = launch(store, tmp_path, 2, "--steps", steps, "--save-every", 7, *results(tmp_path))
-    assert job.wait() == [0, 0], (job.err(0), job.err(1))
-    undisturbed(steps).assert_identical(store, tmp_path)
-
-
-def sweep(store, keep):
-    """Makes room, never through Cleat: all but this step and the starts."""
-    kept = ("starts/", "step-%012d/manifest.json" % keep, "step-%012d/%s/" % (keep, store.manifest(keep)["attempt"]))
-    for key in store.keys():
-        if not key.startswith(kept):
-            store.delete(key)
-
-
-def attempts_without_manifest(store):
-    found = {match.groups() for match in (re.match(r"step-(\d+)/(\w+)/", key) for key in store.keys()) if match}
-    return {(int(step), attempt) for step, attempt in found
-            if int(step) not in visible_steps(store) or store.manifest(int(step))["attempt"] != attempt}
-
-
-def test_one_of_four_ranks_is_killed_at_random_moments(bucket, tmp_path, launch, rng):
-    flags = (*ENDLESS, "--save-every", 5)
-    job = launch(bucket, tmp_path, 4, *flags)
-    began = time.monotonic()
-    wait_until(lambda: len(visible_steps(bucket)) >= 4)
-    window = time.monotonic() - began
-    assert_survivors_give_up(job, kill(job, range(4)))
-    latest = max(assert_whole(bucket))
-    print("four checkpoints take %.2f s" % window)
-    done, missed, unfinished = 0, 0, 0
-    while done < KILLS:
-        job = launch(bucket, tmp_path, 4, *flags, *PATIENCE)
-        moment = (done + rng.random()) / KILLS * window
-        try:
-            job.processes[done % 4].wait(timeout=moment)  # slow ranks may give up on each other
-        except subprocess.TimeoutExpired:
-            pass
-        killed = kill(job, [done % 4])
-        assert_survivors_give_up(job, killed)
-        steps = assert_whole(bucket)
-        left = attempts_without_manifest(bucket)
-        assert max(steps) >= latest
-        print("rank %s killed after %.3f s: steps %d to %d, %d attempts came to nothing" % (killed, moment, latest, max(steps),
-                                                                                      len(left)))
-        latest = max(steps)
-        sweep(bucket, latest)
-        done += len(killed)
-        missed += not killed
-        unfinished += len(left) > 0
-        assert missed < 10 * KILLS
-    job = launch(bucket, tmp_path, 3, "--steps", latest + 5, "--save-every", 5)
-    assert job.wait() == [0] * 3, [job.err(number) for number in range(3)]
-    assert assert_whole(bucket) == [latest, latest + 5]
-    print("%d killed, %d of them while saving; %d had given up before" % (done, unfinished, missed))
 
 
 # ---- Launchers -----------------------------------------------------------------------------------------------------------------
@@ -481,11 +145,11 @@ def assert_ended_with_the_first(command, environment, store):
 
 
 def test_mpirun(store, tmp_path, undisturbed):
-    assert_launched(mpirun(store, "mpi-1"), mpi_environment(store, tmp_path), store, tmp_path, undisturbed)
+    assert_launched(mpirun(store, "mpi-%d" % os.getpid()), mpi_environment(store, tmp_path), store, tmp_path, undisturbed)
 
 
 def test_mpirun_ends_all_when_one_is_killed(store, tmp_path):
-    assert_ended_with_the_first(mpirun(store, "mpi-1"), mpi_environment(store, tmp_path), store)
+    assert_ended_with_the_first(mpirun(store, "mpi-%d" % os.getpid()), mpi_environment(store, tmp_path), store)
 
 
 def loop(store):
