@@ -121,7 +121,11 @@ ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_
 SO_FILE := libcleat.so.$(VERSION)
 SO_NAME := libcleat.so.$(SOVERSION)
 PROGRAMS := $(if $(CLI_SRC),$(BUILD)/cleat)
-EXAMPLES := $(if $(wildcard api/examples/trainer.c),$(BUILD)/trainer)
+# Two examples, which share the model, the text and the reader of options.
+RANKS_SRC := $(wildcard api/examples/trainer_ranks*.c)
+TRAINER_SRC := $(filter-out $(RANKS_SRC),$(wildcard api/examples/trainer*.c))
+RANKS_SRC += $(patsubst %,api/examples/trainer_%.c,model options text)
+EXAMPLES := $(BUILD)/trainer $(BUILD)/trainer_ranks
 UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 PLAIN_BIN := $(BUILD)/tests/unit/test_checksum_plain
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
@@ -190,8 +194,10 @@ $(BUILD)/cleat: $(CLI_OBJ) $(BUILD)/libcleat.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) $(PROGRAM_LIBS) -o $@
 
-# The example, trainer.c and trainer_*.c, links the shared library: what that does not export, it cannot use.
-$(BUILD)/trainer: $(call objects,$(wildcard api/examples/trainer*.c)) $(BUILD)/libcleat.so
+# The examples link the shared library: what that does not export, they cannot use.
+$(BUILD)/trainer: $(call objects,$(TRAINER_SRC)) $(BUILD)/libcleat.so
+$(BUILD)/trainer_ranks: $(call objects,$(RANKS_SRC)) $(BUILD)/libcleat.so
+$(EXAMPLES):
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN' $(CUDA_LIBS) -lm -o $@
 
@@ -236,7 +242,7 @@ $(BUILD)/tests/gpu/fake_bench_cuda: $(BUILD)/obj/fake/tests/gpu/bench_cuda.o $(F
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
 $(BUILD)/obj/fake/api/examples/%.o: BASE_CFLAGS += -Iapi -DTRAINER_CUDA
-$(BUILD)/tests/gpu/fake_trainer: $(patsubst %.c,$(BUILD)/obj/fake/%.o,$(wildcard api/examples/trainer*.c)) $(FAKE_OBJ) $(BUILD)/libcleat.a
+$(BUILD)/tests/gpu/fake_trainer: $(patsubst %.c,$(BUILD)/obj/fake/%.o,$(TRAINER_SRC)) $(FAKE_OBJ) $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
@@ -353,7 +359,7 @@ clean:
 	rm -rf build
 
 help:
-	@echo 'make              build build/cleat, build/libcleat.so, build/libcleat.a, build/trainer'
+	@echo 'make              build build/cleat, build/libcleat.so, build/libcleat.a, and the examples build/trainer*'
 	@echo 'make install      [PREFIX=/usr/local] [DESTDIR=]'
 	@echo 'make demo         train, kill, resume, compare: on a folder (installs what is missing)'
 	@echo 'make demo-minio   the same on a MinIO that it starts and stops'
@@ -362,7 +368,7 @@ help:
 	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
-	@echo 'make endurance    200 saves killed at random moments, 200 races of two writers (half an hour)'
+	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'

@@ -82,10 +82,13 @@ static void softmax(float *values, int64_t n) {
 
 /* ---- Making and clearing ------------------------------------------------------------------ */
 
-static bool parameter_init(struct model_parameter *parameter, const char *name, int64_t rows,
-                           int64_t columns) {
-  size_t count = (size_t)(rows * columns);
+static void parameter_shape(struct model_parameter *parameter, const char *name, int64_t rows,
+                            int64_t columns) {
   *parameter = (struct model_parameter){.name = name, .rows = rows, .columns = columns};
+}
+
+static bool parameter_init(struct model_parameter *parameter) {
+  size_t count = (size_t)(parameter->rows * parameter->columns);
   parameter->weight = calloc(count, sizeof(float));
   parameter->m = calloc(count, sizeof(float));
   parameter->v = calloc(count, sizeof(float));
@@ -107,27 +110,41 @@ static void randomize(struct model_parameter *parameter, float range, uint64_t *
   }
 }
 
-bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
-                uint64_t *random) {
+bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows) {
   *model = (struct model){.vocabulary = vocabulary, .hidden = hidden};
   struct model_parameter *p = model->parameters;
-  model->row_is_touched = calloc((size_t)memory_rows, sizeof(bool));
-  model->touched_rows = calloc((size_t)memory_rows, sizeof(size_t));
-  if (hidden > MODEL_HIDDEN_MAX || hidden % MODEL_LANES != 0 || !model->row_is_touched ||
-      !model->touched_rows ||
-      !parameter_init(&p[MODEL_EMBEDDING], "embedding", vocabulary, EMBEDDING_COLUMNS) ||
-      !parameter_init(&p[MODEL_HIDDEN_WEIGHT], "hidden.weight", INPUTS, hidden) ||
-      !parameter_init(&p[MODEL_HIDDEN_BIAS], "hidden.bias", 1, hidden) ||
-      !parameter_init(&p[MODEL_OUTPUT_WEIGHT], "output.weight", vocabulary, hidden) ||
-      !parameter_init(&p[MODEL_OUTPUT_BIAS], "output.bias", 1, vocabulary) ||
-      !parameter_init(&p[MODEL_MEMORY], "memory", memory_rows, hidden)) {
-    return false;
-  }
+  parameter_shape(&p[MODEL_EMBEDDING], "embedding", vocabulary, EMBEDDING_COLUMNS);
+  parameter_shape(&p[MODEL_HIDDEN_WEIGHT], "hidden.weight", INPUTS, hidden);
+  parameter_shape(&p[MODEL_HIDDEN_BIAS], "hidden.bias", 1, hidden);
+  parameter_shape(&p[MODEL_OUTPUT_WEIGHT], "output.weight", vocabulary, hidden);
+  parameter_shape(&p[MODEL_OUTPUT_BIAS], "output.bias", 1, vocabulary);
+  parameter_shape(&p[MODEL_MEMORY], "memory", memory_rows, hidden);
+  return hidden <= MODEL_HIDDEN_MAX && hidden % MODEL_LANES == 0;
+}
+
+void model_randomize(struct model *model, uint64_t *random) {
+  struct model_parameter *p = model->parameters;
   randomize(&p[MODEL_EMBEDDING], 1, random);
   randomize(&p[MODEL_HIDDEN_WEIGHT], sqrtf(3.0f / (float)INPUTS), random);
-  randomize(&p[MODEL_OUTPUT_WEIGHT], sqrtf(3.0f / (float)hidden), random);
+  randomize(&p[MODEL_OUTPUT_WEIGHT], sqrtf(3.0f / (float)model->hidden), random);
   randomize(&p[MODEL_MEMORY], 0.05f, random);
-  return true;
+}
+
+bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
+                uint64_t *random) {
+  if (!model_shape(model, vocabulary, hidden, memory_rows)) {
+    return false;
+  }
+  model->row_is_touched = calloc((size_t)memory_rows, sizeof(bool));
+  model->touched_rows = calloc((size_t)memory_rows, sizeof(size_t));
+  bool made = model->row_is_touched && model->touched_rows;
+  for (int i = 0; i < MODEL_PARAMETERS; i++) {
+    made = made && parameter_init(&model->parameters[i]);
+  }
+  if (made) {
+    model_randomize(model, random);
+  }
+  return made;
 }
 
 void model_clear(struct model *model) {
@@ -248,7 +265,7 @@ static void memory_backward(struct model *model, const struct activations *a,
   for (int i = 0; i < NGRAMS; i++) {
     size_t row = a->memory_rows[i];
     add_scaled(gradients(model, MODEL_MEMORY, (int64_t)row), hidden_error, 1, model->hidden);
-    if (!model->row_is_touched[row]) {
+    if (model->row_is_touched && !model->row_is_touched[row]) {
       model->row_is_touched[row] = true;
       model->touched_rows[model->touched_count++] = row;
     }
@@ -284,20 +301,31 @@ float model_learn(struct model *model, const uint8_t *const *targets, size_t cou
 
 /* ---- Adam --------------------------------------------------------------------------------- */
 
-static void adam(struct model_parameter *p, int64_t first_row, int64_t rows, float rate) {
-  for (int64_t i = first_row * p->columns; i < (first_row + rows) * p->columns; i++) {
-    float g = p->gradient[i];
-    p->m[i] = ADAM_BETA1 * p->m[i] + (1 - ADAM_BETA1) * g;
-    p->v[i] = ADAM_BETA2 * p->v[i] + (1 - ADAM_BETA2) * g * g;
-    p->weight[i] -= rate * p->m[i] / (sqrtf(p->v[i]) + ADAM_EPSILON);
-    p->gradient[i] = 0;
+float model_rate(int64_t step, float learning_rate) {
+  /* The means start at zero; this makes up for it. */
+  double correction = sqrt(1 - pow(ADAM_BETA2, (double)step)) / (1 - pow(ADAM_BETA1, (double)step));
+  return learning_rate * (float)correction;
+}
+
+void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient,
+                int64_t count, float rate) {
+  for (int64_t i = 0; i < count; i++) {
+    float g = gradient[i];
+    m[i] = ADAM_BETA1 * m[i] + (1 - ADAM_BETA1) * g;
+    v[i] = ADAM_BETA2 * v[i] + (1 - ADAM_BETA2) * g * g;
+    moved[i] = weight[i] - rate * m[i] / (sqrtf(v[i]) + ADAM_EPSILON);
   }
 }
 
+static void adam(struct model_parameter *p, int64_t first_row, int64_t rows, float rate) {
+  int64_t at = first_row * p->columns;
+  int64_t count = rows * p->columns;
+  model_adam(p->weight + at, p->weight + at, p->m + at, p->v + at, p->gradient + at, count, rate);
+  memset(p->gradient + at, 0, (size_t)count * sizeof(float));
+}
+
 void model_update(struct model *model, int64_t step, float learning_rate) {
-  /* The means start at zero; this makes up for it. */
-  double correction = sqrt(1 - pow(ADAM_BETA2, (double)step)) / (1 - pow(ADAM_BETA1, (double)step));
-  float rate = learning_rate * (float)correction;
+  float rate = model_rate(step, learning_rate);
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     if (i != MODEL_MEMORY) {
       adam(&model->parameters[i], 0, model->parameters[i].rows, rate);

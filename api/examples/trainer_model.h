@@ -48,7 +48,7 @@ struct model {
   int64_t vocabulary;
   int64_t hidden;
   struct model_parameter parameters[MODEL_PARAMETERS];
-  bool *row_is_touched; /* rows of the memory that this step met … */
+  bool *row_is_touched; /* rows of the memory that this step met; NULL: nobody asks … */
   size_t *touched_rows; /* … and a list of them */
   size_t touched_count;
 };
@@ -56,7 +56,14 @@ struct model {
 /* The next number of a random sequence; *state is all that there is to it (SplitMix64). */
 uint64_t model_random(uint64_t *state);
 
-/* Makes a model with random weights. False: out of memory. model_clear it in either case. */
+/* What parameters there are, how they are called and how large they are; without arrays, for a caller who has
+ * his own. False: `hidden` is not possible. */
+bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows);
+
+/* Random weights. Biases stay as they are: zero. */
+void model_randomize(struct model *model, uint64_t *random);
+
+/* Both, with arrays of the model's own: makes a model with random weights. False: out of memory. model_clear it in either case. */
 bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
                 uint64_t *random);
 void model_clear(struct model *model);
@@ -69,6 +76,12 @@ float model_learn(struct model *model, const uint8_t *const *targets, size_t cou
 
 /* Spends the gradients: one step of Adam, the `step`th, counted from 1. */
 void model_update(struct model *model, int64_t step, float learning_rate);
+
+/* The same by hand, for `count` numbers that lie anywhere: how far the `step`th step goes; one step. `weight` is
+ * read, `moved` is written, and may be the same. */
+float model_rate(int64_t step, float learning_rate);
+void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient,
+                int64_t count, float rate);
 
 /* Draws a character to stand at *target, by the squares of the chances: that leaves out what the
  * model does not believe in itself. */

@@ -9,18 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One flag: a text, or a number from min to max. */
-struct flag {
-  const char *name;
-  const char *help;
-  const char **text;
-  int64_t *number;
-  int64_t min;
-  int64_t max;
-};
-
-static void usage(const struct flag *flags) {
-  fprintf(stderr, "usage: trainer --text FILE [--store URL] [FLAG VALUE]...\n");
+static void print_usage(const char *usage, const struct flag *flags) {
+  fprintf(stderr, "usage: %s\n", usage);
   for (const struct flag *f = flags; f->name; f++) {
     fprintf(stderr, "  %-18s%s", f->name, f->help);
     if (f->number) {
@@ -57,7 +47,11 @@ static const struct flag *find(const struct flag *flags, const char *name) {
   return NULL;
 }
 
-static bool parse(const struct flag *flags, int argc, char **argv) {
+bool options_read(const char *usage, const struct flag *flags, int argc, char **argv) {
+  if (argc < 2) {
+    print_usage(usage, flags);
+    return false;
+  }
   for (int i = 1; i < argc; i += 2) {
     const struct flag *f = find(flags, argv[i]);
     if (!f) {
@@ -115,11 +109,8 @@ bool options_parse(struct options *options, int argc, char **argv) {
        INT64_MAX},
       {"--die-at-percent", "how far that upload comes", NULL, &o.die_at_percent, 0, 99},
       {NULL, NULL, NULL, NULL, 0, 0}};
-  if (argc < 2) {
-    usage(flags);
-    return false;
-  }
-  if (!parse(flags, argc, argv) || !check(&o)) {
+  if (!options_read("trainer --text FILE [--store URL] [FLAG VALUE]...", flags, argc, argv) ||
+      !check(&o)) {
     return false;
   }
   *options = o;

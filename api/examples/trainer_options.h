@@ -22,7 +22,20 @@ struct options {
   int64_t die_at_percent;
 };
 
-/* False: wrong usage; says so on stderr. */
+/* One flag, which takes a value: a text, or a number from min to max. */
+struct flag {
+  const char *name; /* NULL: the end of the table */
+  const char *help;
+  const char **text;
+  int64_t *number;
+  int64_t min;
+  int64_t max;
+};
+
+/* Reads a command line by a table. False: wrong usage; says so on stderr. */
+bool options_read(const char *usage, const struct flag *flags, int argc, char **argv);
+
+/* The trainer's. False: wrong usage; says so on stderr. */
 bool options_parse(struct options *options, int argc, char **argv);
 
 #endif

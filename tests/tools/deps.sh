@@ -10,7 +10,7 @@ packages_of() {
   server) echo ca-certificates openssl python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
-    util-linux mandoc spin ;;
+    util-linux mandoc openmpi-bin spin ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
   all) echo "$(packages_of test)" "$(packages_of fuzz)" "$(packages_of lint)" ;;

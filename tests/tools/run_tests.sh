@@ -250,7 +250,7 @@ run_integration_group() {
 run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
-  run_pytest tests/integration/test_kill.py -s -k 'random_moments or two_processes'
+  run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s -k 'random_moments or two_processes'
   judge_signatures
 }
 
