@@ -216,16 +216,25 @@ void cleat__key_rank(int64_t step, const char *attempt, unsigned rank, const cha
 }
 
 bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__RECORD_NAME_MAX]) {
-  char again[2 * CLEAT__RECORD_NAME_MAX];
+  static const char prefix[] = "rank-", suffix[] = ".json";
+  size_t length = strlen(name), digits = sizeof prefix - 1;
   unsigned number = 0;
-  what[0] = '\0';
-  if (sscanf(name, "rank-%5u.%24[a-z].json", &number, what) < 1)
+  if (length < digits + 5 + sizeof suffix - 1 || memcmp(name, prefix, digits) != 0 ||
+      strcmp(name + length - (sizeof suffix - 1), suffix) != 0)
     return false;
-  if (strcmp(what, "json") == 0)
-    what[0] = '\0';
-  snprintf(again, sizeof again, "rank-%05u%s%s.json", number, what[0] != '\0' ? "." : "", what);
+  for (const char *at = name + digits; at < name + digits + 5; at++) {
+    if (*at < '0' || *at > '9')
+      return false;
+    number = number * 10 + (unsigned)(*at - '0');
+  }
+  /* ".failed" between the digits and the end, or nothing. */
+  size_t from = digits + 5, bytes = length - (sizeof suffix - 1) - from;
+  if (bytes >= CLEAT__RECORD_NAME_MAX || (bytes > 0 && name[from] != '.') || bytes == 1)
+    return false;
+  memcpy(what, name + from + (bytes > 0), bytes - (bytes > 0));
+  what[bytes - (bytes > 0)] = '\0';
   *rank = number;
-  return strcmp(again, name) == 0;
+  return true;
 }
 
 static bool is_hex(const char *text, size_t length) {

@@ -194,6 +194,27 @@ START_TEST(test_keys) {
   ck_assert_str_eq(key, "step-000000000007/a1/rank-00003.json");
   cleat__key_rank(7, "a1", 65535, "failed", key);
   ck_assert_str_eq(key, "step-000000000007/a1/rank-65535.failed.json");
+  char what[CLEAT__RECORD_NAME_MAX];
+  unsigned rank = 0;
+  ck_assert(cleat__name_parse_rank("rank-65535.failed.json", &rank, what));
+  ck_assert_uint_eq(rank, 65535);
+  ck_assert_str_eq(what, "failed");
+  ck_assert(cleat__name_parse_rank("rank-00003.json", &rank, what));
+  ck_assert_uint_eq(rank, 3);
+  ck_assert_str_eq(what, "");
+  static const char *const none[] = {"",
+                                     "rank-",
+                                     "rank-00003",
+                                     "rank-0003.json",
+                                     "rank-000x3.json",
+                                     "rank-000030.json",
+                                     "rank-00003..json",
+                                     "rank-00003failed.json",
+                                     "xrank-00003.json",
+                                     "rank-00003.json.",
+                                     "rank-00003.jsonx"};
+  for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+    ck_assert_msg(!cleat__name_parse_rank(none[i], &rank, what), "%s", none[i]);
   /* The longest key fits, to the last byte. */
   memset(name, 'n', CLEAT__FILE_NAME_MAX);
   name[CLEAT__FILE_NAME_MAX] = '\0';

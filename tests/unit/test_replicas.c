@@ -42,7 +42,7 @@ START_TEST(one_writes_and_bytes_are_balanced) {
     fill(replica, seed);
     ck_assert_int_eq(cleat__replicas_choose(pieces, TENSORS, &record, &err), CLEAT_OK);
     for (unsigned i = 0; i < TENSORS; i++) {
-      writers[atoi(pieces[i].name + strlen("tensor."))] += pieces[i].ours;
+      writers[(size_t)(pieces[i].name - names[0]) / sizeof names[0]] += pieces[i].ours;
       bytes[replica] += pieces[i].ours ? pieces[i].bytes : 0;
     }
     ck_assert_uint_eq(record.replica_set_count, 1);
