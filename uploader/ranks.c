@@ -399,14 +399,13 @@ void cleat__ranks_tell(struct cleat_save *save, const struct cleat_error *why) {
 
 void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
                                const struct cleat_save *save, const struct cleat_error *why) {
-  char attempt[17] = "";
-  unsigned nth = 0;
+  char attempt[17];
   struct cleat_error problem;
-  if (save != NULL && save->attempt[0] != '\0')
-    memcpy(attempt, save->attempt, sizeof attempt);
-  else if (step < 0 || cleat__client_count_try(client, step, &nth, &problem) != CLEAT_OK ||
-           cleat__identity_attempt(client->start, step, nth, attempt, &problem) != CLEAT_OK)
+  bool counted = save != NULL && save->counted;
+  unsigned nth = counted ? save->nth : 0;
+  if (step < 0 || (!counted && cleat__client_count_try(client, step, &nth, &problem) != CLEAT_OK) ||
+      cleat__identity_attempt(client->start, step, nth, attempt, &problem) != CLEAT_OK ||
+      claim(client, step, attempt, &client->never, &problem) != CLEAT_OK)
     return;
-  if (claim(client, step, attempt, &client->never, &problem) == CLEAT_OK)
-    tell(client, step, attempt, why);
+  tell(client, step, attempt, why);
 }

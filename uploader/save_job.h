@@ -89,6 +89,8 @@ struct cleat_save {
   void **snapshots;            /* of each lane: its tensors, copied; NULL: none */
   atomic_size_t parts_to_copy; /* out of the snapshot, or elsewhere: parts not staged yet */
   char attempt[17];
+  bool counted; /* of several ranks: this is the nth try of the start at this step */
+  unsigned nth;
   char nonce[33];
   char token[CLEAT__TOKEN_LENGTH + 1];
 

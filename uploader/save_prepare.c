@@ -14,15 +14,16 @@
 /* All ranks come to the same attempt. */
 static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
-  unsigned nth = 0;
   if (client->world_size == 1) {
     if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) == CLEAT_OK)
       return CLEAT_OK;
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  cleat_status status = cleat__client_count_try(client, save->plan->step, &nth, err);
+  cleat_status status = cleat__client_count_try(client, save->plan->step, &save->nth, err);
+  save->counted = status == CLEAT_OK;
   if (status == CLEAT_OK)
-    status = cleat__identity_attempt(client->start, save->plan->step, nth, save->attempt, err);
+    status =
+        cleat__identity_attempt(client->start, save->plan->step, save->nth, save->attempt, err);
   return status == CLEAT_OK ? cleat__ranks_prepare(save, err) : status;
 }
 

@@ -344,7 +344,7 @@ END_TEST
  * what they know, never in what is there. */
 START_TEST(out_of_memory) {
   unsigned committed = 0;
-  for (unsigned long n = 1;; n += 11) {
+  for (unsigned long n = 1;; n += 3) {
     int64_t step = (int64_t)n;
     make_requests(step);
     cleat__fault_arm(n, false);
