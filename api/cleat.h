@@ -1027,8 +1027,9 @@ struct cleat_manager_options {
    * logged, and tried again after the next commit. */
   int keep_last;
   enum cleat_manager_load_mode load;
-  int64_t load_step; /* with CLEAT_MANAGER_LOAD_STEP */
-  int reshard; /* 1: a checkpoint of another parallel shape (cleat_checkpoint_reshard) may be loaded */
+  int64_t load_step;   /* with CLEAT_MANAGER_LOAD_STEP */
+  int strict_topology; /* 1: a checkpoint of another parallel shape (cleat_checkpoint_reshard) is not loaded; 0: it is, as each
+                          rank asks for its slices by name, and what differs is logged (by cleat_resume) */
   int fail_fast; /* 1: after an asynchronous save has failed, every save, fence and finalize returns its
                     error, and nothing more is saved */
   /* Patterns of fnmatch(3), such as "optimizer.*", with NULL behind the last: tensors that match one are left
@@ -1071,8 +1072,8 @@ CLEAT_API int cleat_manager_should_load(struct cleat_manager *manager, int64_t *
 /* Loads tensors by name out of the checkpoint to resume from; see cleat_load_tensors, which reports missing and
  * unexpected names together. With one rank, and unless load_step was asked for, a checkpoint whose bytes turn out to be
  * damaged is passed over with a warning, and the one before it is loaded: ask cleat_manager_should_load for its step.
- * Errors: those of cleat_load_tensors; NOT_FOUND (nothing to load), MISMATCH (also: another parallel shape, and
- * `reshard` was not set; says what differs). */
+ * Errors: those of cleat_load_tensors; NOT_FOUND (nothing to load), MISMATCH (also: another parallel shape, with
+ * strict_topology; says what differs). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *manager,
                                                          const struct cleat_load_request *requests,
                                                          size_t count,

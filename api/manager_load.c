@@ -101,16 +101,16 @@ const struct cleat_value *cleat__manager_value(void *user, const char *name) {
 /* Whether the job that saved it was of this one's parallel shape. */
 static cleat_status check_shape(const struct cleat__manager *manager, struct cleat_error *err) {
   char differences[512] = "";
-  if (manager->options.reshard != 0 ||
+  if (manager->options.strict_topology == 0 ||
       manager->store.checkpoint_reshard(manager->options.store_user, manager->checkpoint,
                                         differences, sizeof(differences)) == 0)
     return CLEAT_OK;
   cleat_status status =
       cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by a job of another shape: %s",
                        (long long)manager->resumable, differences);
-  cleat__error_hint(err,
-                    "start with that shape again; or set `reshard`, if every rank asks for its "
-                    "own slices by name");
+  cleat__error_hint(
+      err, "start with that shape again; or leave strict_topology away, if every rank asks "
+           "for its own slices by name");
   return status;
 }
 

@@ -271,7 +271,6 @@ START_TEST(several_ranks_do_not_go_back_by_themselves) {
   memory_flip(bucket, file_of(20), 5000);
   if (_i == 0) {
     table.ranks = rank_one_of_two;
-    options.reshard = 1;
   } else {
     options.load = CLEAT_MANAGER_LOAD_STEP;
     options.load_step = 20;
@@ -344,14 +343,15 @@ static size_t other_shape(void *user, const struct cleat_checkpoint *checkpoint,
 START_TEST(the_parallel_shape_is_checked_on_resume) {
   save_earlier(10, 10);
   table.checkpoint_reshard = other_shape;
+  options.strict_topology = 1;
   open_manager();
   ck_fails(load(), CLEAT_MISMATCH);
   ck_assert_ptr_nonnull(strstr(err.message,
                                "step 10 was saved by a job of another shape: ranks 16, "
                                "then 8; tp 4, then 2"));
-  ck_assert_ptr_nonnull(strstr(err.hint, "reshard"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "strict_topology"));
   start_again();
-  options.reshard = 1;
+  options.strict_topology = 0;
   open_manager();
   ck_ok(load());
 }
