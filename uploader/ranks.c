@@ -18,8 +18,6 @@
 #define NOTE_BYTES_MAX ((size_t)64 * 1024)
 /* How often a record that makes no sense is read: it may have been damaged on its way. */
 #define TRIES 3
-/* Ranks that are named in a message. */
-#define NAMED_MAX 8u
 
 /* ---- Notes: claims, failures, twins --------------------------------------------------------------- */
 
@@ -284,7 +282,7 @@ static cleat_status watch_rank_0(struct cleat_save *save, struct cleat_error *er
   return failure.status;
 }
 
-cleat_status cleat__ranks_watch(struct cleat_save *save, struct cleat_error *err) {
+static cleat_status look(struct cleat_save *save, struct cleat_error *err) {
   if (save->operation.client->rank == 0) {
     cleat_status status = watch_list(save, err);
     return status == CLEAT_OK ? watch_manifest(save, err) : status;
@@ -297,40 +295,11 @@ cleat_status cleat__ranks_watch(struct cleat_save *save, struct cleat_error *err
   return watch_rank_0(save, err);
 }
 
-/* "1, 3 and 5 more" */
-static void name_absent(const struct cleat_save *save, char *text, size_t size) {
-  unsigned absent = 0;
-  size_t length = 0;
-  for (unsigned rank = 1; rank < save->operation.client->world_size; rank++) {
-    if (save->ranks->peers[rank].state != CLEAT__PEER_ABSENT)
-      continue;
-    if (absent++ < NAMED_MAX)
-      length +=
-          (size_t)snprintf(text + length, size - length, "%s%u", absent > 1 ? ", " : "", rank);
-  }
-  if (absent > NAMED_MAX)
-    (void)snprintf(text + length, size - length, " and %u more", absent - NAMED_MAX);
-}
-
-cleat_status cleat__ranks_late(const struct cleat_save *save, struct cleat_error *err) {
-  const struct cleat_client *client = save->operation.client;
-  char ranks[160] = "";
-  cleat_status status;
-  if (client->rank == 0) {
-    name_absent(save, ranks, sizeof ranks);
-    status =
-        cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
-                         (long long)save->plan->step, client->rank_timeout_s, ranks);
-    cleat__error_hint(err,
-                      "look whether it still runs, saves this very step, and has the same start");
+cleat_status cleat__ranks_watch(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = look(save, err);
+  if (status != CLEAT_OK || save->ranks->found != CLEAT__WATCH_NOTHING || !save->ranks->late)
     return status;
-  }
-  status = cleat__error_set(err, CLEAT_TIMEOUT,
-                            "step %lld: rank 0 has not committed it within %u s; it may yet",
-                            (long long)save->plan->step, client->rank_timeout_s);
-  cleat__error_hint(err,
-                    "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
-  return status;
+  return cleat__ranks_late(save, err);
 }
 
 /* ---- Records of the others ---------------------------------------------------------------------- */

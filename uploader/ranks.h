@@ -52,6 +52,7 @@ struct cleat__ranks {
   bool claimed;              /* set by LOOK: this rank is ours */
   bool refused;              /* … or another process's */
   bool may_be_committed;     /* our record stands; before it does there is nothing to look for */
+  bool late;                 /* the others have had all their time */
   enum cleat__watch found;   /* by WATCH, for its end */
   atomic_bool closed;        /* rank 0 has failed, and said so: nobody commits this attempt */
   struct {
@@ -89,8 +90,8 @@ void cleat__ranks_tell(struct cleat_save *save, const struct cleat_error *why);
 /* Looks whether rank 0 has failed: then ranks->closed. Not cancelled. */
 cleat_status cleat__ranks_look_closed(struct cleat_save *save, struct cleat_error *err);
 
-/* The others have not come in time. */
-cleat_status cleat__ranks_late(const struct cleat_save *save, struct cleat_error *err);
+/* For WATCH: TIMEOUT when somebody has not come in time, and who. */
+cleat_status cleat__ranks_late(struct cleat_save *save, struct cleat_error *err);
 
 /* The same for a save that came to nothing before it began: the others wait for this rank's. `save` may be NULL. */
 void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,

@@ -60,6 +60,7 @@ static struct cleat__save_task *take_watch_locked(struct cleat_save *save) {
   }
   ranks->synced.watching = true;
   ranks->may_be_committed = save->synced.record_done;
+  ranks->late = ranks->synced.deadline_s > 0 && cleat__seconds() > ranks->synced.deadline_s;
   return cleat__save_task_locked(save, CLEAT__SAVE_WATCH);
 }
 
@@ -99,15 +100,8 @@ static void pace_locked(struct cleat_save *save, unsigned came) {
   ranks->synced.pause_s = pause_s > CLEAT__RANKS_PAUSE_MAX_S ? CLEAT__RANKS_PAUSE_MAX_S : pause_s;
 }
 
-static bool is_late_locked(const struct cleat_save *save) {
-  const struct cleat__ranks *ranks = save->ranks;
-  return ranks->synced.deadline_s > 0 && cleat__seconds() > ranks->synced.deadline_s &&
-         !(save->operation.client->rank == 0 && all_listed_locked(save));
-}
-
 void cleat__save_finish_watch_locked(struct cleat_save *save) {
   struct cleat__ranks *ranks = save->ranks;
-  struct cleat_error late;
   ranks->synced.watching = false;
   if (save->operation.synced.stopping && ranks->found != CLEAT__WATCH_COMMITTED)
     return;
@@ -118,8 +112,6 @@ void cleat__save_finish_watch_locked(struct cleat_save *save) {
     cleat__operation_stop_locked(&save->operation);
   } else {
     pace_locked(save, note_arrivals_locked(save));
-    if (is_late_locked(save) && cleat__ranks_late(save, &late) != CLEAT_OK)
-      cleat__operation_fail_locked(&save->operation, &late);
   }
 }
 

@@ -290,6 +290,29 @@ START_TEST(a_rank_that_never_comes) {
 }
 END_TEST
 
+/* Ranks that disagree on the step never meet; what the other one does is told all the same. */
+START_TEST(another_step) {
+  close_ranks();
+  for (unsigned i = 0; i < 2; i++) {
+    struct kit_setup setup = setup_of(i, 2);
+    setup.rank_timeout_s = 1;
+    clients[i] = kit_open(bucket, &setup);
+    requests[i] = request_of(i, 10 * (int64_t)(i + 1));
+    requests[i].shards = NULL;
+    requests[i].tensors += 4;
+    requests[i].tensor_count = 1;
+  }
+  save_by(3, requests);
+  ck_assert_int_eq(statuses[0], CLEAT_TIMEOUT);
+  ck_assert_msg(strstr(errors[0].message,
+                       "step 10: no part came within 1 s from rank 1; rank 1 saves step 20") !=
+                    NULL,
+                "%s", errors[0].message);
+  ck_assert_int_eq(statuses[1], CLEAT_TIMEOUT);
+  ck_assert_msg(strstr(errors[1].message, "rank 0 saves step 10") != NULL, "%s", errors[1].message);
+}
+END_TEST
+
 START_TEST(a_cancelled_rank) {
   struct cleat_save *saves[RANKS];
   make_requests(10);
@@ -512,6 +535,7 @@ int main(void) {
   tcase_add_test(tcase, a_failure_is_everybodys);
   tcase_add_test(tcase, a_bad_request_is_everybodys);
   tcase_add_test(tcase, a_rank_that_never_comes);
+  tcase_add_test(tcase, another_step);
   tcase_add_test(tcase, a_cancelled_rank);
   tcase_add_test(tcase, a_cancel_that_comes_too_late);
   tcase_add_test(tcase, a_rank_that_comes_late);

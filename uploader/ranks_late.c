@@ -1,0 +1,115 @@
+/* ranks_late.c: who has not come in time, and what they may be doing instead. See ranks.h. */
+#include "uploader/ranks.h"
+
+#include "base/mem.h"
+#include "uploader/identity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Ranks that are named in a message. */
+#define NAMED_MAX 8u
+/* Of all steps in the store, the newest that are looked at for somebody who is missing here. */
+#define STEPS_MAX 32u
+
+/* "1, 3 and 5 more"; *first is the lowest. Returns how many are missing. */
+static unsigned name_missing(const struct cleat_save *save, char *text, size_t size,
+                             unsigned *first) {
+  unsigned missing = 0;
+  size_t length = 0;
+  for (unsigned rank = 1; rank < save->operation.client->world_size; rank++) {
+    if (save->ranks->listed[rank] != 0)
+      continue;
+    if (missing++ == 0)
+      *first = rank;
+    if (missing <= NAMED_MAX)
+      length +=
+          (size_t)snprintf(text + length, size - length, "%s%u", missing > 1 ? ", " : "", rank);
+  }
+  if (missing > NAMED_MAX)
+    (void)snprintf(text + length, size - length, " and %u more", missing - NAMED_MAX);
+  return missing;
+}
+
+/* The newest steps in the store but ours, in a ring. Best effort. */
+static unsigned newest_steps(struct cleat_save *save, int64_t steps[STEPS_MAX]) {
+  struct cleat__store *store = save->operation.client->store;
+  struct cleat_error ignored;
+  char *after = NULL;
+  unsigned count = 0;
+  do {
+    struct cleat__list_page page = {0};
+    cleat_status status =
+        CLEAT__STORE(store, list, "step-", true, after, &page, &save->operation.cancel, &ignored);
+    cleat__free(after);
+    if (status != CLEAT_OK)
+      break;
+    for (size_t i = 0; i < page.count; i++) {
+      const char *key = page.entries[i].key;
+      int64_t step = 0;
+      if (page.entries[i].is_prefix && cleat__name_parse_step_folder(key, strlen(key) - 1, &step) &&
+          step != save->plan->step)
+        steps[count++ % STEPS_MAX] = step;
+    }
+    after = page.next;
+    page.next = NULL;
+    cleat__list_page_clear(&page);
+  } while (after != NULL);
+  return count < STEPS_MAX ? count : STEPS_MAX;
+}
+
+/* Whether that rank of our start is saving, or has saved, another step. */
+static bool find_elsewhere(struct cleat_save *save, unsigned rank, int64_t *where) {
+  struct cleat_client *client = save->operation.client;
+  int64_t steps[STEPS_MAX];
+  unsigned count = newest_steps(save, steps);
+  for (unsigned i = 0; i < count; i++) {
+    struct cleat__object object;
+    struct cleat_error ignored;
+    char attempt[17], key[CLEAT__OBJECT_KEY_MAX];
+    if (cleat__identity_attempt(client->start, steps[i], 0, attempt, &ignored) != CLEAT_OK)
+      return false;
+    cleat__key_manifest(steps[i], key);
+    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+        CLEAT_OK)
+      continue; /* that one has been committed */
+    cleat__key_rank(steps[i], attempt, rank, "claim", key);
+    *where = steps[i];
+    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+        CLEAT_OK)
+      return true;
+  }
+  return false;
+}
+
+static void tell_where(struct cleat_save *save, unsigned rank, struct cleat_error *err) {
+  int64_t where = 0;
+  if (!find_elsewhere(save, rank, &where))
+    return;
+  size_t length = strlen(err->message);
+  (void)snprintf(err->message + length, sizeof err->message - length, "; rank %u saves step %lld",
+                 rank, (long long)where);
+  cleat__error_hint(err, "all ranks must save the same steps, in the same order");
+}
+
+cleat_status cleat__ranks_late(struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat_client *client = save->operation.client;
+  char ranks[160] = "";
+  unsigned first = 0;
+  if (client->rank == 0) {
+    if (name_missing(save, ranks, sizeof ranks, &first) == 0)
+      return CLEAT_OK;
+    (void)cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
+                           (long long)save->plan->step, client->rank_timeout_s, ranks);
+    cleat__error_hint(err,
+                      "look whether it still runs, saves this very step, and has the same start");
+  } else {
+    (void)cleat__error_set(err, CLEAT_TIMEOUT,
+                           "step %lld: rank 0 has not committed it within %u s; it may yet",
+                           (long long)save->plan->step, client->rank_timeout_s);
+    cleat__error_hint(err,
+                      "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
+  }
+  tell_where(save, first, err);
+  return CLEAT_TIMEOUT;
+}
