@@ -319,8 +319,9 @@ static void read_topology(struct parse *parse) {
   cleat__buffer_init(&text, CLEAT__TOPOLOGY_BYTES_MAX);
   cleat__json_writer_init(&copy, &text);
   if (cleat__json_value(&parse->reader, &copy)) {
-    parse->record->topology = cleat__arena_text(&parse->record->arena, text.data, text.length);
-    if (copy.status != CLEAT_OK || parse->record->topology == NULL)
+    if (copy.status == CLEAT_OK)
+      parse->record->topology = cleat__arena_text(&parse->record->arena, text.data, text.length);
+    if (parse->record->topology == NULL)
       cleat__json_refuse_memory(&parse->reader);
   }
   cleat__buffer_clear(&text);
