@@ -76,11 +76,26 @@ static bool has_journal(int folder, const char *name) {
   return fstatat(folder, journal, &info, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
+/* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that says of what
+ * it is is listed, and ended by an abort. */
+static bool is_empty_journal(int folder, const char *name) {
+  static const char ending[] = ".parts";
+  char data[CLEAT__FILE_HIDDEN_MAX];
+  struct stat info;
+  size_t length = strlen(name);
+  if (length <= strlen(ending) || length >= sizeof data ||
+      strcmp(name + length - strlen(ending), ending) != 0)
+    return false;
+  snprintf(data, sizeof data, "%.*s", (int)(length - strlen(ending)), name);
+  return is_named(data, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
+         fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && info.st_size == 0;
+}
+
 /* Whether it is one of the names that are swept, and nobody's any more. */
 static bool is_left(int folder, const char *name) {
   if (strcmp(name, CLEAT__FILE_LOCK_NAME) == 0)
     return cleat__file_drop_lock(folder, true);
-  if (is_named(name, CLEAT__FILE_PUT_PREFIX, 16))
+  if (is_named(name, CLEAT__FILE_PUT_PREFIX, 16) || is_empty_journal(folder, name))
     return true;
   return is_named(name, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
          !has_journal(folder, name) && !is_held(folder, name);

@@ -496,8 +496,8 @@ def test_what_trickles_is_given_up_and_tried_again(bucket, source, tmp_path, tri
     def run(kind):
         if kind in sent:
             step = {"part": 2, "file": 3}[kind]
-            return bucket.cleat("save", sent[kind], urls[kind][0], "--step", step, *SAVE)
-        return bucket.cleat("load", urls[kind][0], tmp_path / kind, "--step", 1, "-v")
+            return bucket.cleat("save", sent[kind], urls[kind][0], "--step", step, *SAVE, timeout=400)
+        return bucket.cleat("load", urls[kind][0], tmp_path / kind, "--step", 1, "-v", timeout=400)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
         results = dict(zip(urls, pool.map(run, urls)))

@@ -194,6 +194,20 @@ START_TEST(a_journal_alone) {
 }
 END_TEST
 
+/* Killed between the first two steps of a create, it is empty. */
+START_TEST(an_empty_journal) {
+  static const char name[] = ATTEMPT ".cleat-upload-43110e78895d77e288d63992a66fd6d8.parts";
+  scratch_write(name, "", 0);
+  ck_assert_uint_eq(gc(false), 0); /* it is young */
+  age(name, 2 * DAYS);
+  ck_assert_uint_eq(gc(true), 1);
+  ck_assert(is_there(name));
+  ck_assert_uint_eq(gc(false), 1);
+  ck_assert(!is_there(name));
+  ck_assert(!is_there("store/step-000000000005"));
+}
+END_TEST
+
 START_TEST(what_is_committed_stays) {
   kit_save(client, &model, 5);
   put(ATTEMPT "small.bin", 2 * DAYS);
@@ -222,6 +236,7 @@ static Suite *suite(void) {
   tcase_add_test(c, an_upload_whose_process_lives);
   tcase_add_test(c, an_upload_that_is_young);
   tcase_add_test(c, a_journal_alone);
+  tcase_add_test(c, an_empty_journal);
   tcase_add_test(c, what_is_committed_stays);
   tcase_add_test(c, no_folder_at_all);
   suite_add_tcase(s, c);
