@@ -292,7 +292,9 @@ def test_prunes_of_a_folder_that_are_killed(folder, source):
         left = steps(folder)
         assert max(left) == 20 * moment + 19
         for step in left:
-            assert of_step(contents(folder), step) == of_step(before, step)
+            # A process that is killed while it removes something leaves the lock on that folder's names to gc.
+            found = {name: text for name, text in contents(folder).items() if not name.endswith("/.cleat-lock")}
+            assert of_step(found, step) == of_step(before, step)
         prune(folder, "--keep-last", 1)
         grow_old(folder)
         gc(folder)
