@@ -5,6 +5,7 @@
 #include "uploader/catalog.h"
 
 #include "base/mem.h"
+#include "uploader/listing.h"
 #include "uploader/name.h"
 #include "uploader/operation.h"
 
@@ -25,44 +26,26 @@ static int step_compare(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-static cleat_status steps_add_page(struct steps *steps, const struct cleat__list_page *page,
-                                   struct cleat_error *err) {
-  for (size_t i = 0; i < page->count; i++) {
-    const struct cleat__list_entry *entry = &page->entries[i];
-    int64_t step = 0;
-    if (!entry->is_prefix)
-      continue;
-    if (!cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step))
-      continue;
-    int64_t *items =
-        cleat__grow(steps->items, &steps->capacity, steps->count, sizeof(*steps->items));
-    if (items == NULL)
-      return cleat__error_no_memory(err, "the list of steps");
-    steps->items = items;
-    steps->items[steps->count++] = step;
-  }
+static cleat_status steps_add(void *user, const struct cleat__list_entry *entry,
+                              struct cleat_error *err) {
+  struct steps *steps = user;
+  int64_t step = 0;
+  if (!entry->is_prefix ||
+      !cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step))
+    return CLEAT_OK;
+  int64_t *items = cleat__grow(steps->items, &steps->capacity, steps->count, sizeof(*steps->items));
+  if (items == NULL)
+    return cleat__error_no_memory(err, "the list of steps");
+  steps->items = items;
+  steps->items[steps->count++] = step;
   return CLEAT_OK;
 }
 
 /* All step folders, committed or not, in ascending order. */
 static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
                                struct cleat_error *err) {
-  char *after = NULL;
-  cleat_status status;
-  do {
-    struct cleat__list_page page = {0};
-    status = CLEAT__STORE(client->store, list, "step-", true, after, &page, &client->never, err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      return status;
-    status = steps_add_page(steps, &page, err);
-    if (status == CLEAT_OK) {
-      after = page.next;
-      page.next = NULL;
-    }
-    cleat__list_page_clear(&page);
-  } while (after != NULL);
+  const struct cleat__listing folders = {client->store, "step-", true, &client->never};
+  cleat_status status = cleat__listing_each(&folders, steps_add, steps, err);
   /* Folders sort as text: beyond twelve digits that is another order. */
   if (status == CLEAT_OK && steps->count > 0) {
     qsort(steps->items, steps->count, sizeof(*steps->items), step_compare);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "uploader/commit.h"
+#include "uploader/listing.h"
 #include "uploader/name.h"
 #include "uploader/topology.h"
 
@@ -167,40 +168,35 @@ static int file_compare(const void *a, const void *b) {
   return strcmp((*left)->info.name, (*right)->info.name);
 }
 
-/* Ticks off a listed object; `sorted` by name. */
-static void tick_off(const struct cleat__checkpoint_file *const *sorted, size_t count, bool *seen,
-                     const char *name, uint64_t size) {
-  struct cleat__checkpoint_file wanted = {.info = {.name = name}};
+/* The files of a checkpoint, by name, and those that were seen in its store. */
+struct presence {
+  const struct cleat__checkpoint_file **sorted;
+  size_t count;
+  bool *seen;
+  size_t folder; /* the length of its name */
+};
+
+static cleat_status tick_off(void *user, const struct cleat__list_entry *entry,
+                             struct cleat_error *err) {
+  const struct presence *presence = user;
+  struct cleat__checkpoint_file wanted = {.info = {.name = entry->key + presence->folder}};
   const struct cleat__checkpoint_file *key = &wanted;
-  const struct cleat__checkpoint_file *const *found =
-      bsearch(&key, sorted, count, sizeof(const struct cleat__checkpoint_file *), file_compare);
-  if (found != NULL && (*found)->info.size == size)
-    seen[found - sorted] = true;
+  const struct cleat__checkpoint_file **found =
+      bsearch(&key, presence->sorted, presence->count, sizeof(*presence->sorted), file_compare);
+  (void)err;
+  if (found != NULL && (*found)->info.size == entry->size)
+    presence->seen[found - presence->sorted] = true;
+  return CLEAT_OK;
 }
 
 static cleat_status list_and_tick(const struct cleat_checkpoint *checkpoint,
-                                  const struct cleat__checkpoint_file *const *sorted, bool *seen,
-                                  struct cleat_error *err) {
-  struct cleat_client *client = checkpoint->client;
-  char prefix[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_attempt(checkpoint->manifest.step, checkpoint->manifest.attempt, prefix);
-  char *after = NULL;
-  cleat_status status;
-  do {
-    struct cleat__list_page page = {0};
-    status = CLEAT__STORE(client->store, list, prefix, false, after, &page, &client->never, err);
-    cleat__free(after);
-    if (status != CLEAT_OK)
-      return status;
-    for (size_t i = 0; i < page.count; i++) {
-      tick_off(sorted, checkpoint->file_count, seen, page.entries[i].key + strlen(prefix),
-               page.entries[i].size);
-    }
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL);
-  return CLEAT_OK;
+                                  struct presence *presence, struct cleat_error *err) {
+  char folder[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_attempt(checkpoint->manifest.step, checkpoint->manifest.attempt, folder);
+  const struct cleat__listing objects = {checkpoint->client->store, folder, false,
+                                         &checkpoint->client->never};
+  presence->folder = strlen(folder);
+  return cleat__listing_each(&objects, tick_off, presence, err);
 }
 
 cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint,
@@ -209,6 +205,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
   const struct cleat__checkpoint_file **sorted =
       cleat__calloc(count, sizeof(const struct cleat__checkpoint_file *));
   bool *seen = cleat__calloc(count, sizeof(*seen));
+  struct presence presence = {sorted, count, seen, 0};
   cleat_status status = CLEAT_OK;
   if (sorted == NULL || seen == NULL) {
     status = cleat__error_no_memory(err, "the list of files");
@@ -217,7 +214,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
   for (size_t i = 0; i < count; i++)
     sorted[i] = &checkpoint->files[i];
   qsort(sorted, count, sizeof(const struct cleat__checkpoint_file *), file_compare);
-  status = list_and_tick(checkpoint, sorted, seen, err);
+  status = list_and_tick(checkpoint, &presence, err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
     if (seen[i])
       continue;

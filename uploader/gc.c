@@ -20,27 +20,10 @@
 
 /* ---- Lists ------------------------------------------------------------------------------------ */
 
-cleat_status cleat__gc_each(struct cleat_client *client, const char *prefix, bool delimited,
-                            cleat__gc_entry_fn *fn, void *user, struct cleat_error *err) {
-  struct cleat__list_page page = {0};
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  do {
-    status =
-        CLEAT__STORE(client->store, list, prefix, delimited, after, &page, &client->never, err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
-      if (strncmp(page.entries[i].key, prefix, strlen(prefix)) == 0)
-        status = fn(user, &page.entries[i], err);
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
+cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
+                            cleat__listing_fn *fn, void *user, struct cleat_error *err) {
+  const struct cleat__listing all = {gc->client->store, prefix, delimited, &gc->client->never};
+  return cleat__listing_each(&all, fn, user, err);
 }
 
 static int compare_uploads(const void *left, const void *right) {
@@ -49,47 +32,28 @@ static int compare_uploads(const void *left, const void *right) {
   return strcmp(a->key, b->key);
 }
 
-static cleat_status take_uploads(struct cleat__gc *gc, struct cleat__upload_page *page,
-                                 struct cleat_error *err) {
-  for (size_t i = 0; i < page->count; i++) {
-    void *grown =
-        cleat__grow(gc->uploads, &gc->upload_capacity, gc->upload_count, sizeof *gc->uploads);
-    if (grown == NULL)
-      return cleat__error_no_memory(err, "a list of uploads");
-    gc->uploads = grown;
-    gc->uploads[gc->upload_count++] = page->entries[i];
-    page->entries[i] = (struct cleat__upload_entry){0};
-  }
+static cleat_status take_upload(void *user, struct cleat__upload_entry *entry,
+                                struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  void *grown =
+      cleat__grow(gc->uploads, &gc->upload_capacity, gc->upload_count, sizeof *gc->uploads);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "a list of uploads");
+  gc->uploads = grown;
+  gc->uploads[gc->upload_count++] = *entry;
+  *entry = (struct cleat__upload_entry){0};
   return CLEAT_OK;
-}
-
-static cleat_status list_uploads_of(struct cleat__gc *gc, const char *prefix,
-                                    struct cleat_error *err) {
-  struct cleat_client *client = gc->client;
-  struct cleat__upload_page page = {0};
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  do {
-    status = CLEAT__STORE(client->store, multipart_list, prefix, after, &page, &client->never, err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    status = take_uploads(gc, &page, err);
-    after = page.next;
-    page.next = NULL;
-    cleat__upload_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
 }
 
 /* Of the folders that are ours: others may hold another's, or may not be read. */
 static cleat_status list_uploads(struct cleat__gc *gc, struct cleat_error *err) {
   static const char *const prefixes[] = {"bench-", "doctor-", "step-"};
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0] && status == CLEAT_OK; i++)
-    status = list_uploads_of(gc, prefixes[i], err);
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0] && status == CLEAT_OK; i++) {
+    const struct cleat__listing uploads = {
+        .store = gc->client->store, .prefix = prefixes[i], .cancel = &gc->client->never};
+    status = cleat__listing_each_upload(&uploads, take_upload, gc, err);
+  }
   if (gc->upload_count > 1)
     qsort(gc->uploads, gc->upload_count, sizeof *gc->uploads, compare_uploads);
   return status;
@@ -140,7 +104,7 @@ static int compare_steps(const void *left, const void *right) {
 
 /* Also those of which nothing but unfinished uploads is there. */
 static cleat_status list_steps(struct cleat__gc *gc, struct cleat_error *err) {
-  cleat_status status = cleat__gc_each(gc->client, "step-", true, see_step, gc, err);
+  cleat_status status = cleat__gc_each(gc, "step-", true, see_step, gc, err);
   size_t count = 0;
   const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, "step-", &count);
   for (size_t i = 0; i < count && status == CLEAT_OK; i++)
@@ -273,7 +237,7 @@ static cleat_status collect_scratch(const struct cleat__gc *gc, struct batch *ba
   for (size_t i = 0; i < 2 && status == CLEAT_OK; i++) {
     size_t count = 0;
     const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, prefixes[i], &count);
-    status = cleat__gc_each(gc->client, prefixes[i], true, see_scratch, batch, err);
+    status = cleat__gc_each(gc, prefixes[i], true, see_scratch, batch, err);
     for (size_t k = 0; k < count && status == CLEAT_OK; k++)
       status = add_scratch(batch, uploads[k].key, err);
   }
@@ -314,7 +278,7 @@ static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *bat
   struct starts starts = {0};
   char name[24];
   size_t distinct = 0;
-  cleat_status status = cleat__gc_each(gc->client, CLEAT__STARTS, true, see_start, &starts, err);
+  cleat_status status = cleat__gc_each(gc, CLEAT__STARTS, true, see_start, &starts, err);
   if (status == CLEAT_OK && starts.count > 1)
     qsort(starts.numbers, starts.count, sizeof *starts.numbers, compare_numbers);
   for (size_t i = 0; i < starts.count; i++)

@@ -5,6 +5,7 @@
 #ifndef CLEAT_UPLOADER_GC_H
 #define CLEAT_UPLOADER_GC_H
 
+#include "uploader/listing.h"
 #include "uploader/purge.h"
 
 /* What is in a step's folder, as it was listed. */
@@ -27,13 +28,9 @@ struct cleat__gc {
   struct cleat__unit *units; /* those that run now */
 };
 
-/* Called for each entry of a list. */
-typedef cleat_status cleat__gc_entry_fn(void *user, const struct cleat__list_entry *entry,
-                                        struct cleat_error *err);
-
-/* All pages. What does not start with `prefix` is left out: a name that was damaged on its way must not lead elsewhere. */
-cleat_status cleat__gc_each(struct cleat_client *client, const char *prefix, bool delimited,
-                            cleat__gc_entry_fn *fn, void *user, struct cleat_error *err);
+/* cleat__listing_each of the gc's store. */
+cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
+                            cleat__listing_fn *fn, void *user, struct cleat_error *err);
 
 /* The uploads whose key starts with `prefix`; returns the first, or NULL, and how many. */
 const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix,

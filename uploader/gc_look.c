@@ -90,27 +90,24 @@ static cleat_status see_uploads(struct look *look, size_t *count, struct cleat_e
   return status;
 }
 
+/* One key that may have uploads. */
+struct named {
+  struct look *look;
+  const char *key;
+};
+
+static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry,
+                                  struct cleat_error *err) {
+  struct named *named = user;
+  return strcmp(entry->key, named->key) == 0 ? see_upload(named->look, entry, err) : CLEAT_OK;
+}
+
 /* Uploads of one whole key, of a store that lists no others. */
 static cleat_status see_uploads_of(struct look *look, const char *key, struct cleat_error *err) {
   struct cleat_client *client = look->gc->client;
-  struct cleat__upload_page page = {0};
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  do {
-    status = CLEAT__STORE(client->store, multipart_list, key, after, &page, &client->never, err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
-      if (strcmp(page.entries[i].key, key) == 0)
-        status = see_upload(look, &page.entries[i], err);
-    after = page.next;
-    page.next = NULL;
-    cleat__upload_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
+  const struct cleat__listing uploads = {client->store, key, false, &client->never};
+  struct named named = {look, key};
+  return cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
 }
 
 /* ---- Claims ----------------------------------------------------------------------------------- */
@@ -242,8 +239,7 @@ static void order(struct look *look) {
 static cleat_status gather(struct look *look, struct cleat_error *err) {
   struct cleat__unit *unit = look->unit;
   size_t listed = 0;
-  cleat_status status =
-      cleat__gc_each(look->gc->client, look->prefix, false, see_object, look, err);
+  cleat_status status = cleat__gc_each(look->gc, look->prefix, false, see_object, look, err);
   look->foreign = !look->of_ranks && !cleat__name_is_attempt(unit->name, strlen(unit->name));
   if (status == CLEAT_OK && look->foreign) {
     cleat__unit_spare(unit);
@@ -357,7 +353,7 @@ cleat_status cleat__gc_begin_step(void *user, struct cleat__unit *unit, struct c
   char prefix[CLEAT__STEP_FOLDER_MAX + 1];
   struct folder folder = {&gc->steps[unit - gc->units], prefix};
   step_prefix(unit->entry.step, prefix);
-  cleat_status status = cleat__gc_each(gc->client, prefix, true, see_in_step, &folder, err);
+  cleat_status status = cleat__gc_each(gc, prefix, true, see_in_step, &folder, err);
   size_t count = 0;
   const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, prefix, &count);
   for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
@@ -386,7 +382,7 @@ cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
   size_t count = 0;
   snprintf(prefix, sizeof prefix, "%s/", unit->name);
   struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc->client, prefix, false, see_object, &look, err);
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_object, &look, err);
   if (status == CLEAT_OK)
     status = see_uploads(&look, &count, err);
   if (status == CLEAT_OK)
@@ -409,7 +405,7 @@ cleat_status cleat__gc_begin_start(void *user, struct cleat__unit *unit, struct 
   char prefix[CLEAT__OBJECT_KEY_MAX];
   snprintf(prefix, sizeof prefix, CLEAT__STARTS "%s", unit->name);
   struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc->client, prefix, false, see_of_start, &look, err);
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_of_start, &look, err);
   if (status == CLEAT_OK)
     decide(&look);
   return spare_unless(status, unit);
@@ -431,7 +427,7 @@ cleat_status cleat__gc_begin_pin(void *user, struct cleat__unit *unit, struct cl
   size_t uploads = 0;
   step_prefix(unit->entry.step, prefix);
   struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc->client, prefix, false, see_beside_pin, &look, err);
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_beside_pin, &look, err);
   if (cleat__gc_uploads(gc, prefix, &uploads) != NULL && gc->dry_run)
     look.newest_s = INT64_MAX;
   if (status == CLEAT_OK)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "uploader/document.h"
 #include "uploader/identity.h"
+#include "uploader/listing.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -195,14 +196,22 @@ static cleat_status has_twin(unsigned rank, struct cleat_error *err) {
   return status;
 }
 
-/* One name in the list of the attempt. */
-static cleat_status watch_entry(struct cleat_save *save, const char *name,
+/* A look at the list of the attempt. */
+struct watch {
+  struct cleat_save *save;
+  size_t folder; /* the length of its name */
+};
+
+/* One document of a rank. */
+static cleat_status watch_entry(void *user, const struct cleat__list_entry *entry,
                                 struct cleat_error *err) {
+  const struct watch *watch = user;
+  struct cleat_save *save = watch->save;
   char what[CLEAT__RECORD_NAME_MAX];
   struct cleat_error failure;
   unsigned rank = 0;
   bool found = false;
-  if (!cleat__name_parse_rank(name, &rank, what))
+  if (!cleat__name_parse_rank(entry->key + watch->folder, &rank, what))
     return CLEAT_OK;
   if (rank >= save->operation.client->world_size)
     return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks",
@@ -221,28 +230,13 @@ static cleat_status watch_entry(struct cleat_save *save, const char *name,
 }
 
 static cleat_status watch_list(struct cleat_save *save, struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
-  char folder[CLEAT__OBJECT_KEY_MAX];
-  char *after = NULL;
-  cleat_status status;
-  cleat__key_attempt(save->plan->step, save->attempt, folder);
-  size_t length = strlen(folder);
-  memcpy(folder + length, "rank-", 6);
-  do {
-    struct cleat__list_page page = {0};
-    status = CLEAT__STORE(client->store, list, folder, false, after, &page, &save->operation.cancel,
-                          err);
-    cleat__free(after);
-    if (status != CLEAT_OK)
-      return status;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
-      status = watch_entry(save, page.entries[i].key + length, err);
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
+  char prefix[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_attempt(save->plan->step, save->attempt, prefix);
+  struct watch watch = {save, strlen(prefix)};
+  memcpy(prefix + watch.folder, "rank-", 6);
+  const struct cleat__listing documents = {save->operation.client->store, prefix, false,
+                                           &save->operation.cancel};
+  return cleat__listing_each(&documents, watch_entry, &watch, err);
 }
 
 /* Whose manifest stands? */

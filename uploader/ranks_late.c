@@ -1,8 +1,8 @@
 /* ranks_late.c: who has not come in time, and what they may be doing instead. See ranks.h. */
 #include "uploader/ranks.h"
 
-#include "base/mem.h"
 #include "uploader/identity.h"
+#include "uploader/listing.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,50 +31,52 @@ static unsigned name_missing(const struct cleat_save *save, char *text, size_t s
   return missing;
 }
 
-/* The newest steps in the store but ours, in a ring. Best effort. */
-static unsigned newest_steps(struct cleat_save *save, int64_t steps[STEPS_MAX]) {
-  struct cleat__store *store = save->operation.client->store;
+/* The newest steps in the store but ours, in a ring. */
+struct newest {
+  int64_t ours;
+  int64_t steps[STEPS_MAX];
+  unsigned count;
+};
+
+static cleat_status note_step(void *user, const struct cleat__list_entry *entry,
+                              struct cleat_error *err) {
+  struct newest *newest = user;
+  int64_t step = 0;
+  (void)err;
+  if (entry->is_prefix &&
+      cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step) &&
+      step != newest->ours)
+    newest->steps[newest->count++ % STEPS_MAX] = step;
+  return CLEAT_OK;
+}
+
+/* Best effort: what was listed until a failure counts. */
+static unsigned newest_steps(struct cleat_save *save, struct newest *newest) {
+  const struct cleat__listing steps = {save->operation.client->store, "step-", true,
+                                       &save->operation.cancel};
   struct cleat_error ignored;
-  char *after = NULL;
-  unsigned count = 0;
-  do {
-    struct cleat__list_page page = {0};
-    cleat_status status =
-        CLEAT__STORE(store, list, "step-", true, after, &page, &save->operation.cancel, &ignored);
-    cleat__free(after);
-    if (status != CLEAT_OK)
-      break;
-    for (size_t i = 0; i < page.count; i++) {
-      const char *key = page.entries[i].key;
-      int64_t step = 0;
-      if (page.entries[i].is_prefix && cleat__name_parse_step_folder(key, strlen(key) - 1, &step) &&
-          step != save->plan->step)
-        steps[count++ % STEPS_MAX] = step;
-    }
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL);
-  return count < STEPS_MAX ? count : STEPS_MAX;
+  *newest = (struct newest){.ours = save->plan->step};
+  (void)cleat__listing_each(&steps, note_step, newest, &ignored);
+  return newest->count < STEPS_MAX ? newest->count : STEPS_MAX;
 }
 
 /* Whether that rank of our start is saving, or has saved, another step. */
 static bool find_elsewhere(struct cleat_save *save, unsigned rank, int64_t *where) {
   struct cleat_client *client = save->operation.client;
-  int64_t steps[STEPS_MAX];
-  unsigned count = newest_steps(save, steps);
+  struct newest newest;
+  unsigned count = newest_steps(save, &newest);
   for (unsigned i = 0; i < count; i++) {
     struct cleat__object object;
     struct cleat_error ignored;
     char attempt[17], key[CLEAT__OBJECT_KEY_MAX];
-    if (cleat__identity_attempt(client->start, steps[i], 0, attempt, &ignored) != CLEAT_OK)
+    if (cleat__identity_attempt(client->start, newest.steps[i], 0, attempt, &ignored) != CLEAT_OK)
       return false;
-    cleat__key_manifest(steps[i], key);
+    cleat__key_manifest(newest.steps[i], key);
     if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
         CLEAT_OK)
       continue; /* that one has been committed */
-    cleat__key_rank(steps[i], attempt, rank, "claim", key);
-    *where = steps[i];
+    cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
+    *where = newest.steps[i];
     if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
         CLEAT_OK)
       return true;

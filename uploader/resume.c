@@ -2,6 +2,7 @@
 #include "uploader/resume.h"
 
 #include "base/mem.h"
+#include "uploader/listing.h"
 
 #include <string.h>
 
@@ -114,33 +115,21 @@ static cleat_status try_attempt(struct search *search, const char *key) {
   return status;
 }
 
+static cleat_status see_attempt(void *user, const struct cleat__list_entry *entry,
+                                struct cleat_error *err) {
+  struct search *search = user;
+  (void)err; /* it is the search's */
+  return entry->is_prefix && !search->save->sealed ? try_attempt(search, entry->key) : CLEAT_OK;
+}
+
 static cleat_status search_attempts(struct search *search) {
   struct cleat_save *save = search->save;
-  struct cleat__list_page page = {0};
-  char folder[CLEAT__STEP_FOLDER_MAX], prefix[CLEAT__STEP_FOLDER_MAX + 1];
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  cleat__name_step_folder(save->plan->step, folder);
-  size_t length = strlen(folder);
-  memcpy(prefix, folder, length);
-  memcpy(prefix + length, "/", 2);
-  do {
-    status = CLEAT__STORE(save->operation.client->store, list, prefix, true, after, &page,
-                          &save->operation.cancel, search->err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK && !save->sealed; i++) {
-      if (page.entries[i].is_prefix)
-        status = try_attempt(search, page.entries[i].key);
-    }
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK && !save->sealed);
-  cleat__free(after);
-  return status;
+  char prefix[CLEAT__STEP_FOLDER_MAX + 1];
+  cleat__name_step_folder(save->plan->step, prefix);
+  memcpy(prefix + strlen(prefix), "/", 2);
+  const struct cleat__listing attempts = {save->operation.client->store, prefix, true,
+                                          &save->operation.cancel};
+  return cleat__listing_each(&attempts, see_attempt, search, search->err);
 }
 
 /* ---- Making it ours --------------------------------------------------------------------------- */

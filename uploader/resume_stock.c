@@ -3,6 +3,7 @@
 #include "uploader/resume.h"
 
 #include "base/mem.h"
+#include "uploader/listing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@ struct walk {
   struct cleat__stock *stock;
   struct named *names; /* of all files of the save, sorted */
   char folder[CLEAT__OBJECT_KEY_MAX];
+  size_t listed;       /* uploads that were seen */
+  const char *exactly; /* of this key alone; NULL: all */
   struct cleat_error *err;
 };
 
@@ -78,9 +81,12 @@ static cleat_status add_stray(struct walk *walk, const char *key, const char *id
 
 /* ---- Objects ---------------------------------------------------------------------------------- */
 
-static cleat_status see_object(struct walk *walk, const struct cleat__list_entry *entry) {
+static cleat_status see_object(void *user, const struct cleat__list_entry *entry,
+                               struct cleat_error *err) {
+  struct walk *walk = user;
   char record[CLEAT__OBJECT_KEY_MAX];
   size_t file = 0;
+  (void)err; /* it is the walk's */
   cleat__key_record(walk->save->plan->step, walk->stock->attempt, walk->save->plan->record.rank,
                     record);
   if (strcmp(entry->key, record) == 0)
@@ -93,25 +99,9 @@ static cleat_status see_object(struct walk *walk, const struct cleat__list_entry
 }
 
 static cleat_status see_objects(struct walk *walk) {
-  struct cleat_client *client = walk->save->operation.client;
-  struct cleat__list_page page = {0};
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  do {
-    status = CLEAT__STORE(client->store, list, walk->folder, false, after, &page,
-                          &walk->save->operation.cancel, walk->err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
-      status = see_object(walk, &page.entries[i]);
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
+  const struct cleat__listing objects = {walk->save->operation.client->store, walk->folder, false,
+                                         &walk->save->operation.cancel};
+  return cleat__listing_each(&objects, see_object, walk, walk->err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
@@ -137,8 +127,6 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
 static cleat_status see_upload(struct walk *walk, const struct cleat__upload_entry *entry) {
   struct cleat__stock *stock = walk->stock;
   size_t file = 0;
-  if (strncmp(entry->key, walk->folder, strlen(walk->folder)) != 0)
-    return CLEAT_OK;
   if (!file_of(walk, entry->key, &file) || walk->save->files[file].upload == NULL ||
       stock->present[file] || stock->uploads[file] != NULL)
     return add_stray(walk, entry->key, entry->id);
@@ -148,30 +136,21 @@ static cleat_status see_upload(struct walk *walk, const struct cleat__upload_ent
   return count_bytes(walk, file, entry->key, entry->id);
 }
 
+static cleat_status see_listed(void *user, struct cleat__upload_entry *entry,
+                               struct cleat_error *err) {
+  struct walk *walk = user;
+  (void)err; /* it is the walk's */
+  walk->listed++;
+  return walk->exactly == NULL || strcmp(entry->key, walk->exactly) == 0 ? see_upload(walk, entry)
+                                                                         : CLEAT_OK;
+}
+
 /* All uploads whose key starts with `prefix`, or with `exact` is `prefix`. */
-static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exact, size_t *seen) {
-  struct cleat_save *save = walk->save;
-  struct cleat__upload_page page = {0};
-  char *after = NULL;
-  cleat_status status = CLEAT_OK;
-  do {
-    status = CLEAT__STORE(save->operation.client->store, multipart_list, prefix, after, &page,
-                          &save->operation.cancel, walk->err);
-    cleat__free(after);
-    after = NULL;
-    if (status != CLEAT_OK)
-      break;
-    *seen += page.count;
-    for (size_t i = 0; i < page.count && status == CLEAT_OK; i++) {
-      if (!exact || strcmp(page.entries[i].key, prefix) == 0)
-        status = see_upload(walk, &page.entries[i]);
-    }
-    after = page.next;
-    page.next = NULL;
-    cleat__upload_page_clear(&page);
-  } while (after != NULL && status == CLEAT_OK);
-  cleat__free(after);
-  return status;
+static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exact) {
+  const struct cleat__listing uploads = {walk->save->operation.client->store, prefix, false,
+                                         &walk->save->operation.cancel};
+  walk->exactly = exact ? prefix : NULL;
+  return cleat__listing_each_upload(&uploads, see_listed, walk, walk->err);
 }
 
 /* For stores that list the uploads of one whole key alone: asks for each file that may have one, by what
@@ -179,11 +158,10 @@ static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exac
 static cleat_status see_named_uploads(struct walk *walk) {
   const struct cleat__claim *claim = &walk->stock->claim;
   cleat_status status = CLEAT_OK;
-  size_t ignored = 0;
   char key[CLEAT__OBJECT_KEY_MAX];
   for (size_t i = 0; i < claim->upload_count && status == CLEAT_OK; i++) {
     cleat__key_file(walk->save->plan->step, walk->stock->attempt, claim->uploads[i], key);
-    status = see_uploads(walk, key, true, &ignored);
+    status = see_uploads(walk, key, true);
   }
   return status;
 }
@@ -193,7 +171,6 @@ cleat_status cleat__stock_take(struct cleat_save *save, const char *attempt,
   struct walk walk = {.save = save, .stock = stock, .err = err};
   char key[CLEAT__OBJECT_KEY_MAX];
   size_t files = save->plan->record.file_count;
-  size_t seen = 0;
   strncpy(stock->attempt, attempt, sizeof stock->attempt - 1);
   cleat__key_attempt(save->plan->step, attempt, walk.folder);
   cleat__key_record(save->plan->step, attempt, save->plan->record.rank, key);
@@ -210,8 +187,8 @@ cleat_status cleat__stock_take(struct cleat_save *save, const char *attempt,
   if (status == CLEAT_OK)
     status = see_objects(&walk);
   if (status == CLEAT_OK)
-    status = see_uploads(&walk, walk.folder, false, &seen);
-  if (status == CLEAT_OK && seen == 0)
+    status = see_uploads(&walk, walk.folder, false);
+  if (status == CLEAT_OK && walk.listed == 0)
     status = see_named_uploads(&walk);
   cleat__free(walk.names);
   return status;

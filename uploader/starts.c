@@ -6,17 +6,16 @@
 #include "base/mem.h"
 #include "uploader/commit.h"
 #include "uploader/document.h"
+#include "uploader/listing.h"
 #include "uploader/name.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WHAT "start"
 #define FORMAT "cleat.start"
 #define VERSION "1.0"
-#define FOLDER "starts/"
 #define BYTES_MAX ((size_t)64 * 1024)
 /* Starts that come at the same moment take the next number from each other. */
 #define RACES_MAX 100
@@ -36,15 +35,15 @@ struct start {
 };
 
 static void key_of_number(unsigned long number, char key[CLEAT__OBJECT_KEY_MAX]) {
-  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, FOLDER "%06lu.json", number);
+  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, CLEAT__STARTS "%06lu.json", number);
 }
 
 static void key_of_name(const char *name, char key[CLEAT__OBJECT_KEY_MAX]) {
-  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, FOLDER "names/%s.json", name);
+  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, CLEAT__STARTS "names/%s.json", name);
 }
 
 static void key_of_rank(unsigned long number, unsigned rank, char key[CLEAT__OBJECT_KEY_MAX]) {
-  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, FOLDER "%06lu/rank-%05u.json", number, rank);
+  (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, CLEAT__STARTS "%06lu/rank-%05u.json", number, rank);
 }
 
 /* ---- Codec ------------------------------------------------------------------------------------ */
@@ -151,38 +150,23 @@ static cleat_status create(struct cleat_client *client, const char *key, const s
   return status;
 }
 
-/* "starts/000007.json" */
-static bool number_of(const char *key, unsigned long *number) {
-  char *end = NULL;
-  const char *digits = key + strlen(FOLDER);
-  if (strncmp(key, FOLDER, strlen(FOLDER)) != 0 || *digits < '0' || *digits > '9')
-    return false;
-  *number = strtoul(digits, &end, 10);
-  return strcmp(end, ".json") == 0;
+static cleat_status see_number(void *user, const struct cleat__list_entry *entry,
+                               struct cleat_error *err) {
+  unsigned long *last = user;
+  uint64_t number = 0;
+  (void)err;
+  if (!entry->is_prefix && cleat__name_parse_start(entry->key + strlen(CLEAT__STARTS), &number) &&
+      number > *last)
+    *last = (unsigned long)number;
+  return CLEAT_OK;
 }
 
 /* The highest number that is registered; 0: none. */
 static cleat_status find_last(struct cleat_client *client, const atomic_bool *cancel,
                               unsigned long *last, struct cleat_error *err) {
-  char *after = NULL;
-  cleat_status status;
+  const struct cleat__listing numbers = {client->store, CLEAT__STARTS, true, cancel};
   *last = 0;
-  do {
-    struct cleat__list_page page = {0};
-    status = CLEAT__STORE(client->store, list, FOLDER, true, after, &page, cancel, err);
-    cleat__free(after);
-    if (status != CLEAT_OK)
-      return status;
-    for (size_t i = 0; i < page.count; i++) {
-      unsigned long number = 0;
-      if (number_of(page.entries[i].key, &number) && number > *last)
-        *last = number;
-    }
-    after = page.next;
-    page.next = NULL;
-    cleat__list_page_clear(&page);
-  } while (after != NULL);
-  return CLEAT_OK;
+  return cleat__listing_each(&numbers, see_number, last, err);
 }
 
 /* ---- Rank 0 ------------------------------------------------------------------------------------ */
