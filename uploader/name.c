@@ -249,14 +249,14 @@ bool cleat__name_is_attempt(const char *name, size_t length) {
 }
 
 bool cleat__name_is_of_rank(const char *name, int64_t *rank) {
-  static const char prefix[] = "rank-";
-  const char *digits = name + sizeof prefix - 1;
+  char what[CLEAT__RECORD_NAME_MAX];
+  unsigned number = 0;
   *rank = -1;
-  if (strncmp(name, prefix, sizeof prefix - 1) != 0 || strspn(digits, "0123456789") != 5)
+  if (!cleat__name_parse_rank(name, &number, what))
     return false;
-  if (strcmp(digits + 5, ".json") != 0)
-    return strcmp(digits + 5, ".failed.json") == 0;
-  *rank = strtol(digits, NULL, 10);
+  if (what[0] != '\0')
+    return strcmp(what, "failed") == 0;
+  *rank = number;
   return true;
 }
 
