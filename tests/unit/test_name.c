@@ -235,6 +235,8 @@ START_TEST(test_names_that_are_ours) {
                {"0123456789ABCDEF", false, false, false, false},
                {"rank-00000.json", false, true, false, false},
                {"rank-65535.failed.json", false, true, false, false},
+               {"rank-00000.claim.json", false, false, false, false},
+               {"rank-00000.twin.json", false, false, false, false},
                {"rank-0000.json", false, false, false, false},
                {"rank-000000.json", false, false, false, false},
                {"rank-00000.jsonx", false, false, false, false},
@@ -256,6 +258,7 @@ START_TEST(test_names_that_are_ours) {
     int64_t rank = 0;
     ck_assert_msg(cleat__name_is_attempt(name, strlen(name)) == cases[i].attempt, "%s", name);
     ck_assert_msg(cleat__name_is_of_rank(name, &rank) == cases[i].of_rank, "%s", name);
+    ck_assert_int_eq(rank, strcmp(name, "rank-00000.json") == 0 ? 0 : -1);
     ck_assert_msg(cleat__name_is_scratch(name, strlen(name)) == cases[i].scratch, "%s", name);
     ck_assert_msg(cleat__name_parse_start(name, &number) == cases[i].start, "%s", name);
   }
