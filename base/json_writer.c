@@ -67,6 +67,24 @@ void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value) {
   cleat__json_put_text(writer, quote);
 }
 
+void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before,
+                                  const char *text) {
+  cleat__json_put_text(writer, before);
+  cleat__json_put_string(writer, text, strlen(text));
+}
+
+void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before,
+                                uint64_t value) {
+  cleat__json_put_text(writer, before);
+  cleat__json_put_uint(writer, value);
+}
+
+void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before,
+                               uint64_t value) {
+  cleat__json_put_text(writer, before);
+  cleat__json_put_big(writer, value);
+}
+
 void cleat__json_writer_undo(struct cleat__json_writer *writer) {
   struct cleat__buffer *out = writer->out;
   out->length = writer->start;

@@ -30,6 +30,15 @@ void cleat__json_put_uint(struct cleat__json_writer *writer, uint64_t value);
 /* As cleat__json_add_int64: digits up to 2^53, a string of digits beyond. */
 void cleat__json_put_big(struct cleat__json_writer *writer, uint64_t value);
 
+/* A field, or what else has something before it: `before` as it stands (",\"nonce\":"), then the value as above.
+ * `text` is valid UTF-8. */
+void cleat__json_put_string_field(struct cleat__json_writer *writer, const char *before,
+                                  const char *text);
+void cleat__json_put_uint_field(struct cleat__json_writer *writer, const char *before,
+                                uint64_t value);
+void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *before,
+                               uint64_t value);
+
 /* Takes back all that was written since cleat__json_writer_init. */
 void cleat__json_writer_undo(struct cleat__json_writer *writer);
 

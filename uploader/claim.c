@@ -35,8 +35,7 @@ cleat_status cleat__claim_encode(const struct cleat__claim *claim, struct cleat_
                                                                    : ",\"state\":\"open\"");
   cleat__json_put_text(&writer, ",\"uploads\":[");
   for (size_t i = 0; i < claim->upload_count; i++) {
-    cleat__json_put_text(&writer, i > 0 ? "," : "");
-    cleat__json_put_string(&writer, claim->uploads[i], strlen(claim->uploads[i]));
+    cleat__json_put_string_field(&writer, i > 0 ? "," : "", claim->uploads[i]);
   }
   cleat__json_put_text(&writer, "]}\n");
   return cleat__json_writer_end(&writer, WHAT, err);

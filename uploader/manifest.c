@@ -137,46 +137,36 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
 
 /* ---- Writing ------------------------------------------------------------------------------ */
 
-static void put_field(struct cleat__json_writer *writer, const char *name, const char *text) {
-  cleat__json_put_text(writer, name);
-  cleat__json_put_string(writer, text, strlen(text));
-}
-
 static void put_rank(struct cleat__json_writer *writer, unsigned rank,
                      const struct cleat__rank_ref *ref) {
   char digest[CLEAT__SHA256_HEX];
   cleat__hex(ref->sha256, sizeof ref->sha256, digest);
   cleat__json_put_text(writer, rank == 0 ? "\n    {\"rank\":" : ",\n    {\"rank\":");
   cleat__json_put_uint(writer, rank);
-  put_field(writer, ",\"key\":", ref->key);
-  cleat__json_put_text(writer, ",\"size\":");
-  cleat__json_put_big(writer, ref->size);
-  put_field(writer, ",\"sha256\":", digest);
-  cleat__json_put_text(writer, ",\"files\":");
-  cleat__json_put_big(writer, ref->files);
-  cleat__json_put_text(writer, ",\"bytes\":");
-  cleat__json_put_big(writer, ref->bytes);
+  cleat__json_put_string_field(writer, ",\"key\":", ref->key);
+  cleat__json_put_big_field(writer, ",\"size\":", ref->size);
+  cleat__json_put_string_field(writer, ",\"sha256\":", digest);
+  cleat__json_put_big_field(writer, ",\"files\":", ref->files);
+  cleat__json_put_big_field(writer, ",\"bytes\":", ref->bytes);
   cleat__json_put(writer, "}", 1);
 }
 
 /* A field a line: people read manifests. */
 static void put_manifest(struct cleat__json_writer *writer,
                          const struct cleat__manifest *manifest) {
-  put_field(writer, "{\n  \"format\": ", CLEAT__MANIFEST_FORMAT);
-  put_field(writer, ",\n  \"version\": ", CLEAT__MANIFEST_VERSION);
-  cleat__json_put_text(writer, ",\n  \"step\": ");
-  cleat__json_put_big(writer, (uint64_t)manifest->step);
-  put_field(writer, ",\n  \"attempt\": ", manifest->attempt);
-  put_field(writer, ",\n  \"token\": ", manifest->token);
-  put_field(writer, ",\n  \"start\": ", manifest->start);
-  cleat__json_put_text(writer, ",\n  \"world_size\": ");
-  cleat__json_put_uint(writer, manifest->world_size);
+  cleat__json_put_string_field(writer, "{\n  \"format\": ", CLEAT__MANIFEST_FORMAT);
+  cleat__json_put_string_field(writer, ",\n  \"version\": ", CLEAT__MANIFEST_VERSION);
+  cleat__json_put_big_field(writer, ",\n  \"step\": ", (uint64_t)manifest->step);
+  cleat__json_put_string_field(writer, ",\n  \"attempt\": ", manifest->attempt);
+  cleat__json_put_string_field(writer, ",\n  \"token\": ", manifest->token);
+  cleat__json_put_string_field(writer, ",\n  \"start\": ", manifest->start);
+  cleat__json_put_uint_field(writer, ",\n  \"world_size\": ", manifest->world_size);
   cleat__json_put_text(writer, ",\n  \"topology\": ");
   cleat__json_put_text(writer, manifest->topology == NULL ? "{}" : manifest->topology);
   cleat__json_put_text(writer, ",\n  \"metadata\": ");
   cleat__json_put_text(writer, manifest->metadata == NULL ? "{}" : manifest->metadata);
-  put_field(writer, ",\n  \"created\": ", manifest->created);
-  put_field(writer, ",\n  \"cleat_version\": ", manifest->cleat_version);
+  cleat__json_put_string_field(writer, ",\n  \"created\": ", manifest->created);
+  cleat__json_put_string_field(writer, ",\n  \"cleat_version\": ", manifest->cleat_version);
   cleat__json_put_text(writer, ",\n  \"ranks\": [");
   for (unsigned i = 0; i < manifest->world_size; i++)
     put_rank(writer, i, &manifest->ranks[i]);

@@ -22,13 +22,6 @@
 
 /* ---- Notes: claims, failures, twins --------------------------------------------------------------- */
 
-static void put_text(struct cleat__json_writer *writer, const char *field, const char *text) {
-  cleat__json_put_text(writer, ",\"");
-  cleat__json_put_text(writer, field);
-  cleat__json_put_text(writer, "\":");
-  cleat__json_put_string(writer, text, strlen(text));
-}
-
 /* `why` NULL: a claim, which says only whose it is. */
 static cleat_status note_encode(const struct cleat_client *client, const struct cleat_error *why,
                                 struct cleat__buffer *out, struct cleat_error *err) {
@@ -37,11 +30,11 @@ static cleat_status note_encode(const struct cleat_client *client, const struct 
   cleat__json_put_text(&writer, "{\"format\":\"" NOTE_FORMAT "\",\"version\":\"" NOTE_VERSION
                                 "\",\"rank\":");
   cleat__json_put_uint(&writer, client->rank);
-  put_text(&writer, "nonce", client->nonce);
+  cleat__json_put_string_field(&writer, ",\"nonce\":", client->nonce);
   if (why != NULL) {
-    put_text(&writer, "status", cleat_status_name(why->status));
-    put_text(&writer, "message", why->message);
-    put_text(&writer, "hint", why->hint);
+    cleat__json_put_string_field(&writer, ",\"status\":", cleat_status_name(why->status));
+    cleat__json_put_string_field(&writer, ",\"message\":", why->message);
+    cleat__json_put_string_field(&writer, ",\"hint\":", why->hint);
   }
   cleat__json_put_text(&writer, "}\n");
   return cleat__json_writer_end(&writer, NOTE, err);

@@ -194,10 +194,6 @@ cleat_status cleat__record_check(const struct cleat__record *record, struct clea
 
 /* ---- Writing ------------------------------------------------------------------------------ */
 
-static void put_text(struct cleat__json_writer *writer, const char *text) {
-  cleat__json_put_string(writer, text, strlen(text));
-}
-
 /* Eight hex digits a part, all in one string: half the size of an array of numbers. */
 static void put_checksums(struct cleat__json_writer *writer, const struct cleat__file_entry *file) {
   static const char hex[] = "0123456789abcdef";
@@ -212,12 +208,9 @@ static void put_checksums(struct cleat__json_writer *writer, const struct cleat_
 }
 
 static void put_file(struct cleat__json_writer *writer, const struct cleat__file_entry *file) {
-  cleat__json_put_text(writer, "{\"name\":");
-  put_text(writer, file->name);
-  cleat__json_put_text(writer, ",\"size\":");
-  cleat__json_put_big(writer, file->size);
-  cleat__json_put_text(writer, ",\"part_bytes\":");
-  cleat__json_put_big(writer, file->part_bytes);
+  cleat__json_put_string_field(writer, "{\"name\":", file->name);
+  cleat__json_put_big_field(writer, ",\"size\":", file->size);
+  cleat__json_put_big_field(writer, ",\"part_bytes\":", file->part_bytes);
   cleat__json_put_text(writer, ",\"crc32c\":");
   put_checksums(writer, file);
   cleat__json_put(writer, "}", 1);
@@ -235,10 +228,8 @@ static void put_sizes(struct cleat__json_writer *writer, const int64_t *sizes, i
 
 static void put_piece(struct cleat__json_writer *writer, const struct cleat__piece *piece,
                       int ndim) {
-  cleat__json_put_text(writer, "{\"file\":");
-  cleat__json_put_uint(writer, piece->file);
-  cleat__json_put_text(writer, ",\"offset\":");
-  cleat__json_put_big(writer, piece->offset);
+  cleat__json_put_uint_field(writer, "{\"file\":", piece->file);
+  cleat__json_put_big_field(writer, ",\"offset\":", piece->offset);
   if (piece->start != NULL) {
     cleat__json_put_text(writer, ",\"start\":");
     put_sizes(writer, piece->start, ndim);
@@ -250,8 +241,7 @@ static void put_piece(struct cleat__json_writer *writer, const struct cleat__pie
 
 static void put_tensor(struct cleat__json_writer *writer,
                        const struct cleat__tensor_entry *tensor) {
-  cleat__json_put_text(writer, "{\"name\":");
-  put_text(writer, tensor->name);
+  cleat__json_put_string_field(writer, "{\"name\":", tensor->name);
   cleat__json_put_text(writer, ",\"dtype\":\"");
   cleat__json_put_text(writer, cleat__dtype_name(tensor->dtype));
   cleat__json_put_text(writer, "\",\"shape\":");
@@ -270,16 +260,11 @@ static void put_replica_sets(struct cleat__json_writer *writer,
   cleat__json_put_text(writer, ",\"replicas\":[");
   for (size_t i = 0; i < record->replica_set_count; i++) {
     const struct cleat__replica_set *set = &record->replica_sets[i];
-    cleat__json_put_text(writer, i > 0 ? ",{\"replicas\":" : "{\"replicas\":");
-    cleat__json_put_uint(writer, set->replicas);
-    cleat__json_put_text(writer, ",\"replica\":");
-    cleat__json_put_uint(writer, set->replica);
-    cleat__json_put_text(writer, ",\"group\":");
-    cleat__json_put_uint(writer, set->group);
-    cleat__json_put_text(writer, ",\"first\":");
-    put_text(writer, set->first);
-    cleat__json_put_text(writer, ",\"digest\":");
-    put_text(writer, set->digest);
+    cleat__json_put_uint_field(writer, i > 0 ? ",{\"replicas\":" : "{\"replicas\":", set->replicas);
+    cleat__json_put_uint_field(writer, ",\"replica\":", set->replica);
+    cleat__json_put_uint_field(writer, ",\"group\":", set->group);
+    cleat__json_put_string_field(writer, ",\"first\":", set->first);
+    cleat__json_put_string_field(writer, ",\"digest\":", set->digest);
     cleat__json_put(writer, "}", 1);
   }
   cleat__json_put(writer, "]", 1);
@@ -290,13 +275,10 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
                                "\",\"version\":\"" CLEAT__RECORD_VERSION
                                "\",\"cleat_version\":\"" CLEAT_VERSION "\",\"rank\":");
   cleat__json_put_uint(writer, record->rank);
-  cleat__json_put_text(writer, ",\"attempt\":");
-  put_text(writer, record->attempt);
-  cleat__json_put_text(writer, ",\"nonce\":");
-  put_text(writer, record->nonce);
+  cleat__json_put_string_field(writer, ",\"attempt\":", record->attempt);
+  cleat__json_put_string_field(writer, ",\"nonce\":", record->nonce);
   if (record->world_size > 1) {
-    cleat__json_put_text(writer, ",\"world_size\":");
-    cleat__json_put_uint(writer, record->world_size);
+    cleat__json_put_uint_field(writer, ",\"world_size\":", record->world_size);
     cleat__json_put_text(writer, ",\"topology\":");
     cleat__json_put_text(writer, record->topology);
     put_replica_sets(writer, record);

@@ -28,8 +28,7 @@ static void put_item(struct cleat__json_writer *writer, const struct cleat__safe
       cleat__json_put(writer, ",", 1);
     cleat__json_put_uint(writer, (uint64_t)item->shape[i]);
   }
-  cleat__json_put_text(writer, "],\"data_offsets\":[");
-  cleat__json_put_uint(writer, begin);
+  cleat__json_put_uint_field(writer, "],\"data_offsets\":[", begin);
   cleat__json_put(writer, ",", 1);
   cleat__json_put_uint(writer, begin + item->bytes);
   cleat__json_put(writer, "]}", 2);
@@ -94,14 +93,11 @@ cleat_status cleat__safetensors_write_index(const struct cleat__safetensors_plac
                                             struct cleat__buffer *out, struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
-  cleat__json_put_text(&writer, "{\n  \"metadata\": {\n    \"total_size\": ");
-  cleat__json_put_uint(&writer, total_bytes);
+  cleat__json_put_uint_field(&writer, "{\n  \"metadata\": {\n    \"total_size\": ", total_bytes);
   cleat__json_put_text(&writer, "\n  },\n  \"weight_map\": {");
   for (size_t i = 0; i < count; i++) {
-    cleat__json_put_text(&writer, i == 0 ? "\n    " : ",\n    ");
-    cleat__json_put_string(&writer, placements[i].name, strlen(placements[i].name));
-    cleat__json_put_text(&writer, ": ");
-    cleat__json_put_string(&writer, placements[i].file, strlen(placements[i].file));
+    cleat__json_put_string_field(&writer, i == 0 ? "\n    " : ",\n    ", placements[i].name);
+    cleat__json_put_string_field(&writer, ": ", placements[i].file);
   }
   cleat__json_put_text(&writer, count == 0 ? "}\n}\n" : "\n  }\n}\n");
   return cleat__json_writer_end(&writer, "model.safetensors.index.json", err);

@@ -48,33 +48,19 @@ static void key_of_rank(unsigned long number, unsigned rank, char key[CLEAT__OBJ
 
 /* ---- Codec ------------------------------------------------------------------------------------ */
 
-static void put_text(struct cleat__json_writer *writer, const char *field, const char *text) {
-  cleat__json_put_text(writer, ",\"");
-  cleat__json_put_text(writer, field);
-  cleat__json_put_text(writer, "\":");
-  cleat__json_put_string(writer, text, strlen(text));
-}
-
-static void put_number(struct cleat__json_writer *writer, const char *field, uint64_t number) {
-  cleat__json_put_text(writer, ",\"");
-  cleat__json_put_text(writer, field);
-  cleat__json_put_text(writer, "\":");
-  cleat__json_put_big(writer, number);
-}
-
 static cleat_status encode(const struct start *start, struct cleat__buffer *out,
                            struct cleat_error *err) {
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
   cleat__json_put_text(&writer, "{\"format\":\"" FORMAT "\",\"version\":\"" VERSION "\"");
-  put_text(&writer, "start", start->name);
-  put_text(&writer, "nonce", start->nonce);
-  put_number(&writer, "number", start->number);
-  put_number(&writer, "world_size", start->world_size);
+  cleat__json_put_string_field(&writer, ",\"start\":", start->name);
+  cleat__json_put_string_field(&writer, ",\"nonce\":", start->nonce);
+  cleat__json_put_big_field(&writer, ",\"number\":", start->number);
+  cleat__json_put_big_field(&writer, ",\"world_size\":", start->world_size);
   if (start->step >= 0)
-    put_number(&writer, "step", (uint64_t)start->step);
+    cleat__json_put_big_field(&writer, ",\"step\":", (uint64_t)start->step);
   if (start->error[0] != '\0')
-    put_text(&writer, "error", start->error);
+    cleat__json_put_string_field(&writer, ",\"error\":", start->error);
   cleat__json_put_text(&writer, "}\n");
   return cleat__json_writer_end(&writer, WHAT, err);
 }
@@ -155,8 +141,7 @@ static cleat_status see_number(void *user, const struct cleat__list_entry *entry
   unsigned long *last = user;
   uint64_t number = 0;
   (void)err;
-  if (!entry->is_prefix && cleat__name_parse_start(entry->key + strlen(CLEAT__STARTS), &number) &&
-      number > *last)
+  if (cleat__name_parse_start(entry->key + strlen(CLEAT__STARTS), &number) && number > *last)
     *last = (unsigned long)number;
   return CLEAT_OK;
 }

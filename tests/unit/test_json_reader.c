@@ -332,6 +332,22 @@ START_TEST(test_writer) {
 }
 END_TEST
 
+START_TEST(test_writer_of_fields) {
+  struct cleat__json_writer writer;
+  struct cleat__buffer out;
+  cleat__buffer_init(&out, 200);
+  cleat__json_writer_init(&writer, &out);
+  cleat__json_put_string_field(&writer, "{\"text\":", "\"quoted\"");
+  cleat__json_put_uint_field(&writer, ",\"digits\": ", UINT64_MAX);
+  cleat__json_put_big_field(&writer, ",\"big\":", UINT64_MAX);
+  ck_assert_int_eq(cleat__json_writer_end(&writer, "doc", &err), CLEAT_OK);
+  ck_assert_str_eq(cleat__buffer_text(&out),
+                   "{\"text\":\"\\\"quoted\\\"\",\"digits\": 18446744073709551615"
+                   ",\"big\":\"18446744073709551615\"");
+  cleat__buffer_clear(&out);
+}
+END_TEST
+
 START_TEST(test_writer_undoes) {
   struct cleat__json_writer writer;
   struct cleat__buffer out;
@@ -362,6 +378,7 @@ int main(void) {
   tcase_add_test(tests, test_failure_is_kept);
   tcase_add_test(tests, test_copy);
   tcase_add_test(tests, test_writer);
+  tcase_add_test(tests, test_writer_of_fields);
   tcase_add_test(tests, test_writer_undoes);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
