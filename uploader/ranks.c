@@ -84,7 +84,8 @@ static void failure_parse(const char *json, size_t size, unsigned rank, struct c
       (void)snprintf(hint, sizeof hint, "%.*s", (int)text.length, text.bytes);
   }
   cleat__json_reader_clear(&reader);
-  /* Rank 0 says of whom it has heard. */
+  /* Rank 0 passes on what it has heard, and what it says itself of another rank begins with that rank, too. No field says
+   * so: the message is for people, nothing is decided by it, and "rank 0: rank 3: disk full" would be no worse than long. */
   bool passed_on = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
   char of[16] = "";
   if (!passed_on)
@@ -177,7 +178,6 @@ cleat_status cleat__ranks_claim(struct cleat_save *save, struct cleat_error *err
   cleat_status status =
       claim(save->operation.client, save->plan->step, save->attempt, &save->operation.cancel, err);
   save->ranks->claimed = status == CLEAT_OK;
-  save->ranks->refused = status == CLEAT_LOST;
   return status;
 }
 

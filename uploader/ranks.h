@@ -50,7 +50,6 @@ struct cleat__ranks {
   struct cleat__peer *peers; /* of each rank; rank 0 alone, else NULL */
   unsigned char *listed;     /* of each rank: its record is in the list; WATCH's alone */
   bool claimed;              /* set by LOOK: this rank is ours */
-  bool refused;              /* … or another process's */
   bool may_be_committed;     /* our record stands; before it does there is nothing to look for */
   bool late;                 /* the others have had all their time */
   enum cleat__watch found;   /* by WATCH, for its end */
@@ -84,7 +83,7 @@ cleat_status cleat__ranks_read(struct cleat_save *save, unsigned rank, struct cl
 /* Whether all records make one checkpoint. MISMATCH: they do not, and why. */
 cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err);
 
-/* Tells the others, best effort, that this rank has failed. */
+/* Tells the others, best effort, that this rank has failed; nothing if the rank is another process's. */
 void cleat__ranks_tell(struct cleat_save *save, const struct cleat_error *why);
 
 /* Looks whether rank 0 has failed: then ranks->closed. Not cancelled. */

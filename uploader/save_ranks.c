@@ -122,11 +122,11 @@ void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat_
 
 /* ---- After a failure ---------------------------------------------------------------------------- */
 
-/* Whoever waits for this rank is to know; but not while the manifest may yet appear, nor from one that was refused as this
- * rank. */
+/* Whoever waits for this rank is to know; but not while the manifest may yet appear. One that was refused as this rank
+ * says nothing: cleat__ranks_tell claims it first. */
 static bool must_tell_locked(const struct cleat_save *save) {
   const struct cleat__ranks *ranks = save->ranks;
-  return !ranks->synced.told && !ranks->refused && !save->in_doubt &&
+  return !ranks->synced.told && !save->in_doubt &&
          save->operation.synced.error.status != CLEAT_OK && !atomic_load(&ranks->closed);
 }
 

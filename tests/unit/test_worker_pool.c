@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <check.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -214,6 +215,7 @@ struct timed_job {
   struct cleat__job job;
   double due_s;
   unsigned asked;
+  sem_t *tells; /* that it was asked; NULL: nobody */
   bool taken, finished;
   struct cleat__task task;
 };
@@ -225,6 +227,8 @@ static struct cleat__task *take_timed(struct cleat__job *base) {
     return NULL;
   if (cleat__seconds() < job->due_s) {
     cleat__pool_wake_at_locked(base->pool, job->due_s);
+    if (job->tells != NULL)
+      sem_post(job->tells);
     return NULL;
   }
   job->taken = true;
@@ -284,6 +288,29 @@ START_TEST(a_task_at_its_hour) {
 }
 END_TEST
 
+/* The thread that waits for the later hour is told. Were it not, nobody would come for a million seconds, and the test
+ * would end by its time limit. */
+START_TEST(an_hour_that_comes_earlier) {
+  for (unsigned threads = 1; threads <= 16; threads *= 4) {
+    sem_t asked;
+    sem_init(&asked, 0, 0);
+    struct timed_job job = {.due_s = cleat__seconds() + 1e6, .tells = &asked};
+    struct cleat__pool *pool = new_pool(threads);
+    cleat__pool_add(pool, &job.job, &timed_ops);
+    while (sem_wait(&asked) != 0) {
+    }
+    cleat__pool_lock(pool); /* whoever was asked waits: it had the lock until then */
+    job.due_s = cleat__seconds() + 0.05;
+    cleat__pool_wake_at_locked(pool, job.due_s);
+    cleat__pool_unlock(pool);
+    wait_timed(pool, &job);
+    cleat__pool_remove(&job.job);
+    cleat__pool_free(pool);
+    sem_destroy(&asked);
+  }
+}
+END_TEST
+
 START_TEST(the_callers_signal_mask_stays) {
   sigset_t before, after;
   sigemptyset(&before);
@@ -310,6 +337,7 @@ static Suite *suite(void) {
   tcase_add_test(c, fails_cleanly);
   tcase_add_test(c, the_callers_signal_mask_stays);
   tcase_add_test(c, a_task_at_its_hour);
+  tcase_add_test(c, an_hour_that_comes_earlier);
   suite_add_tcase(s, c);
   return s;
 }
