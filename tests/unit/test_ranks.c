@@ -506,6 +506,8 @@ START_TEST(two_processes_of_one_rank) {
                     errors[i].message);
     }
     ck_assert_uint_eq(memory_count(bucket, "manifest.json"), 0);
+    /* Whoever was refused as a rank does not speak for it. */
+    ck_assert_uint_eq(memory_count(bucket, "rank-00001.failed.json"), 0);
   }
 }
 END_TEST
