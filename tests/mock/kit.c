@@ -194,6 +194,21 @@ size_t kit_steps(struct cleat_client *client) {
   return count;
 }
 
+const char *kit_listed(struct cleat_client *client) {
+  static char text[512];
+  struct cleat_list *list = NULL;
+  struct cleat_error err = {0};
+  size_t used = 0;
+  text[0] = '\0';
+  cleat_status status = cleat_list(client, &list, &err);
+  ck_assert_msg(status == CLEAT_OK, "%s", err.message);
+  for (size_t i = 0; i < cleat_list_count(list); i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i > 0 ? " " : "",
+                             (long long)cleat_list_get(list, i)->step);
+  cleat_list_free(list);
+  return text;
+}
+
 void kit_expect_file(const char *path, const void *bytes, size_t size) {
   FILE *file = fopen(path, "rb");
   ck_assert_msg(file != NULL, "%s", path);

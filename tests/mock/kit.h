@@ -81,6 +81,9 @@ struct cleat_checkpoint *kit_checkpoint(struct cleat_client *client, int64_t ste
 /* The number of committed checkpoints; each must open. */
 size_t kit_steps(struct cleat_client *client);
 
+/* Their steps, oldest first: "10 20 30". Static memory. */
+const char *kit_listed(struct cleat_client *client);
+
 /* The whole file at `path` must be these bytes. */
 void kit_expect_file(const char *path, const void *bytes, size_t size);
 

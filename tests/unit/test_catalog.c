@@ -2,41 +2,16 @@
 #include "uploader/catalog.h"
 
 #include "base/mem.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/checkpoint_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "uploader/name.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-static atomic_uint warnings;
-
-static void count_warning(void *user, enum cleat_log_level level, const char *line) {
-  (void)user;
-  if (level == CLEAT_LOG_WARNING && strstr(line, "passed over") != NULL)
-    atomic_fetch_add(&warnings, 1);
-}
-
-static void setup(void) {
-  static const struct kit_setup loud = {.log = count_warning};
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, &loud);
-  kit_add_bytes(&model, "t", 100, 1);
-  atomic_store(&warnings, 0);
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  cleat_client_close(client);
-  memory_bucket_free(bucket);
-}
 
 static struct cleat_list *list_all(void) {
   struct cleat_list *list = NULL;
@@ -146,11 +121,12 @@ START_TEST(damaged_steps_are_passed_over) {
   memory_resize(bucket, of_step(3, "manifest.json"), 20);
   ck_assert_int_eq(latest(), 2);
   memory_remove(bucket, of_step(2, "manifest.json"));
-  atomic_store(&warnings, 0);
+  unsigned before = desk_warnings("passed over");
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, CLEAT_STEP_LATEST);
   ck_assert_int_eq(cleat_checkpoint_info(checkpoint)->step, 1);
   cleat_checkpoint_free(checkpoint);
-  ck_assert_uint_eq(atomic_load(&warnings), 4); /* the removed manifest is no damage */
+  /* The removed manifest is no damage. */
+  ck_assert_uint_eq(desk_warnings("passed over"), before + 4);
 
   /* Listed are those with a manifest; a damaged manifest is counted, and named. */
   struct cleat_list *list = list_all();
@@ -238,7 +214,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("catalog");
   TCase *c = tcase_create("catalog");
   tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
   tcase_add_test(c, nothing_there);
   tcase_add_test(c, steps_in_order);
   tcase_add_test(c, many_steps);
@@ -251,9 +227,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

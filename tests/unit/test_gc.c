@@ -3,9 +3,8 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "storage/fault.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/checkpoint_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "uploader/client.h"
 #include "uploader/name.h"
@@ -13,7 +12,6 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NOW INT64_C(1795262400)
@@ -25,47 +23,23 @@
   "\",\"uploads\":[" uploads "]}"
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
 static struct cleat__clock clock_now;
-static char warnings[4096];
 
 static int64_t now_s(void *ctx) {
   (void)ctx;
   return NOW;
 }
 
-static void note_warning(void *user, enum cleat_log_level level, const char *line) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  (void)user;
-  if (level != CLEAT_LOG_WARNING)
-    return;
-  pthread_mutex_lock(&lock);
-  size_t used = strlen(warnings);
-  snprintf(warnings + used, sizeof warnings - used, "%s\n", line);
-  pthread_mutex_unlock(&lock);
-}
-
 static void open_client(void) {
-  static const struct kit_setup loud = {.log = note_warning};
-  client = kit_open(bucket, &loud);
+  desk_open(NULL);
   client->clock = &clock_now;
 }
 
 static void setup(void) {
   clock_now = *cleat__clock_system();
   clock_now.wall_s = now_s;
-  bucket = memory_bucket_new();
-  open_client();
-  kit_add_bytes(&model, "t", 100, 1);
-  warnings[0] = '\0';
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  kit_close_idle(client);
-  memory_bucket_free(bucket);
+  desk_setup();
+  client->clock = &clock_now;
 }
 
 /* From now on what is stored is so old. */
@@ -215,7 +189,7 @@ START_TEST(nothing_of_a_step_that_cannot_be_read) {
     memory_write(bucket, "step-000000000005/manifest.json", newer, sizeof newer - 1);
   ck_assert_str_eq(collect(), "");
   ck_assert_uint_eq(memory_count(bucket, ""), 4);
-  ck_assert_ptr_nonnull(strstr(warnings, "left alone: step 5"));
+  ck_assert_uint_ge(desk_warnings("left alone: step 5"), 1);
 }
 END_TEST
 
@@ -231,29 +205,6 @@ START_TEST(uploads_of_what_is_committed) {
 }
 END_TEST
 
-/* What happens once, before an operation. */
-struct moment {
-  const char *op;
-  const char *part;
-  unsigned skip;
-  void (*act)(void);
-  atomic_bool acted;
-};
-
-static cleat_status at_the_moment(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
-  struct moment *moment = user;
-  (void)cancel;
-  (void)error;
-  if (done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL)
-    return CLEAT_OK;
-  if (moment->skip > 0)
-    moment->skip--;
-  else if (!atomic_exchange(&moment->acted, true))
-    moment->act();
-  return CLEAT_OK;
-}
-
 static char manifest[8192];
 static size_t manifest_size;
 
@@ -263,12 +214,12 @@ static void commit_now(void) {
 
 /* A process that was taken for dead commits between the look at the attempt and its removal. */
 START_TEST(committed_at_the_last_moment) {
-  struct moment moment = {"get_small", "005/manifest.json", 1, commit_now, false};
+  struct desk_moment moment = {"get_small", "005/manifest.json", false, 1, commit_now, false};
   save(5, 100 * HOUR);
   const char *stored = memory_find(bucket, "manifest.json", &manifest_size);
   memcpy(manifest, stored, manifest_size);
   memory_remove(bucket, "manifest.json");
-  memory_bucket_hook(bucket, at_the_moment, &moment);
+  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
   ck_assert_str_eq(collect(), "");
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert(atomic_load(&moment.acted));
@@ -318,10 +269,10 @@ static void resume_now(void) {
 
 /* Somebody goes on with the attempt between the look at its claim and the claim's end. */
 START_TEST(resumed_at_the_last_moment) {
-  struct moment moment = {"put", A "rank-00000.json", 0, resume_now, false};
+  struct desk_moment moment = {"put", A "rank-00000.json", false, 0, resume_now, false};
   put(A "one", 30 * HOUR);
   memory_write(bucket, A "rank-00000.json", open_claim, sizeof open_claim - 1);
-  memory_bucket_hook(bucket, at_the_moment, &moment);
+  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
   ck_assert_str_eq(collect(), "");
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert(atomic_load(&moment.acted));
@@ -442,15 +393,6 @@ END_TEST
 
 /* ---- Failures ------------------------------------------------------------------------------------- */
 
-static cleat_status deny(void *user, const char *op, const char *key, bool done,
-                         const atomic_bool *cancel, struct cleat_error *error) {
-  const char *const *what = user;
-  (void)cancel;
-  if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
-    return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_DENIED, "%s %s is denied", op, key);
-}
-
 START_TEST(what_fails_stops_nothing) {
   static const struct {
     const char *what[2];
@@ -467,7 +409,7 @@ START_TEST(what_fails_stops_nothing) {
   put(A "two", 30 * HOUR);
   put(B "one", 30 * HOUR);
   begin_upload(A "three", 30 * HOUR);
-  memory_bucket_hook(bucket, deny, (void *)(uintptr_t)cases[_i].what);
+  memory_bucket_hook(bucket, desk_deny, (void *)(uintptr_t)cases[_i].what);
   ck_fails(gc(0, false, &removals), CLEAT_DENIED);
   memory_bucket_hook(bucket, NULL, NULL);
   cleat_removals_free(removals);
@@ -480,15 +422,11 @@ END_TEST
 
 /* Every allocation and every call of the store fails once: what is committed stays whole, and the next gc does the rest. */
 START_TEST(each_call_fails_once) {
-  struct kit_setup setup = {.concurrency = 2};
-  struct cleat_client_options options = kit_options(&setup);
   unsigned long calls = 1;
   save(4, 100 * HOUR);
   for (unsigned long n = 1; n <= calls; n++) {
     struct cleat_gc_options collects = CLEAT_GC_OPTIONS_INIT;
     struct cleat_removals *removals = NULL;
-    struct cleat__store *store = NULL;
-    struct cleat_client *faulty = NULL;
     put(A "one", 30 * HOUR);
     memory_write(bucket, A "rank-00000.json", open_claim, sizeof open_claim - 1);
     begin_upload(A "big.bin", 30 * HOUR);
@@ -499,10 +437,8 @@ START_TEST(each_call_fails_once) {
       snprintf(key, sizeof key, "starts/%06d.json", i);
       put(key, 30 * HOUR);
     }
-    ck_ok(cleat__store_fault_wrap(memory_store_open(bucket, NULL),
-                                  _i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER, &store,
-                                  &err));
-    ck_ok(cleat__client_on_store(store, &options, &faulty, &err));
+    struct cleat_client *faulty =
+        desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
     faulty->clock = &clock_now;
     err.message[0] = '\0';
     cleat__fault_arm(n, false);
@@ -564,7 +500,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("gc");
   TCase *c = tcase_create("gc");
   tcase_set_timeout(c, 300);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, setup, desk_teardown);
   tcase_add_test(c, dead_attempts_go);
   tcase_add_loop_test(c, age_is_that_of_the_newest, 0, 12);
   tcase_add_test(c, grace_as_asked_for);
@@ -590,9 +526,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "tests/mock/heap.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 
 #include <check.h>
@@ -147,9 +148,5 @@ int main(void) {
   tcase_add_loop_test(c, a_refusal_ends_it, 0, 2);
   tcase_add_loop_test(c, a_page_that_cannot_be_had_ends_it, 0, 2);
   suite_add_tcase(suite, c);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_suite(suite);
 }

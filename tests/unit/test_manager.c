@@ -3,50 +3,27 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/manager_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
-#include "uploader/client.h"
 
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-static struct cleat_manager_options options;
-static struct cleat_manager *manager;
 static char *weights; /* of the model, to be changed */
 
 #define WEIGHT_BYTES ((size_t)3 * KIT_PART)
 
 static void setup(void) {
-  static const struct cleat_manager_options init = CLEAT_MANAGER_OPTIONS_INIT;
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
-  options = init;
-  options.save_interval = 10;
+  manager_setup();
   weights = kit_add_bytes(&model, "weights", WEIGHT_BYTES, 1);
   kit_add_bytes(&model, "optimizer.m", 100, 2);
   kit_add_bytes(&model, "optimizer.v", 100, 3);
-}
-
-static void teardown(void) {
-  cleat_manager_close(manager);
-  manager = NULL;
-  kit_clear(&model);
-  kit_close_idle(client);
-  memory_bucket_free(bucket);
-}
-
-static void open_manager(void) {
-  ck_ok(cleat_manager_open(client, &options, &manager, &err));
 }
 
 static cleat_status save_step(int64_t step) {
@@ -66,20 +43,6 @@ static bool is_committed(int64_t step) {
   char key[64];
   snprintf(key, sizeof key, "step-%012d/manifest.json", (int)step);
   return memory_count(bucket, key) == 1;
-}
-
-/* The steps that are committed, oldest first: "10 20 ". */
-static const char *committed(void) {
-  static char text[256];
-  struct cleat_list *list = NULL;
-  size_t length = 0;
-  text[0] = '\0';
-  ck_ok(cleat_list(client, &list, &err));
-  for (size_t i = 0; i < cleat_list_count(list); i++)
-    length += (size_t)snprintf(text + length, sizeof text - length, "%lld ",
-                               (long long)cleat_list_get(list, i)->step);
-  cleat_list_free(list);
-  return text;
 }
 
 /* Trains from `from` on up to `to`, as the loop in cleat.h does. Returns how many saves were begun. */
@@ -108,7 +71,7 @@ START_TEST(should_save_by_interval) {
   char due[64] = "";
   size_t length = 0;
   options.final_step = 25;
-  open_manager();
+  manager_open();
   for (int64_t step = 0; step <= 40; step++)
     if (cleat_manager_should_save(manager, step))
       length += (size_t)snprintf(due + length, sizeof due - length, "%d ", (int)step);
@@ -119,9 +82,9 @@ END_TEST
 START_TEST(without_an_interval_the_final_step_alone) {
   options.save_interval = 0;
   options.final_step = 7;
-  open_manager();
+  manager_open();
   ck_assert_uint_eq(train(1, 7), 1);
-  ck_assert_str_eq(committed(), "7 ");
+  ck_assert_str_eq(kit_listed(client), "7");
 }
 END_TEST
 
@@ -132,23 +95,23 @@ START_TEST(final_step_is_saved_once_never_twice) {
     bool known;
     unsigned saves;
     const char *there;
-  } cases[] = {{30, true, 3, "10 20 30 "},
-               {30, false, 3, "10 20 30 "},
-               {25, true, 3, "10 20 25 "},
-               {25, false, 2, "10 20 25 "}};
+  } cases[] = {{30, true, 3, "10 20 30"},
+               {30, false, 3, "10 20 30"},
+               {25, true, 3, "10 20 25"},
+               {25, false, 2, "10 20 25"}};
   int64_t last = cases[_i].last;
   options.final_step = cases[_i].known ? last : 0;
-  open_manager();
+  manager_open();
   ck_assert_uint_eq(train(1, last), cases[_i].saves);
   ck_ok(save_final(last));
-  ck_assert_str_eq(committed(), cases[_i].there);
+  ck_assert_str_eq(kit_listed(client), cases[_i].there);
   unsigned puts = memory_calls(bucket, "put");
   ck_ok(save_final(last));
   ck_ok(save_step(last));
   ck_assert(!cleat_manager_should_save(manager, last));
   ck_assert_uint_eq(memory_calls(bucket, "put"), puts);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), cases[_i].there);
+  ck_assert_str_eq(kit_listed(client), cases[_i].there);
   ck_assert_uint_eq(progress().committed, 3);
   kit_expect(client, last, &model, false);
 }
@@ -160,7 +123,7 @@ START_TEST(intermediate_saves_are_asynchronous_the_final_one_is_not) {
   struct kit_model before = {0};
   kit_add_bytes(&before, "weights", WEIGHT_BYTES, 1);
   options.final_step = 20;
-  open_manager();
+  manager_open();
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(save_step(10));
   ck_ok(cleat_manager_wait_staged(manager, &err));
@@ -179,7 +142,7 @@ END_TEST
 
 /* An intermediate save of the last step is under way when it turns out to be the last: the call waits for it. */
 START_TEST(a_final_save_waits_for_the_same_step_under_way) {
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   ck_ok(save_final(10));
   ck_assert(is_committed(10));
@@ -190,7 +153,7 @@ END_TEST
 /* ---- Finalize --------------------------------------------------------------------------------- */
 
 START_TEST(finalize_collects_and_at_the_end_waits_and_refuses_more) {
-  open_manager();
+  manager_open();
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(save_step(10));
   ck_ok(save_step(20));
@@ -200,16 +163,16 @@ START_TEST(finalize_collects_and_at_the_end_waits_and_refuses_more) {
   memory_release(bucket);
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   ck_assert_uint_eq(progress().in_flight, 0);
-  ck_assert_str_eq(committed(), "10 20 ");
+  ck_assert_str_eq(kit_listed(client), "10 20");
   ck_ok(save_step(30));
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), "10 20 30 ");
+  ck_assert_str_eq(kit_listed(client), "10 20 30");
   ck_assert(!cleat_manager_should_save(manager, 40));
   ck_fails(save_step(40), CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "takes no more saves"));
   ck_fails(save_final(40), CLEAT_INVALID);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), "10 20 30 ");
+  ck_assert_str_eq(kit_listed(client), "10 20 30");
 }
 END_TEST
 
@@ -222,7 +185,7 @@ static void *release_soon(void *unused) {
 
 START_TEST(close_waits_for_what_is_under_way) {
   pthread_t thread;
-  open_manager();
+  manager_open();
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(save_step(10));
   memory_wait_held(bucket, 1);
@@ -260,7 +223,7 @@ static void let_end(void) {
 START_TEST(async_failure_is_reported_at_the_next_call_and_training_goes_on) {
   static const char *const steps[] = {"step-000000000010/", NULL};
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   let_end();
   ck_ok(cleat_manager_wait_staged(manager, &err)); /* the fence reports nothing */
@@ -268,10 +231,10 @@ START_TEST(async_failure_is_reported_at_the_next_call_and_training_goes_on) {
   ck_fails(save_step(20), CLEAT_DENIED);
   ck_assert_msg(strncmp(err.message, "step 10 was not saved: ", 23) == 0, "%s", err.message);
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err)); /* once */
-  ck_assert_str_eq(committed(), "20 ");               /* and step 20 was saved */
+  ck_assert_str_eq(kit_listed(client), "20");         /* and step 20 was saved */
   ck_ok(save_step(30));
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), "20 30 ");
+  ck_assert_str_eq(kit_listed(client), "20 30");
   ck_assert_uint_eq(progress().failed, 1);
   ck_assert_uint_eq(progress().committed, 2);
 }
@@ -280,7 +243,7 @@ END_TEST
 START_TEST(finalize_reports_the_first_of_several_failures) {
   static const char *const steps[] = {"step-000000000010/", "step-000000000020/", NULL};
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   cleat_status status = save_step(20); /* reports step 10, if that has ended by now */
   bool reported = status != CLEAT_OK;
@@ -297,7 +260,7 @@ START_TEST(fail_fast_ends_training) {
   static const char *const steps[] = {"step-000000000010/", NULL};
   options.fail_fast = 1;
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   let_end();
   for (int i = 0; i < 2; i++) {
@@ -307,7 +270,7 @@ START_TEST(fail_fast_ends_training) {
     ck_fails(cleat_manager_finalize(manager, 1, 0, &err), CLEAT_DENIED);
     ck_assert_ptr_nonnull(strstr(err.message, "step 10 was not saved"));
   }
-  ck_assert_str_eq(committed(), "");
+  ck_assert_str_eq(kit_listed(client), "");
 }
 END_TEST
 
@@ -319,7 +282,7 @@ START_TEST(fail_fast_at_the_fence) {
   client = kit_open(bucket, &few);
   options.fail_fast = 1;
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   cleat_status status = cleat_manager_wait_staged(manager, &err);
   if (status == CLEAT_OK) /* the last byte was copied before the failure */
@@ -332,7 +295,7 @@ START_TEST(a_failed_save_is_cleaned_up_and_its_step_may_be_saved_again) {
   static const char *const steps[] = {"/rank-00000.json", NULL}; /* the files are there by then */
   static const char *const none[] = {NULL};
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   ck_fails(cleat_manager_finalize(manager, 1, 0, &err), CLEAT_DENIED);
   ck_assert_uint_eq(memory_count(bucket, "step-"), 0);
@@ -341,7 +304,7 @@ START_TEST(a_failed_save_is_cleaned_up_and_its_step_may_be_saved_again) {
   ck_assert(cleat_manager_should_save(manager, 10));
   ck_ok(save_step(10));
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
-  ck_assert_str_eq(committed(), "10 ");
+  ck_assert_str_eq(kit_listed(client), "10");
   kit_expect(client, 10, &model, false);
 }
 END_TEST
@@ -351,12 +314,12 @@ START_TEST(a_final_save_makes_up_for_a_failed_one) {
   static const char *const steps[] = {"step-000000000010/", NULL};
   static const char *const none[] = {NULL};
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_ok(save_step(10));
   let_end();
   refuse(none);
   ck_fails(save_final(10), CLEAT_DENIED); /* the earlier failure, once */
-  ck_assert_str_eq(committed(), "10 ");
+  ck_assert_str_eq(kit_listed(client), "10");
   ck_ok(save_final(10));
 }
 END_TEST
@@ -365,12 +328,12 @@ START_TEST(a_final_save_that_fails_says_so_at_once) {
   static const char *const steps[] = {"step-000000000010/", NULL};
   static const char *const none[] = {NULL};
   refuse(steps);
-  open_manager();
+  manager_open();
   ck_fails(save_final(10), CLEAT_DENIED);
   refuse(none);
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   ck_ok(save_final(10));
-  ck_assert_str_eq(committed(), "10 ");
+  ck_assert_str_eq(kit_listed(client), "10");
 }
 END_TEST
 
@@ -382,7 +345,7 @@ START_TEST(refusal_of_a_step_that_is_not_newer_than_the_latest) {
   kit_close_idle(client);
   client = kit_open(bucket, &other);
   options.load = CLEAT_MANAGER_LOAD_NEVER;
-  open_manager();
+  manager_open();
   ck_assert(cleat_manager_should_save(manager, 50)); /* and not in silence: */
   ck_fails(save_step(50), CLEAT_EXISTS);
   ck_assert_ptr_nonnull(strstr(err.message, "step 50 is not newer than the latest, step 100"));
@@ -393,7 +356,7 @@ START_TEST(refusal_of_a_step_that_is_not_newer_than_the_latest) {
   ck_fails(save_step(109), CLEAT_EXISTS); /* though 110 is under way alone, perhaps */
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   ck_fails(save_step(109), CLEAT_EXISTS);
-  ck_assert_str_eq(committed(), "100 110 ");
+  ck_assert_str_eq(kit_listed(client), "100 110");
 }
 END_TEST
 
@@ -446,7 +409,7 @@ START_TEST(progress_from_any_thread) {
   pthread_t threads[2];
   atomic_bool ended = false;
   options.save_interval = 1;
-  open_manager();
+  manager_open();
   for (int i = 0; i < 2; i++)
     ck_assert_int_eq(pthread_create(&threads[i], NULL, watch, &ended), 0);
   ck_assert_uint_eq(train(1, 60), 60);
@@ -464,7 +427,7 @@ START_TEST(progress_from_any_thread) {
 END_TEST
 
 START_TEST(progress_is_that_of_the_oldest_save) {
-  open_manager();
+  manager_open();
   ck_assert_int_eq(progress().newest_committed, -1);
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(save_step(10));
@@ -540,7 +503,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("manager");
   TCase *c = tcase_create("manager");
   tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, setup, manager_teardown);
   tcase_add_test(c, should_save_by_interval);
   tcase_add_test(c, without_an_interval_the_final_step_alone);
   tcase_add_loop_test(c, final_step_is_saved_once_never_twice, 0, 4);
@@ -565,9 +528,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

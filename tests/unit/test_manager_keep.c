@@ -3,26 +3,19 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/manager_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
-#include "uploader/client.h"
 
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-static struct cleat_manager_options options;
 static struct cleat_manager_store_ops table;
-static struct cleat_manager *manager;
 
 /* What the replaced functions of the table know. */
 static struct {
@@ -95,11 +88,7 @@ static unsigned prunes(void) {
 }
 
 static void setup(void) {
-  static const struct cleat_manager_options init = CLEAT_MANAGER_OPTIONS_INIT;
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
-  options = init;
-  options.save_interval = 10;
+  manager_setup();
   options.log = hear;
   table = *cleat_manager_store_default();
   table.prune = prune;
@@ -111,18 +100,6 @@ static void setup(void) {
   kit_add_bytes(&model, "layer.1.weight", 1000, 2);
   kit_add_bytes(&model, "optimizer.m", 100, 3);
   kit_add_bytes(&model, "optimizer.v", 100, 4);
-}
-
-static void teardown(void) {
-  cleat_manager_close(manager);
-  manager = NULL;
-  kit_clear(&model);
-  kit_close_idle(client);
-  memory_bucket_free(bucket);
-}
-
-static void open_manager(void) {
-  ck_ok(cleat_manager_open(client, &options, &manager, &err));
 }
 
 static cleat_status save_as(const struct kit_model *what, int64_t step, int is_final) {
@@ -138,19 +115,6 @@ static void save_whole(int64_t step, int is_final) {
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
 }
 
-static const char *committed(void) {
-  static char text[256];
-  struct cleat_list *list = NULL;
-  size_t length = 0;
-  text[0] = '\0';
-  ck_ok(cleat_list(client, &list, &err));
-  for (size_t i = 0; i < cleat_list_count(list); i++)
-    length += (size_t)snprintf(text + length, sizeof text - length, "%lld ",
-                               (long long)cleat_list_get(list, i)->step);
-  cleat_list_free(list);
-  return text;
-}
-
 /* ---- What stays ------------------------------------------------------------------------------- */
 
 START_TEST(keep_last_unlimited_none_one_or_n) {
@@ -158,21 +122,21 @@ START_TEST(keep_last_unlimited_none_one_or_n) {
     int keep_last;
     const char *before; /* what is there after three intermediate ones … */
     const char *after;  /* … and after the final one */
-  } cases[] = {{CLEAT_KEEP_ALL, "10 20 30 ", "10 20 30 40 "},
-               {CLEAT_KEEP_NONE, "30 ", "40 "},
-               {1, "30 ", "30 40 "},
-               {2, "20 30 ", "20 30 40 "},
-               {7, "10 20 30 ", "10 20 30 40 "}};
+  } cases[] = {{CLEAT_KEEP_ALL, "10 20 30", "10 20 30 40"},
+               {CLEAT_KEEP_NONE, "30", "40"},
+               {1, "30", "30 40"},
+               {2, "20 30", "20 30 40"},
+               {7, "10 20 30", "10 20 30 40"}};
   options.keep_last = cases[_i].keep_last;
-  open_manager();
+  manager_open();
   for (int64_t step = 10; step <= 30; step += 10)
     save_whole(step, 0);
-  ck_assert_str_eq(committed(), cases[_i].before);
+  ck_assert_str_eq(kit_listed(client), cases[_i].before);
   save_whole(40, 1);
-  ck_assert_str_eq(committed(), cases[_i].after);
+  ck_assert_str_eq(kit_listed(client), cases[_i].after);
   ck_assert_uint_eq(prunes(), options.keep_last == CLEAT_KEEP_ALL ? 0 : 4);
   /* What is gone is gone whole. */
-  size_t steps = strlen(cases[_i].after) / 3;
+  size_t steps = (strlen(cases[_i].after) + 1) / 3; /* of two digits each */
   ck_assert_uint_eq(memory_count(bucket, "step-"), 3 * steps);
 }
 END_TEST
@@ -187,12 +151,12 @@ static void rank_one_of_two(void *user, const struct cleat_client *of, unsigned 
 START_TEST(deletion_by_rank_0_alone) {
   options.keep_last = 1;
   table.ranks = rank_one_of_two;
-  open_manager();
+  manager_open();
   save_whole(10, 0);
   save_whole(20, 0);
   save_whole(30, 1);
   ck_assert_uint_eq(prunes(), 0);
-  ck_assert_str_eq(committed(), "10 20 30 ");
+  ck_assert_str_eq(kit_listed(client), "10 20 30");
 }
 END_TEST
 
@@ -207,20 +171,20 @@ static cleat_status refuse_record(void *user, const char *op, const char *key, b
 START_TEST(deletion_after_a_commit_alone) {
   options.keep_last = 1;
   memory_bucket_hook(bucket, refuse_record, NULL);
-  open_manager();
+  manager_open();
   save_whole(10, 0);
   ck_assert_uint_eq(prunes(), 1);
   ck_ok(save_as(&model, 20, 0));
   ck_fails(cleat_manager_finalize(manager, 1, 0, &err), CLEAT_DENIED);
   ck_assert_uint_eq(prunes(), 1);
-  ck_assert_str_eq(committed(), "10 ");
+  ck_assert_str_eq(kit_listed(client), "10");
 }
 END_TEST
 
 /* A deletion that hangs keeps neither saves nor the fence waiting. */
 START_TEST(deletion_does_not_hold_training_up) {
   options.keep_last = 1;
-  open_manager();
+  manager_open();
   hold(true);
   ck_ok(save_as(&model, 10, 0));
   while (prunes() == 0)
@@ -232,10 +196,10 @@ START_TEST(deletion_does_not_hold_training_up) {
     ck_ok(cleat_manager_finalize(manager, 0, 0, &err));
   }
   memory_wait_count(bucket, "manifest.json", 4);
-  ck_assert_str_eq(committed(), "10 20 30 40 ");
+  ck_assert_str_eq(kit_listed(client), "10 20 30 40");
   hold(false);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), "40 ");
+  ck_assert_str_eq(kit_listed(client), "40");
 }
 END_TEST
 
@@ -255,7 +219,7 @@ START_TEST(a_final_save_waits_for_the_deletion_that_runs) {
   pthread_t thread;
   atomic_bool about = false;
   options.keep_last = 1;
-  open_manager();
+  manager_open();
   save_whole(10, 0);
   hold(true);
   ck_ok(save_as(&model, 20, 0));
@@ -267,7 +231,7 @@ START_TEST(a_final_save_waits_for_the_deletion_that_runs) {
   pthread_join(thread, NULL);
   ck_assert(!seen.overlaps);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
-  ck_assert_str_eq(committed(), "20 30 ");
+  ck_assert_str_eq(kit_listed(client), "20 30");
 }
 END_TEST
 
@@ -276,14 +240,14 @@ START_TEST(commits_are_noticed_in_another_order) {
   struct cleat_manager_progress now;
   options.keep_last = 1;
   table.save_wait = late_wait;
-  open_manager();
+  manager_open();
   hold(true);
   ck_ok(save_as(&model, 10, 0));
   ck_ok(save_as(&model, 20, 0));
   ck_ok(save_as(&model, 30, 1));
   hold(false);
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
-  ck_assert_str_eq(committed(), "20 30 ");
+  ck_assert_str_eq(kit_listed(client), "20 30");
   unsigned puts = memory_calls(bucket, "put");
   ck_ok(save_as(&model, 30, 1)); /* there already */
   ck_assert(!cleat_manager_should_save(manager, 30));
@@ -305,30 +269,30 @@ static cleat_status refuse_30(void *user, const char *op, const char *key, bool 
 START_TEST(a_failed_final_save_keeps_nothing_more) {
   options.keep_last = 1;
   memory_bucket_hook(bucket, refuse_30, NULL);
-  open_manager();
+  manager_open();
   save_whole(10, 0);
   ck_fails(save_as(&model, 30, 1), CLEAT_DENIED);
   save_whole(40, 0);
-  ck_assert_str_eq(committed(), "40 ");
+  ck_assert_str_eq(kit_listed(client), "40");
   save_whole(50, 1);
-  ck_assert_str_eq(committed(), "40 50 ");
+  ck_assert_str_eq(kit_listed(client), "40 50");
 }
 END_TEST
 
 START_TEST(deletion_that_failed_is_logged_and_tried_again) {
   struct cleat_manager_progress now;
   options.keep_last = CLEAT_KEEP_NONE;
-  open_manager();
+  manager_open();
   seen.fails = true;
   save_whole(10, 0);
   save_whole(20, 0);
   ck_assert_uint_eq(seen.warnings, 2);
   cleat_manager_progress(manager, &now);
   ck_assert_uint_eq(now.prunes_failed, 2);
-  ck_assert_str_eq(committed(), "10 20 ");
+  ck_assert_str_eq(kit_listed(client), "10 20");
   seen.fails = false;
   save_whole(30, 0);
-  ck_assert_str_eq(committed(), "30 ");
+  ck_assert_str_eq(kit_listed(client), "30");
 }
 END_TEST
 
@@ -355,7 +319,7 @@ START_TEST(intermediate_and_final_checkpoints_have_different_contents) {
   memcpy(weights.bytes, model.bytes, sizeof weights.bytes);
   options.final_without = without_moments;
   options.intermediate_without = without_layer;
-  open_manager();
+  manager_open();
   save_whole(10, 0);
   save_whole(20, 1);
   check_tensors(10, "layer.0.weight@model.safetensors optimizer.m@model.safetensors "
@@ -368,7 +332,7 @@ END_TEST
 START_TEST(everything_left_out_is_refused) {
   static const char *const all[] = {"*", NULL};
   options.final_without = all;
-  open_manager();
+  manager_open();
   ck_fails(save_as(&model, 20, 1), CLEAT_INVALID);
   ck_assert_ptr_nonnull(strstr(err.message, "nothing to save"));
 }
@@ -390,7 +354,7 @@ START_TEST(places_files_and_shards_follow_their_tensors) {
   request.places = places;
   request.shards = shards;
   options.intermediate_without = without;
-  open_manager();
+  manager_open();
   ck_ok(cleat_manager_save(manager, &request, NULL, &err));
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   check_tensors(10, "layer.1.weight@b.safetensors optimizer.v@d.safetensors ");
@@ -422,7 +386,7 @@ static void free_input(struct cleat_checkpoint *input) {
 static void open_like_input(void) {
   struct cleat_checkpoint *input = save_input();
   options.like = input;
-  open_manager();
+  manager_open();
   free_input(input); /* it has been copied */
 }
 
@@ -530,7 +494,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("manager_keep");
   TCase *c = tcase_create("manager_keep");
   tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, setup, manager_teardown);
   tcase_add_loop_test(c, keep_last_unlimited_none_one_or_n, 0, 5);
   tcase_add_test(c, deletion_by_rank_0_alone);
   tcase_add_test(c, deletion_after_a_commit_alone);
@@ -551,9 +515,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

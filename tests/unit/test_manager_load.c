@@ -2,33 +2,18 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/manager_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
-#include "uploader/client.h"
 
 #include <check.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-static struct cleat_manager_options options;
 static struct cleat_manager_store_ops table;
-static struct cleat_manager *manager;
-static atomic_uint warnings; /* that name a damaged checkpoint */
-static unsigned lookups;     /* calls of `latest` */
-
-static void hear(void *user, enum cleat_log_level level, const char *line) {
-  (void)user;
-  if (level == CLEAT_LOG_WARNING && strstr(line, "passed over") != NULL)
-    atomic_fetch_add(&warnings, 1);
-}
+static unsigned lookups; /* calls of `latest` */
 
 static cleat_status count_latest(void *user, struct cleat_client *of, int64_t *step,
                                  struct cleat_error *error) {
@@ -36,38 +21,15 @@ static cleat_status count_latest(void *user, struct cleat_client *of, int64_t *s
   return cleat_manager_store_default()->latest(user, of, step, error);
 }
 
-static void open_client(const char *start) {
-  struct kit_setup loud = {.start = start, .log = hear};
-  client = kit_open(bucket, &loud);
-}
-
 static void setup(void) {
-  static const struct cleat_manager_options init = CLEAT_MANAGER_OPTIONS_INIT;
-  bucket = memory_bucket_new();
-  open_client("start-a");
-  options = init;
-  options.save_interval = 10;
-  options.log = hear;
+  manager_setup();
+  options.log = desk_hear;
   table = *cleat_manager_store_default();
   table.latest = count_latest;
   options.store = &table;
   lookups = 0;
-  atomic_store(&warnings, 0);
   kit_add_bytes(&model, "weight", 3 * KIT_PART, 1);
   kit_add_bytes(&model, "bias", 1000, 2);
-}
-
-static void teardown(void) {
-  cleat_manager_close(manager);
-  manager = NULL;
-  kit_clear(&model);
-  if (client != NULL)
-    kit_close_idle(client);
-  memory_bucket_free(bucket);
-}
-
-static void open_manager(void) {
-  ck_ok(cleat_manager_open(client, &options, &manager, &err));
 }
 
 /* The job ends, and starts again under another name. */
@@ -75,10 +37,8 @@ static void start_again(void) {
   static unsigned starts;
   char start[32];
   snprintf(start, sizeof start, "start-%u", ++starts);
-  cleat_manager_close(manager);
-  manager = NULL;
-  kit_close_idle(client);
-  open_client(start);
+  manager_end();
+  desk_open(start);
 }
 
 /* Checkpoints of another start, each with other weights. */
@@ -127,7 +87,7 @@ static const char *file_of(int64_t step) {
 
 START_TEST(without_a_checkpoint_training_begins_from_scratch) {
   int64_t step = 77;
-  open_manager();
+  manager_open();
   ck_assert(!cleat_manager_should_load(manager, &step));
   ck_assert_int_eq(step, 77);
   ck_assert_ptr_null(cleat_manager_value(manager, "loss"));
@@ -139,7 +99,7 @@ END_TEST
 START_TEST(a_checkpoint_is_loaded_when_it_exists_and_loading_is_wanted) {
   int64_t step = 0;
   save_earlier(10, 30);
-  open_manager();
+  manager_open();
   ck_assert(cleat_manager_should_load(manager, NULL));
   ck_assert(cleat_manager_should_load(manager, &step));
   ck_assert_int_eq(step, 30);
@@ -159,7 +119,7 @@ END_TEST
 START_TEST(a_checkpoint_is_left_alone_when_loading_is_not_wanted) {
   save_earlier(10, 10);
   options.load = CLEAT_MANAGER_LOAD_NEVER;
-  open_manager();
+  manager_open();
   ck_assert(!cleat_manager_should_load(manager, NULL));
   ck_fails(load(), CLEAT_NOT_FOUND);
 }
@@ -170,7 +130,7 @@ START_TEST(forced_loading_fails_without_a_checkpoint) {
   ck_fails(cleat_manager_open(client, &options, &manager, &err), CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.message, "loading is forced"));
   save_earlier(10, 10);
-  open_manager();
+  manager_open();
   ck_assert(cleat_manager_should_load(manager, NULL));
   ck_ok(load());
 }
@@ -182,7 +142,7 @@ START_TEST(a_step_of_choice_is_loaded) {
   save_earlier(10, 40);
   options.load = CLEAT_MANAGER_LOAD_STEP;
   options.load_step = 20;
-  open_manager();
+  manager_open();
   ck_assert(cleat_manager_should_load(manager, &step));
   ck_assert_int_eq(step, 20);
   ck_ok(load());
@@ -222,13 +182,13 @@ START_TEST(resume_from_the_latest_valid_one_skipping_damaged_ones_with_a_warning
   save_earlier(10, 40);
   memory_remove(bucket, file_of(40));
   memory_flip(bucket, file_of(30), 5000);
-  open_manager();
-  ck_assert_uint_eq(atomic_load(&warnings), 1);
+  manager_open();
+  ck_assert_uint_eq(desk_warnings("passed over"), 1);
   ck_assert(cleat_manager_should_load(manager, &step));
   ck_assert_int_eq(step, 30);
   ck_ok(load());
   expect_weights_of(20);
-  ck_assert_uint_eq(atomic_load(&warnings), 2);
+  ck_assert_uint_eq(desk_warnings("passed over"), 2);
   ck_assert(cleat_manager_should_load(manager, &step));
   ck_assert_int_eq(step, 20);
   for (step = 30; step <= 40; step += 10) {
@@ -238,10 +198,10 @@ START_TEST(resume_from_the_latest_valid_one_skipping_damaged_ones_with_a_warning
     kit_expect(client, step, &model, false);
   }
   start_again();
-  open_manager();
+  manager_open();
   ck_ok(load());
   expect_weights_of(40);
-  ck_assert_uint_eq(atomic_load(&warnings), 2);
+  ck_assert_uint_eq(desk_warnings("passed over"), 2);
 }
 END_TEST
 
@@ -249,10 +209,10 @@ START_TEST(when_all_are_damaged_the_first_damage_is_told) {
   save_earlier(10, 20);
   memory_flip(bucket, file_of(20), 5000);
   memory_flip(bucket, file_of(10), 5000);
-  open_manager();
+  manager_open();
   ck_fails(load(), CLEAT_INTEGRITY);
   ck_assert_ptr_nonnull(strstr(err.message, "no whole checkpoint is left"));
-  ck_assert_uint_eq(atomic_load(&warnings), 2);
+  ck_assert_uint_eq(desk_warnings("passed over"), 2);
 }
 END_TEST
 
@@ -275,7 +235,7 @@ START_TEST(several_ranks_do_not_go_back_by_themselves) {
     options.load = CLEAT_MANAGER_LOAD_STEP;
     options.load_step = 20;
   }
-  open_manager();
+  manager_open();
   ck_fails(load(), CLEAT_INTEGRITY);
   ck_assert_ptr_nonnull(strstr(err.hint, "older step"));
   ck_assert(cleat_manager_should_load(manager, &step));
@@ -293,7 +253,7 @@ START_TEST(missing_and_unexpected_names_are_reported_together) {
       {"scale", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000},
       {"shift", CLEAT_DTYPE_U8, 1, &size, NULL, data, 1000}};
   save_earlier(10, 10);
-  open_manager();
+  manager_open();
   ck_fails(cleat_manager_load(manager, requests, 3, NULL, &err), CLEAT_MISMATCH);
   ck_assert_ptr_nonnull(strstr(err.message, "missing: \"scale\""));
   ck_assert_ptr_nonnull(strstr(err.message, "missing: \"shift\""));
@@ -315,11 +275,11 @@ START_TEST(metric_learning_rate_and_data_position_travel_in_the_metadata) {
   struct cleat_manager_save_options more = CLEAT_MANAGER_SAVE_OPTIONS_INIT;
   more.values = values, more.value_count = 4;
   request.metadata = "{\"run\": {\"name\": \"x\"}, \"epoch\": 3}";
-  open_manager();
+  manager_open();
   ck_ok(cleat_manager_save(manager, &request, &more, &err));
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   start_again();
-  open_manager();
+  manager_open();
   ck_assert(cleat_manager_value(manager, "best_metric")->number == 0.1);
   ck_assert(cleat_manager_value(manager, "learning_rate")->number == 3e-4);
   ck_assert_int_eq(cleat_manager_value(manager, "data_position")->integer,
@@ -344,7 +304,7 @@ START_TEST(the_parallel_shape_is_checked_on_resume) {
   save_earlier(10, 10);
   table.checkpoint_reshard = other_shape;
   options.strict_topology = 1;
-  open_manager();
+  manager_open();
   ck_fails(load(), CLEAT_MISMATCH);
   ck_assert_ptr_nonnull(strstr(err.message,
                                "step 10 was saved by a job of another shape: ranks 16, "
@@ -352,7 +312,7 @@ START_TEST(the_parallel_shape_is_checked_on_resume) {
   ck_assert_ptr_nonnull(strstr(err.hint, "strict_topology"));
   start_again();
   options.strict_topology = 0;
-  open_manager();
+  manager_open();
   ck_ok(load());
 }
 END_TEST
@@ -362,7 +322,7 @@ END_TEST
 START_TEST(find_latest_is_cached_until_the_next_save) {
   int64_t step = 0;
   save_earlier(10, 20);
-  open_manager();
+  manager_open();
   ck_ok(cleat_manager_find_latest(manager, &step, &err));
   ck_assert_int_eq(step, 20);
   ck_assert_uint_eq(lookups, 0); /* known since the start */
@@ -383,7 +343,7 @@ END_TEST
 START_TEST(find_latest_while_a_save_is_under_way) {
   int64_t step = 0;
   struct cleat_save_request request = kit_request(&model, 10);
-  open_manager();
+  manager_open();
   ck_fails(cleat_manager_find_latest(manager, &step, &err), CLEAT_NOT_FOUND);
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(cleat_manager_save(manager, &request, NULL, &err));
@@ -413,7 +373,7 @@ START_TEST(an_answer_that_was_overtaken_is_not_kept) {
   struct cleat_save_request request = kit_request(&model, 20);
   save_earlier(10, 10);
   table.latest = overtaken_latest;
-  open_manager();
+  manager_open();
   memory_hold(bucket, "put", "manifest.json");
   ck_ok(cleat_manager_save(manager, &request, NULL, &err));
   memory_wait_held(bucket, 1);
@@ -441,7 +401,7 @@ static void train_session(const char *url, const char *session, int64_t resumed,
   client = open_session(url, session);
   options.store = NULL;
   options.keep_last = CLEAT_KEEP_NONE;
-  open_manager();
+  manager_open();
   ck_assert_int_eq(cleat_manager_should_load(manager, &step), resumed >= 0);
   ck_assert_int_eq(step, resumed);
   if (resumed >= 0)
@@ -489,7 +449,7 @@ START_TEST(out_of_memory) {
   struct cleat_manager_save_options more = CLEAT_MANAGER_SAVE_OPTIONS_INIT;
   more.values = values, more.value_count = 2;
   kit_save(client, &model, 10);
-  open_manager();
+  manager_open();
   ck_ok(cleat_manager_save(manager, &request, &more, &err));
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   start_again();
@@ -517,7 +477,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("manager_load");
   TCase *c = tcase_create("manager_load");
   tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, setup, manager_teardown);
   tcase_add_test(c, without_a_checkpoint_training_begins_from_scratch);
   tcase_add_test(c, a_checkpoint_is_loaded_when_it_exists_and_loading_is_wanted);
   tcase_add_test(c, a_checkpoint_is_left_alone_when_loading_is_not_wanted);
@@ -540,9 +500,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

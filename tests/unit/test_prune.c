@@ -3,11 +3,9 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "storage/fault.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
+#include "tests/mock/checkpoint_fixture.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
-#include "uploader/client.h"
 #include "uploader/name.h"
 
 #include <check.h>
@@ -17,35 +15,6 @@
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-static char warnings[4096];
-
-static void note_warning(void *user, enum cleat_log_level level, const char *line) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  (void)user;
-  if (level != CLEAT_LOG_WARNING)
-    return;
-  pthread_mutex_lock(&lock);
-  size_t used = strlen(warnings);
-  snprintf(warnings + used, sizeof warnings - used, "%s\n", line);
-  pthread_mutex_unlock(&lock);
-}
-
-static void setup(void) {
-  static const struct kit_setup loud = {.log = note_warning};
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, &loud);
-  kit_add_bytes(&model, "t", 100, 1);
-  warnings[0] = '\0';
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  kit_close_idle(client);
-  memory_bucket_free(bucket);
-}
 
 static void save_steps(int64_t first, int64_t last) {
   for (int64_t step = first; step <= last; step++)
@@ -61,21 +30,7 @@ static cleat_status prune(unsigned keep_last, int64_t keep_every, bool dry_run,
   return cleat_prune(client, &options, removals, &err);
 }
 
-/* The steps that are listed, as "1 2 3"; every one must open. */
-static const char *steps(void) {
-  static char text[512];
-  struct cleat_list *list = NULL;
-  size_t used = 0;
-  text[0] = '\0';
-  ck_ok(cleat_list(client, &list, &err));
-  for (size_t i = 0; i < cleat_list_count(list); i++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i > 0 ? " " : "",
-                             (long long)cleat_list_get(list, i)->step);
-  cleat_list_free(list);
-  return text;
-}
-
-/* The same of what was removed. */
+/* The steps that were removed: "1 2 3". */
 static const char *removed(const struct cleat_removals *removals) {
   static char text[512];
   size_t used = 0;
@@ -115,7 +70,7 @@ START_TEST(keeps_the_last_every_and_pinned) {
   size_t bytes = size_of(in_attempt(5, "model.safetensors")) + size_of(manifest_of(5)) +
                  size_of(in_attempt(5, "rank-00000.json"));
   ck_ok(prune(3, 4, false, &removals));
-  ck_assert_str_eq(steps(), "2 4 8 9 10");
+  ck_assert_str_eq(kit_listed(client), "2 4 8 9 10");
   ck_assert_str_eq(removed(removals), "1 3 5 6 7");
   ck_assert_uint_eq(cleat_removals_kept(removals), 5);
   for (size_t i = 0; i < 5; i++) {
@@ -149,7 +104,7 @@ START_TEST(never_the_newest) {
       {1, INT64_MAX, "3"}};
   save_steps(1, 3);
   ck_ok(prune(cases[_i].last, cases[_i].every, false, NULL));
-  ck_assert_str_eq(steps(), cases[_i].left);
+  ck_assert_str_eq(kit_listed(client), cases[_i].left);
 }
 END_TEST
 
@@ -177,13 +132,13 @@ START_TEST(what_cannot_be_read_is_left) {
   ck_assert_str_eq(removed(removals), "1 3");
   ck_assert_uint_eq(cleat_removals_kept(removals), 2);
   cleat_removals_free(removals);
-  ck_assert_str_eq(steps(), "4 6");
+  ck_assert_str_eq(kit_listed(client), "4 6");
   ck_assert_uint_eq(memory_count(bucket, "step-000000000002/"), 3);
   ck_assert_uint_eq(memory_count(bucket, "step-000000000005/"), 3);
   ck_assert_uint_eq(memory_count(bucket, "step-000000000007/"), 1);
-  ck_assert_ptr_nonnull(strstr(warnings, "left alone: step 2"));
-  ck_assert_ptr_nonnull(strstr(warnings, "left alone: step 5"));
-  ck_assert_ptr_nonnull(strstr(warnings, "left alone: step 7"));
+  ck_assert_uint_eq(desk_warnings("left alone: step 2"), 1);
+  ck_assert_uint_eq(desk_warnings("left alone: step 5"), 1);
+  ck_assert_uint_eq(desk_warnings("left alone: step 7"), 1);
 }
 END_TEST
 
@@ -193,8 +148,8 @@ START_TEST(the_newest_whole_one_stays) {
   memory_remove(bucket, in_attempt(5, "model.safetensors"));
   memory_flip(bucket, in_attempt(4, "rank-00000.json"), 30);
   ck_ok(prune(1, 0, false, NULL));
-  ck_assert_ptr_nonnull(strstr(warnings, "step 3 stays: it is the newest that is whole"));
-  ck_assert_str_eq(steps(), "3 5");
+  ck_assert_uint_eq(desk_warnings("step 3 stays: it is the newest that is whole"), 1);
+  ck_assert_str_eq(kit_listed(client), "3 5");
   kit_expect(client, 3, &model, false);
 }
 END_TEST
@@ -208,7 +163,7 @@ START_TEST(damaged_records_name_nothing) {
   ck_ok(prune(1, 0, false, &removals));
   ck_assert_str_eq(removed(removals), "1 2 3");
   cleat_removals_free(removals);
-  ck_assert_str_eq(steps(), "4");
+  ck_assert_str_eq(kit_listed(client), "4");
   /* gc's. */
   ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 1);
   ck_assert_uint_eq(memory_count(bucket, "step-000000000002/"), 1);
@@ -328,30 +283,6 @@ END_TEST
 
 /* ---- Others at work ----------------------------------------------------------------------------- */
 
-/* What is done, once, before or after an operation on a key with `part`. */
-struct moment {
-  const char *op;
-  const char *part;
-  bool done;
-  unsigned skip; /* so often it is not yet the moment */
-  void (*act)(void);
-  atomic_bool acted;
-};
-
-static cleat_status at_the_moment(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
-  struct moment *moment = user;
-  (void)cancel;
-  (void)error;
-  if (done != moment->done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL)
-    return CLEAT_OK;
-  if (moment->skip > 0)
-    moment->skip--;
-  else if (!atomic_exchange(&moment->acted, true))
-    moment->act();
-  return CLEAT_OK;
-}
-
 static void pin_one(void) {
   memory_write(bucket, "step-000000000001/pin.json", "{}", 2);
 }
@@ -369,27 +300,27 @@ static void replace_manifest(void) {
 
 /* Pinned after the list, and before the very last look. */
 START_TEST(pinned_at_the_last_moment) {
-  struct moment moment = {"get_small", "001/pin.json", false, 0, pin_one, false};
+  struct desk_moment moment = {"get_small", "001/pin.json", false, 0, pin_one, false};
   struct cleat_removals *removals = NULL;
   save_steps(1, 3);
-  memory_bucket_hook(bucket, at_the_moment, &moment);
+  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
   ck_ok(prune(1, 0, false, &removals));
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert(atomic_load(&moment.acted));
   ck_assert_str_eq(removed(removals), "2");
   ck_assert_uint_eq(cleat_removals_kept(removals), 2);
   cleat_removals_free(removals);
-  ck_assert_str_eq(steps(), "1 3");
+  ck_assert_str_eq(kit_listed(client), "1 3");
   kit_expect(client, 1, &model, false);
 }
 END_TEST
 
 /* Another prune was faster: its step is not ours to tell. */
 START_TEST(removed_by_another) {
-  struct moment moment = {"get_small", "001/manifest.json", false, 1, remove_manifest, false};
+  struct desk_moment moment = {"get_small", "001/manifest.json", false, 1, remove_manifest, false};
   struct cleat_removals *removals = NULL;
   save_steps(1, 3);
-  memory_bucket_hook(bucket, at_the_moment, &moment);
+  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
   ck_ok(prune(1, 0, false, &removals));
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert(atomic_load(&moment.acted));
@@ -401,7 +332,7 @@ END_TEST
 
 /* A save has replaced the step since it was listed. */
 START_TEST(replaced_by_another) {
-  struct moment moment = {"get_small", "001/manifest.json", false, 1, replace_manifest, false};
+  struct desk_moment moment = {"get_small", "001/manifest.json", false, 1, replace_manifest, false};
   struct cleat_save_request request = kit_request(&model, 1);
   struct cleat_client *other = kit_open(bucket, &(struct kit_setup){.start = "start-b"});
   save_steps(1, 3);
@@ -413,11 +344,11 @@ START_TEST(replaced_by_another) {
   memcpy(replacement, second, replacement_size);
   memory_write(bucket, "step-000000000001/manifest.json", first, first_size);
   free(first);
-  memory_bucket_hook(bucket, at_the_moment, &moment);
+  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
   ck_ok(prune(1, 0, false, NULL));
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert(atomic_load(&moment.acted));
-  ck_assert_str_eq(steps(), "1 3");
+  ck_assert_str_eq(kit_listed(client), "1 3");
   kit_expect(client, 1, &model, false);
   kit_close_idle(other);
 }
@@ -458,15 +389,6 @@ END_TEST
 
 /* ---- Failures ---------------------------------------------------------------------------------- */
 
-static cleat_status deny(void *user, const char *op, const char *key, bool done,
-                         const atomic_bool *cancel, struct cleat_error *error) {
-  const char *const *what = user;
-  (void)cancel;
-  if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
-    return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_DENIED, "%s %s is denied", op, key);
-}
-
 START_TEST(what_fails_stops_nothing) {
   static const struct {
     const char *what[2];
@@ -479,10 +401,10 @@ START_TEST(what_fails_stops_nothing) {
                {{"get_small", "002/pin.json"}, "2 4", {0, 3, 0}, 0}};
   struct cleat_removals *removals = NULL;
   save_steps(1, 4);
-  memory_bucket_hook(bucket, deny, (void *)(uintptr_t)cases[_i].what);
+  memory_bucket_hook(bucket, desk_deny, (void *)(uintptr_t)cases[_i].what);
   ck_fails(prune(1, 0, false, &removals), CLEAT_DENIED);
   memory_bucket_hook(bucket, NULL, NULL);
-  ck_assert_str_eq(steps(), cases[_i].left);
+  ck_assert_str_eq(kit_listed(client), cases[_i].left);
   ck_assert_str_eq(removed(removals), "1 2 3");
   ck_assert_int_eq(cleat_removals_get(removals, 1)->status, CLEAT_DENIED);
   ck_assert_uint_eq(cleat_removals_get(removals, 1)->objects, cases[_i].removed);
@@ -493,7 +415,7 @@ START_TEST(what_fails_stops_nothing) {
   }
   cleat_removals_free(removals);
   ck_ok(prune(1, 0, false, NULL));
-  ck_assert_str_eq(steps(), "4");
+  ck_assert_str_eq(kit_listed(client), "4");
 }
 END_TEST
 
@@ -502,11 +424,11 @@ START_TEST(a_store_that_does_not_answer) {
       {"list", ""}, {"get_small", "002/manifest.json"}, {"get_small", "/rank-00000.json"}};
   struct cleat_removals *removals = NULL;
   save_steps(1, 3);
-  memory_bucket_hook(bucket, deny, (void *)(uintptr_t)cases[_i]);
+  memory_bucket_hook(bucket, desk_deny, (void *)(uintptr_t)cases[_i]);
   ck_fails(prune(1, 0, false, &removals), CLEAT_DENIED);
   memory_bucket_hook(bucket, NULL, NULL);
   ck_assert_ptr_null(removals);
-  ck_assert_str_eq(steps(), "1 2 3");
+  ck_assert_str_eq(kit_listed(client), "1 2 3");
   ck_assert_uint_eq(memory_count(bucket, ""), 9);
 }
 END_TEST
@@ -514,19 +436,13 @@ END_TEST
 /* Every allocation and every call of the store fails once, before it is carried out or after: what is visible is whole, the newest
  * is there, and the next prune does the rest. */
 START_TEST(each_call_fails_once) {
-  struct kit_setup setup = {.concurrency = 2};
-  struct cleat_client_options options = kit_options(&setup);
   unsigned long calls = 1;
   for (unsigned long n = 1; n <= calls; n++) {
     struct cleat_prune_options prunes = CLEAT_PRUNE_OPTIONS_INIT;
     struct cleat_removals *removals = NULL;
-    struct cleat__store *store = NULL;
-    struct cleat_client *faulty = NULL;
     save_steps(1, 3);
-    ck_ok(cleat__store_fault_wrap(memory_store_open(bucket, NULL),
-                                  _i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER, &store,
-                                  &err));
-    ck_ok(cleat__client_on_store(store, &options, &faulty, &err));
+    struct cleat_client *faulty =
+        desk_open_faulty(_i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
     prunes.keep_last = 1;
     err.message[0] = '\0';
     cleat__fault_arm(n, false);
@@ -542,7 +458,7 @@ START_TEST(each_call_fails_once) {
     ck_assert_uint_ge(kit_steps(client), 1);
     kit_expect(client, 3, &model, false);
     ck_ok(prune(1, 0, false, NULL));
-    ck_assert_str_eq(steps(), "3");
+    ck_assert_str_eq(kit_listed(client), "3");
     calls = calls < n ? 0 : calls + 1;
   }
 }
@@ -552,7 +468,7 @@ static Suite *suite(void) {
   Suite *s = suite_create("prune");
   TCase *c = tcase_create("prune");
   tcase_set_timeout(c, 300);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
   tcase_add_test(c, keeps_the_last_every_and_pinned);
   tcase_add_loop_test(c, never_the_newest, 0, 9);
   tcase_add_test(c, nothing_there);
@@ -575,9 +491,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }
