@@ -124,7 +124,7 @@ PROGRAMS := $(if $(CLI_SRC),$(BUILD)/cleat)
 # Two examples, which share the model, the text and the reader of options.
 RANKS_SRC := $(wildcard api/examples/trainer_ranks*.c)
 TRAINER_SRC := $(filter-out $(RANKS_SRC),$(wildcard api/examples/trainer*.c))
-RANKS_SRC += $(patsubst %,api/examples/trainer_%.c,model options text)
+RANKS_SRC += $(patsubst %,api/examples/trainer_%.c,model options results text)
 EXAMPLES := $(BUILD)/trainer $(BUILD)/trainer_ranks
 UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 PLAIN_BIN := $(BUILD)/tests/unit/test_checksum_plain

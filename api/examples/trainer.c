@@ -16,19 +16,17 @@
 #include "trainer_device.h"
 #include "trainer_model.h"
 #include "trainer_options.h"
+#include "trainer_results.h"
 #include "trainer_text.h"
 
 #include <cleat.h>
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define BATCH 32                         /* examples a step */
 #define LEARNING_RATE 4e-3f              /* at the start … */
@@ -80,11 +78,6 @@ static bool complain(const char *what, const struct cleat_error *err) {
   return false;
 }
 
-static bool complain_errno(const char *what, const char *path) {
-  fprintf(stderr, "trainer: cannot %s %s: %s\n", what, path, strerror(errno));
-  return false;
-}
-
 /* ---- What a checkpoint holds -------------------------------------------------------------- */
 
 static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data) {
@@ -98,7 +91,7 @@ static struct entry matrix(const char *prefix, const struct model_parameter *par
   struct entry entry = {.dtype = CLEAT_DTYPE_F32, .ndim = 2, .data = data};
   entry.shape[0] = parameter->rows;
   entry.shape[1] = parameter->columns;
-  entry.bytes = (uint64_t)(parameter->rows * parameter->columns) * sizeof(float);
+  entry.bytes = (uint64_t)model_numbers(parameter) * sizeof(float);
   snprintf(entry.name, sizeof entry.name, "%s%s", prefix, parameter->name);
   return entry;
 }
@@ -294,15 +287,6 @@ static void update(struct trainer *t) {
   t->state.learning_rate *= LEARNING_RATE_KEPT;
 }
 
-/* One line a step, to the last bit; flushed, so that a kill loses none. */
-static bool log_loss(const struct trainer *t, float loss) {
-  if (t->loss_log && (fprintf(t->loss_log, "%" PRId64 " %a\n", t->state.step, (double)loss) < 0 ||
-                      fflush(t->loss_log))) {
-    return complain_errno("write", t->options.loss_log);
-  }
-  return true;
-}
-
 static bool train(struct trainer *t) {
   while (t->state.step < t->options.steps) {
     if (!device_pull(&t->device)) {
@@ -313,7 +297,8 @@ static bool train(struct trainer *t) {
       return false;
     }
     update(t); /* changes what a save in flight would still read, were it not for the fence */
-    if (!device_push(&t->device) || !log_loss(t, loss)) {
+    if (!device_push(&t->device) ||
+        !results_log(t->loss_log, t->options.loss_log, t->state.step, loss)) {
       return false;
     }
     bool is_last = t->state.step == t->options.steps;
@@ -347,34 +332,21 @@ static uint64_t weights_hash(const struct model *model) {
   uint64_t hashes[MODEL_PARAMETERS];
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     const struct model_parameter *p = &model->parameters[i];
-    hashes[i] = text_hash(p->weight, (size_t)(p->rows * p->columns) * sizeof(float));
+    hashes[i] = text_hash(p->weight, (size_t)model_numbers(p) * sizeof(float));
   }
   return text_hash(hashes, sizeof hashes);
-}
-
-static bool dump(const char *folder, const struct entry *entry) {
-  char path[PATH_MAX];
-  if (snprintf(path, sizeof path, "%s/%s.bin", folder, entry->name) >= (int)sizeof path) {
-    errno = ENAMETOOLONG;
-    return complain_errno("write below", folder);
-  }
-  FILE *file = fopen(path, "wb");
-  bool done = file && fwrite(entry->data, 1, entry->bytes, file) == entry->bytes;
-  if (file && fclose(file)) {
-    done = false;
-  }
-  return done || complain_errno("write", path);
 }
 
 /* Writes everything that a checkpoint holds, one raw file a tensor: for comparing without Cleat. */
 static bool dump_all(struct trainer *t) {
   struct entry entries[TENSORS_MAX];
-  if (mkdir(t->options.dump_weights, 0777) && errno != EEXIST) {
-    return complain_errno("make", t->options.dump_weights);
+  if (!results_folder(t->options.dump_weights)) {
+    return false;
   }
   size_t count = describe(&t->model, &t->state, entries);
   for (size_t i = 0; i < count; i++) {
-    if (!dump(t->options.dump_weights, &entries[i])) {
+    const struct entry *e = &entries[i];
+    if (!results_dump(t->options.dump_weights, e->name, e->data, e->bytes)) {
       return false;
     }
   }
@@ -418,7 +390,7 @@ static bool start(struct trainer *t) {
   if (!model_init(&t->model, (int64_t)t->text.vocabulary_count, o->hidden, o->memory_rows,
                   &t->state.random)) {
     errno = ENOMEM;
-    return complain_errno("make", "the model");
+    return results_fail("make", "the model");
   }
   if (o->device && !to_device(t)) {
     return false;
@@ -433,7 +405,7 @@ static bool start(struct trainer *t) {
   }
   /* A resumed run continues the log of the one before it. */
   if (o->loss_log && !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
-    return complain_errno("write", o->loss_log);
+    return results_fail("write", o->loss_log);
   }
   return true;
 }

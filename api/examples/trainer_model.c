@@ -88,7 +88,7 @@ static void parameter_shape(struct model_parameter *parameter, const char *name,
 }
 
 static bool parameter_init(struct model_parameter *parameter) {
-  size_t count = (size_t)(parameter->rows * parameter->columns);
+  size_t count = (size_t)model_numbers(parameter);
   parameter->weight = calloc(count, sizeof(float));
   parameter->m = calloc(count, sizeof(float));
   parameter->v = calloc(count, sizeof(float));
@@ -105,7 +105,7 @@ static void parameter_clear(struct model_parameter *parameter) {
 
 /* Weights from -range to range. Biases stay zero. */
 static void randomize(struct model_parameter *parameter, float range, uint64_t *random) {
-  for (int64_t i = 0; i < parameter->rows * parameter->columns; i++) {
+  for (int64_t i = 0; i < model_numbers(parameter); i++) {
     parameter->weight[i] = range * (2 * uniform(random) - 1);
   }
 }

@@ -56,6 +56,11 @@ struct model {
 /* The next number of a random sequence; *state is all that there is to it (SplitMix64). */
 uint64_t model_random(uint64_t *state);
 
+/* How many numbers each of its arrays has. */
+static inline int64_t model_numbers(const struct model_parameter *parameter) {
+  return parameter->rows * parameter->columns;
+}
+
 /* What parameters there are, how they are called and how large they are; without arrays, for a caller who has
  * his own. False: `hidden` is not possible. */
 bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows);

@@ -16,6 +16,7 @@
 #include "trainer_model.h"
 #include "trainer_options.h"
 #include "trainer_ranks_shared.h"
+#include "trainer_results.h"
 #include "trainer_text.h"
 
 #include <cleat.h>
@@ -25,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MICRO_BATCH 2 /* examples */
 #define LEARNING_RATE 4e-3f
@@ -102,15 +102,6 @@ static bool complain(const struct trainer *t, const char *what, const struct cle
   return false;
 }
 
-static bool complain_errno(const struct trainer *t, const char *what, const char *path) {
-  fprintf(stderr, "trainer: rank %u: cannot %s %s: %s\n", t->rank, what, path, strerror(errno));
-  return false;
-}
-
-static int64_t numbers_of(const struct model_parameter *parameter) {
-  return parameter->rows * parameter->columns;
-}
-
 /* ---- What a checkpoint holds -------------------------------------------------------------- */
 
 static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data) {
@@ -124,7 +115,7 @@ static struct entry weight(const struct model_parameter *parameter) {
   entry.shape[0] = parameter->rows;
   entry.shape[1] = parameter->columns;
   entry.data = parameter->weight;
-  entry.bytes = (uint64_t)numbers_of(parameter) * sizeof(float);
+  entry.bytes = (uint64_t)model_numbers(parameter) * sizeof(float);
   snprintf(entry.name, sizeof entry.name, "model.%s", parameter->name);
   return entry;
 }
@@ -280,7 +271,7 @@ static bool save_begin(struct trainer *t) {
 static void aim_gradients(struct trainer *t, float *gradient) {
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     t->model.parameters[i].gradient = gradient;
-    gradient += numbers_of(&t->model.parameters[i]);
+    gradient += model_numbers(&t->model.parameters[i]);
   }
 }
 
@@ -345,19 +336,10 @@ static bool move(struct trainer *t) {
   return true;
 }
 
-static bool log_loss(const struct trainer *t) {
-  if (t->loss_log &&
-      (fprintf(t->loss_log, "%" PRId64 " %a\n", t->state.step, (double)t->loss) < 0 ||
-       fflush(t->loss_log))) {
-    return complain_errno(t, "write", t->options.loss_log);
-  }
-  return true;
-}
-
 static bool train(struct trainer *t) {
   while (t->state.step < t->options.steps) {
     learn(t);
-    if (!move(t) || !log_loss(t)) {
+    if (!move(t) || !results_log(t->loss_log, t->options.loss_log, t->state.step, t->loss)) {
       return false;
     }
     bool is_last = t->state.step == t->options.steps;
@@ -371,22 +353,6 @@ static bool train(struct trainer *t) {
 
 /* ---- Results ------------------------------------------------------------------------------ */
 
-static bool dump(const struct trainer *t, const struct model_parameter *parameter) {
-  char path[4096];
-  size_t count = (size_t)numbers_of(parameter);
-  if (snprintf(path, sizeof path, "%s/model.%s.bin", t->options.dump_weights, parameter->name) >=
-      (int)sizeof path) {
-    errno = ENAMETOOLONG;
-    return complain_errno(t, "write below", t->options.dump_weights);
-  }
-  FILE *file = fopen(path, "wb");
-  bool done = file && fwrite(parameter->weight, sizeof(float), count, file) == count;
-  if (file && fclose(file)) {
-    done = false;
-  }
-  return done || complain_errno(t, "write", path);
-}
-
 static bool report(const struct trainer *t) {
   if (t->rank > 0) {
     return true;
@@ -396,11 +362,15 @@ static bool report(const struct trainer *t) {
   if (!t->options.dump_weights) {
     return true;
   }
-  if (mkdir(t->options.dump_weights, 0777) && errno != EEXIST) {
-    return complain_errno(t, "make", t->options.dump_weights);
+  if (!results_folder(t->options.dump_weights)) {
+    return false;
   }
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
-    if (!dump(t, &t->model.parameters[i])) {
+    const struct model_parameter *p = &t->model.parameters[i];
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "model.%s", p->name);
+    if (!results_dump(t->options.dump_weights, name, p->weight,
+                      (uint64_t)model_numbers(p) * sizeof(float))) {
       return false;
     }
   }
@@ -445,7 +415,7 @@ static bool make_model(struct trainer *t) {
     return false;
   }
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
-    t->count += numbers_of(&model->parameters[i]);
+    t->count += model_numbers(&model->parameters[i]);
   }
   t->first = t->count * t->rank / t->world_size;
   t->slice = t->count * (t->rank + 1) / t->world_size - t->first;
@@ -454,12 +424,12 @@ static bool make_model(struct trainer *t) {
   t->v = calloc((size_t)t->slice, sizeof(float));
   if (!t->weights || !t->m || !t->v) {
     errno = ENOMEM;
-    return complain_errno(t, "make", "the model");
+    return results_fail("make", "the model");
   }
   float *at = t->weights;
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     model->parameters[i].weight = at;
-    at += numbers_of(&model->parameters[i]);
+    at += model_numbers(&model->parameters[i]);
   }
   model_randomize(model, &t->state.random);
   return true;
@@ -492,7 +462,7 @@ static bool start(struct trainer *t) {
   }
   if (o->loss_log && t->rank == 0 &&
       !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
-    return complain_errno(t, "write", o->loss_log);
+    return results_fail("write", o->loss_log);
   }
   return true;
 }
