@@ -1,22 +1,14 @@
-/* bench.c: the bench as a job of the client's pool: one task, which runs all measurements. See bench.h.
+/* bench.c: the bench as an operation of one task, which runs all measurements. See bench.h, single.h.
  *
- * The result belongs to the task while it runs, and is read-only after it has ended; `taken` is guarded by the
- * pool's lock, and so are the staging buffers until they are taken. */
+ * The staging buffers are guarded by the pool's lock until they are taken. */
 #include "uploader/bench.h"
 
 #include "base/mem.h"
 #include "uploader/bench_run.h"
-#include "uploader/operation.h"
-
-struct cleat__task {
-  cleat_status status;
-  struct cleat_error err;
-};
+#include "uploader/single.h"
 
 struct cleat_bench {
-  struct cleat__operation operation; /* first, so that one is the other */
-  struct cleat__task task;
-  bool taken;
+  struct cleat__single single; /* first, so that one is the other */
   unsigned max_concurrency;
   uint64_t max_bytes;
   void **buffers; /* owned; room for max_concurrency */
@@ -24,35 +16,22 @@ struct cleat_bench {
   struct cleat__bench_result result;
 };
 
-static struct cleat_bench *bench_of(struct cleat__job *job) {
-  return (struct cleat_bench *)job;
-}
-
-/* Also when it was cancelled before: it then ends at once, and in one way. */
-static struct cleat__task *take(struct cleat__job *job) {
-  struct cleat_bench *bench = bench_of(job);
-  if (bench->taken)
-    return NULL;
-  bench->taken = true;
-  return &bench->task;
-}
-
 /* What is free, up to what is wanted. Returns how many: 0 also when another job's turn comes first. */
 static unsigned take_buffers(struct cleat_bench *bench) {
-  struct cleat_client *client = bench->operation.client;
+  struct cleat_client *client = bench->single.operation.client;
   cleat__pool_lock(client->pool);
   size_t count = cleat__staging_free_count_locked(client->staging);
   count = count < bench->max_concurrency ? count : bench->max_concurrency;
   uint64_t bytes = (uint64_t)count * client->part_bytes;
-  if (count > 0 && !cleat__client_take_buffers_locked(client, &bench->operation.job, bytes, count,
-                                                      bench->buffers))
+  if (count > 0 && !cleat__client_take_buffers_locked(client, &bench->single.operation.job, bytes,
+                                                      count, bench->buffers))
     count = 0;
   cleat__pool_unlock(client->pool);
   return (unsigned)count;
 }
 
 static void give_buffers(struct cleat_bench *bench, unsigned count) {
-  struct cleat_client *client = bench->operation.client;
+  struct cleat_client *client = bench->single.operation.client;
   cleat__pool_lock(client->pool);
   cleat__client_give_buffers_locked(client, count, bench->buffers);
   cleat__pool_unlock(client->pool);
@@ -66,19 +45,17 @@ static unsigned usual_concurrency(const struct cleat_client *client) {
   return usual > 0 ? usual : 1;
 }
 
-static void process(struct cleat__job *job, struct cleat__task *task) {
-  struct cleat_bench *bench = bench_of(job);
-  struct cleat_client *client = bench->operation.client;
+static cleat_status run(struct cleat__operation *operation, struct cleat_error *err) {
+  struct cleat_bench *bench = (struct cleat_bench *)operation;
+  struct cleat_client *client = operation->client;
   unsigned count = take_buffers(bench);
-  if (count == 0) {
-    task->status = cleat__error_set(&task->err, CLEAT_LIMIT,
-                                    "the bench needs staging memory, and none is free now");
-    return;
-  }
+  if (count == 0)
+    return cleat__error_set(err, CLEAT_LIMIT,
+                            "the bench needs staging memory, and none is free now");
   const struct cleat__bench_setup setup = {
       .store = client->store,
       .log = &client->log,
-      .cancel = &bench->operation.cancel,
+      .cancel = &operation->cancel,
       .progress = &bench->progress,
       .buffers = bench->buffers,
       .limit = count,
@@ -87,20 +64,10 @@ static void process(struct cleat__job *job, struct cleat__task *task) {
       .part_bytes = client->part_bytes,
       .max_bytes = bench->max_bytes,
   };
-  task->status = cleat__bench_run(&setup, &bench->result, &task->err);
+  cleat_status status = cleat__bench_run(&setup, &bench->result, err);
   give_buffers(bench, count);
+  return status;
 }
-
-static void finish(struct cleat__job *job, struct cleat__task *task) {
-  struct cleat__operation *operation = &bench_of(job)->operation;
-  if (task->status != CLEAT_OK)
-    cleat__operation_fail_locked(operation, &task->err);
-  else if (!operation->synced.stopping)
-    cleat__operation_stop_locked(operation);
-  cleat__operation_end_locked(operation);
-}
-
-static const struct cleat__job_ops ops = {.take = take, .process = process, .finish = finish};
 
 cleat_status cleat__bench_start(struct cleat_client *client,
                                 const struct cleat_bench_options *options,
@@ -130,22 +97,18 @@ cleat_status cleat__bench_start(struct cleat_client *client,
   atomic_init(&fresh->progress.stage, CLEAT_BENCH_LATENCY);
   atomic_init(&fresh->progress.concurrency, 0);
   atomic_init(&fresh->progress.bytes, 0);
-  cleat__operation_init(&fresh->operation, client);
-  cleat__pool_add(client->pool, &fresh->operation.job, &ops);
+  cleat__single_start(&fresh->single, client, run);
   *bench = fresh;
   return CLEAT_OK;
 }
 
 cleat_status cleat__bench_wait(struct cleat_bench *bench, struct cleat_error *err) {
-  return cleat__operation_wait(&bench->operation, err);
+  return cleat__operation_wait(&bench->single.operation, err);
 }
 
 void cleat__bench_get_progress(const struct cleat_bench *bench,
                                struct cleat_bench_progress *progress) {
-  struct cleat__pool *pool = bench->operation.client->pool;
-  cleat__pool_lock(pool);
-  bool ended = bench->operation.synced.ended;
-  cleat__pool_unlock(pool);
+  bool ended = cleat__single_ended(&bench->single); /* before what is final then */
   *progress = (struct cleat_bench_progress){
       .ended = ended,
       .stage = (enum cleat_bench_stage)atomic_load(&bench->progress.stage),
@@ -155,23 +118,17 @@ void cleat__bench_get_progress(const struct cleat_bench *bench,
 }
 
 void cleat__bench_cancel(struct cleat_bench *bench) {
-  cleat__operation_cancel(&bench->operation, "the bench");
+  cleat__operation_cancel(&bench->single.operation, "the bench");
 }
 
 const struct cleat_bench_report *cleat__bench_report(const struct cleat_bench *bench) {
-  struct cleat__pool *pool = bench->operation.client->pool;
-  cleat__pool_lock(pool);
-  bool whole = bench->operation.synced.ended && bench->operation.synced.error.status == CLEAT_OK;
-  cleat__pool_unlock(pool);
-  return whole ? &bench->result.report : NULL;
+  return cleat__single_succeeded(&bench->single) ? &bench->result.report : NULL;
 }
 
 void cleat__bench_free(struct cleat_bench *bench) {
-  struct cleat_error ignored;
   if (bench == NULL)
     return;
-  (void)cleat__bench_wait(bench, &ignored);
-  cleat__operation_retire(&bench->operation);
+  cleat__single_end(&bench->single);
   cleat__free(bench->buffers);
   cleat__free(bench);
 }
