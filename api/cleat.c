@@ -214,6 +214,10 @@ unsigned cleat_client_world_size(const struct cleat_client *client) {
   return client->world_size;
 }
 
+uint64_t cleat_client_retries(const struct cleat_client *client) {
+  return atomic_load(&client->store->retries);
+}
+
 cleat_status cleat_resume(struct cleat_client *client, const struct cleat_resume_options *options,
                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   ERR_OR_LOCAL(err);

@@ -246,6 +246,9 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
 CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
 CLEAT_API unsigned cleat_client_world_size(const struct cleat_client *client);
 
+/* How many requests have been sent again after a failed try, since the client was opened. */
+CLEAT_API uint64_t cleat_client_retries(const struct cleat_client *client);
+
 /* Frees the client. Every save, load and checkpoint of it must have been freed before. NULL is
  * allowed. */
 CLEAT_API void cleat_client_close(struct cleat_client *client);
@@ -368,6 +371,11 @@ struct cleat_save_request {
   const char *const *tensor_files;
   const struct cleat_shard
       *shards; /* of each of the tensors; NULL: all are whole, and this rank's alone */
+  /* The caller's last word: asked once all bytes of this rank are stored, before anything is committed, on a thread of
+   * Cleat's and under no lock. Anything but CLEAT_OK ends the save with that status and the error that it has filled in.
+   * Files from disk are looked at after it: one that has changed is CHANGED. NULL: nobody is asked. */
+  cleat_status (*confirm)(void *user, struct cleat_error *err);
+  void *confirm_user;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 

@@ -496,6 +496,7 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   if (repair(sender, class, err) != CLEAT_OK)
     return fail_here(sender, err);
   log_retry(sender);
+  atomic_fetch_add(&sender->s3->store.retries, 1);
   /* What damaged a body may sit on this connection's way. */
   sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK || class == CLEAT__RETRY_DIGEST;
   /* A store that refuses and closes while the body is still coming resets the connection, and its answer is lost with

@@ -261,6 +261,7 @@ struct cleat__store {
   unsigned
       first_concurrency; /* to begin with, before what is best is found out; 0: as many as may be, always */
   atomic_ulong throttles; /* how often the server has asked for less */
+  atomic_ulong retries;   /* requests that were sent again after a failed try */
   char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
 

@@ -106,6 +106,8 @@ struct cleat_save {
   struct cleat__standing standing;
   bool in_doubt; /* set by COMMIT: the manifest may yet appear */
 
+  cleat_status (*confirm)(void *user, struct cleat_error *err); /* the caller's; or NULL */
+  void *confirm_user;
   bool resume;  /* go on with what an earlier try left, and leave what this one stores */
   bool shared;  /* another process may go on with this attempt: see claim.h */
   bool claimed; /* set by LOOK: our claim may be in the store */

@@ -217,6 +217,8 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
 cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
                                  struct cleat_error *err) {
   cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
+  save->confirm = request->confirm;
+  save->confirm_user = request->confirm_user;
   if (status == CLEAT_OK)
     status = save_share(save, request, err);
   if (status == CLEAT_OK)

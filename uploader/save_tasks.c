@@ -259,9 +259,21 @@ static cleat_status sources_check(const struct cleat_save *save, struct cleat_er
   return status;
 }
 
+/* What the caller says stands, but a no without a reason has to be told from all others. */
+static cleat_status confirm(const struct cleat_save *save, struct cleat_error *err) {
+  cleat__error_clear(err);
+  cleat_status status = save->confirm(save->confirm_user, err);
+  if (status != CLEAT_OK && err->status != status)
+    return cleat__error_set(err, status, "the caller does not confirm step %lld",
+                            (long long)save->plan->step);
+  return status;
+}
+
 static cleat_status task_record(struct cleat_save *save, struct cleat_error *err) {
   const struct cleat__clock *clock = save->operation.client->clock;
-  cleat_status status = sources_check(save, err);
+  cleat_status status = save->confirm != NULL ? confirm(save, err) : CLEAT_OK;
+  if (status == CLEAT_OK)
+    status = sources_check(save, err);
   save->record_wall_s = clock->wall_s(clock->ctx);
   if (status != CLEAT_OK)
     return status;

@@ -60,6 +60,47 @@ START_TEST(hours_before_the_manifest) {
 }
 END_TEST
 
+/* ---- The caller's last word --------------------------------------------------------------------- */
+
+/* What the caller sees when it is asked, and what it says. */
+struct judge {
+  cleat_status answer;
+  bool explains;
+  unsigned asked;
+  size_t files, manifests; /* that were stored by then */
+};
+
+static cleat_status judge(void *user, struct cleat_error *why) {
+  struct judge *judge = user;
+  judge->asked++;
+  judge->files = memory_count(bucket, "safetensors");
+  judge->manifests = memory_count(bucket, "manifest.json");
+  if (judge->explains)
+    return cleat__error_set(why, judge->answer, "the folder has grown");
+  return judge->answer;
+}
+
+START_TEST(the_caller_has_the_last_word) {
+  static const struct judge judges[] = {
+      {CLEAT_OK, false, 0, 0, 0}, {CLEAT_CHANGED, true, 0, 0, 0}, {CLEAT_LOST, false, 0, 0, 0}};
+  struct judge asked = judges[_i];
+  struct cleat_client *client = kit_open(bucket, NULL);
+  kit_add_mixed(&model);
+  struct cleat_save_request request = kit_request(&model, 1);
+  request.confirm = judge;
+  request.confirm_user = &asked;
+  ck_assert_int_eq(cleat_save(client, &request, &err), asked.answer);
+  ck_assert_uint_eq(asked.asked, 1);
+  ck_assert_uint_eq(asked.files, 1);
+  ck_assert_uint_eq(asked.manifests, 0);
+  ck_assert_uint_eq(memory_count(bucket, "step-"), asked.answer == CLEAT_OK ? 3 : 0);
+  if (asked.answer != CLEAT_OK)
+    ck_assert_ptr_nonnull(
+        strstr(err.message, asked.explains ? "the folder has grown" : "does not confirm step 1"));
+  kit_close_idle(client);
+}
+END_TEST
+
 /* ---- Outcomes --------------------------------------------------------------------------------- */
 
 START_TEST(a_step_of_this_start_is_not_saved_again) {
@@ -464,6 +505,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, cancel_at_any_time, 0, 2);
   tcase_add_test(c, cancel_before_anything);
   tcase_add_test(c, hours_before_the_manifest);
+  tcase_add_loop_test(c, the_caller_has_the_last_word, 0, 3);
   tcase_add_loop_test(c, a_failed_save_cleans_up, 0, 14);
   tcase_add_loop_test(c, what_cannot_be_cleaned_is_logged, 0, 2);
   suite_add_tcase(s, c);
