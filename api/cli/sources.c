@@ -18,30 +18,38 @@
 /* Less: real trees are refused. More: each level holds a folder open, and 1,024 files may be. */
 enum { DEPTH_MAX = 100 };
 
-struct cleat__cli_source {
-  char *name;
-  char *path;
-};
-
 /* What is passed down the tree. */
 struct walk {
   struct cleat__cli_sources *sources;
   struct stat store; /* of the folder that is saved to */
   bool has_store;    /* it is a folder that exists */
+  bool leave_out;    /* what cannot be saved is counted, not refused */
 };
 
 static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix,
                                 unsigned depth, struct cleat_error *err);
 
+static int64_t nanoseconds(const struct timespec *time) {
+  return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+static struct cleat__cli_stamp stamp_of(const struct stat *info) {
+  return (struct cleat__cli_stamp){.bytes = (uint64_t)info->st_size,
+                                   .device = info->st_dev,
+                                   .inode = info->st_ino,
+                                   .modified_ns = nanoseconds(&info->st_mtim),
+                                   .changed_ns = nanoseconds(&info->st_ctim)};
+}
+
 static cleat_status add_file(struct walk *walk, const char *path, const char *name,
-                             struct cleat_error *err) {
+                             const struct stat *info, struct cleat_error *err) {
   struct cleat__cli_sources *sources = walk->sources;
   struct cleat__cli_source *items =
       cleat__grow(sources->items, &sources->capacity, sources->count, sizeof *items);
   if (!items)
     return cleat__error_no_memory(err, "the list of files");
   sources->items = items;
-  struct cleat__cli_source item = {cleat__strdup(name), cleat__strdup(path)};
+  struct cleat__cli_source item = {cleat__strdup(name), cleat__strdup(path), stamp_of(info)};
   if (!item.name || !item.path) {
     cleat__free(item.name);
     cleat__free(item.path);
@@ -68,6 +76,17 @@ static cleat_status refuse_special(const char *path, struct cleat_error *err) {
   return err->status;
 }
 
+/* Counts it; the first is the example. */
+static cleat_status leave_out(struct walk *walk, const char *path, struct cleat_error *err) {
+  struct cleat__cli_sources *sources = walk->sources;
+  if (!sources->left_out_example)
+    sources->left_out_example = cleat__strdup(path);
+  if (!sources->left_out_example)
+    return cleat__error_no_memory(err, "the list of files");
+  sources->left_out++;
+  return CLEAT_OK;
+}
+
 /* One entry of a folder. */
 static cleat_status walk_entry(struct walk *walk, const char *path, const char *name,
                                unsigned depth, struct cleat_error *err) {
@@ -77,13 +96,13 @@ static cleat_status walk_entry(struct walk *walk, const char *path, const char *
   if (S_ISLNK(info.st_mode)) {
     int failed = stat(path, &info) != 0 ? errno : 0;
     if (failed || S_ISDIR(info.st_mode))
-      return refuse_link(path, failed, err);
+      return walk->leave_out ? leave_out(walk, path, err) : refuse_link(path, failed, err);
   }
   if (S_ISDIR(info.st_mode))
     return walk_folder(walk, path, name, depth + 1, err);
   if (!S_ISREG(info.st_mode))
-    return refuse_special(path, err);
-  return add_file(walk, path, name, err);
+    return walk->leave_out ? leave_out(walk, path, err) : refuse_special(path, err);
+  return add_file(walk, path, name, &info, err);
 }
 
 /* Saving a folder with the store inside would save every earlier checkpoint again. */
@@ -148,7 +167,7 @@ static cleat_status walk_source(struct walk *walk, const char *path, struct clea
   if (!S_ISREG(info.st_mode))
     return refuse_special(path, err);
   const char *slash = strrchr(path, '/');
-  return add_file(walk, path, slash ? slash + 1 : path, err);
+  return add_file(walk, path, slash ? slash + 1 : path, &info, err);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -184,21 +203,47 @@ static cleat_status make_files(struct cleat__cli_sources *sources, struct cleat_
   return CLEAT_OK;
 }
 
+static void find_store(struct walk *walk, const char *url) {
+  static const char scheme[] = "file://";
+  if (strncasecmp(url, scheme, sizeof scheme - 1) == 0)
+    walk->has_store = stat(url + sizeof scheme - 1, &walk->store) == 0;
+}
+
+static void sort_sources(struct cleat__cli_sources *sources) {
+  if (sources->count)
+    qsort(sources->items, sources->count, sizeof *sources->items, compare_names);
+}
+
 cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
                                         struct cleat__cli_sources *sources,
                                         struct cleat_error *err) {
-  static const char scheme[] = "file://";
   struct walk walk = {.sources = sources};
   memset(sources, 0, sizeof *sources);
-  if (strncasecmp(url, scheme, sizeof scheme - 1) == 0)
-    walk.has_store = stat(url + sizeof scheme - 1, &walk.store) == 0;
+  find_store(&walk, url);
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < count && status == CLEAT_OK; i++)
     status = walk_source(&walk, paths[i], err);
-  if (status == CLEAT_OK && sources->count)
-    qsort(sources->items, sources->count, sizeof *sources->items, compare_names);
+  sort_sources(sources);
   if (status == CLEAT_OK)
     status = check_names(sources, err);
+  if (status == CLEAT_OK)
+    status = make_files(sources, err);
+  if (status != CLEAT_OK)
+    cleat__cli_sources_clear(sources);
+  return status;
+}
+
+cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
+                                               struct cleat__cli_sources *sources,
+                                               struct cleat_error *err) {
+  struct walk walk = {.sources = sources, .leave_out = within->leave_out};
+  memset(sources, 0, sizeof *sources);
+  if (within->url)
+    find_store(&walk, within->url);
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < within->count && status == CLEAT_OK; i++)
+    status = walk_child(&walk, within->dir, "", within->names[i], 0, err);
+  sort_sources(sources);
   if (status == CLEAT_OK)
     status = make_files(sources, err);
   if (status != CLEAT_OK)
@@ -213,5 +258,6 @@ void cleat__cli_sources_clear(struct cleat__cli_sources *sources) {
   }
   cleat__free(sources->items);
   cleat__free(sources->files);
+  cleat__free(sources->left_out_example);
   memset(sources, 0, sizeof *sources);
 }
