@@ -1,0 +1,226 @@
+/* contents.c: from a checkpoint in DIR to the files that a save is given. */
+#include "api/run/contents.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names in DIR, borrowed or owned by whoever made the list. */
+struct names {
+  char **items;
+  size_t count;
+  size_t capacity;
+};
+
+static cleat_status no_memory(struct cleat_error *err) {
+  return cleat__error_no_memory(err, "the list of files");
+}
+
+/* ---- the fingerprint ----------------------------------------------------------------------------- */
+
+static cleat_status take_fingerprint(struct cleat__run_contents *contents,
+                                     struct cleat_error *err) {
+  struct cleat__cli_sources *sources = &contents->sources;
+  struct cleat__span *spans = cleat__calloc(2 * sources->count + 1, sizeof *spans);
+  if (!spans)
+    return no_memory(err);
+  for (size_t i = 0; i < sources->count; i++) {
+    struct cleat__cli_source *item = &sources->items[i];
+    spans[2 * i] = (struct cleat__span){item->name, strlen(item->name) + 1};
+    spans[2 * i + 1] = (struct cleat__span){&item->stamp, sizeof item->stamp};
+  }
+  cleat_status status = cleat__sha256_spans(spans, 2 * sources->count, contents->fingerprint);
+  cleat__free(spans);
+  if (status != CLEAT_OK)
+    return cleat__error_set(err, status, "cannot compute a checksum over the list of files");
+  return CLEAT_OK;
+}
+
+/* ---- the list ------------------------------------------------------------------------------------ */
+
+static int compare_files(const void *a, const void *b) {
+  const struct cleat_file *left = a, *right = b;
+  return strcmp(left->name, right->name);
+}
+
+/* The files that were found, and the tracker, which is stored as it is meant and not as it reads. */
+static cleat_status list_files(struct cleat__run_contents *contents, struct cleat_error *err) {
+  const struct cleat__cli_sources *sources = &contents->sources;
+  contents->files = cleat__calloc(sources->count + 1, sizeof *contents->files);
+  if (!contents->files)
+    return no_memory(err);
+  if (sources->count)
+    memcpy(contents->files, sources->files, sources->count * sizeof *contents->files);
+  for (size_t i = 0; i < sources->count; i++)
+    contents->bytes += sources->items[i].stamp.bytes;
+  contents->file_count = sources->count;
+  if (!contents->tracker || !sources->count)
+    return CLEAT_OK;
+  contents->files[contents->file_count++] = (struct cleat_file){
+      .name = contents->tracker,
+      .data = contents->tracker_text,
+      .data_bytes = strlen(contents->tracker_text),
+  };
+  contents->bytes += strlen(contents->tracker_text);
+  qsort(contents->files, contents->file_count, sizeof *contents->files, compare_files);
+  return CLEAT_OK;
+}
+
+static cleat_status keep_tracker(struct cleat__run_contents *contents,
+                                 const struct cleat__run_found *found, struct cleat_error *err) {
+  if (!found || !found->tracker)
+    return CLEAT_OK;
+  contents->tracker = cleat__strdup(found->tracker);
+  contents->tracker_text = cleat__strdup(found->tracker_text);
+  return contents->tracker && contents->tracker_text ? CLEAT_OK : no_memory(err);
+}
+
+/* `found` is the checkpoint whose tracker goes with it; NULL: none. */
+static cleat_status read_within(const struct cleat__cli_within *within,
+                                const struct cleat__run_found *found,
+                                struct cleat__run_contents *contents, struct cleat_error *err) {
+  struct cleat__run_contents made = {0};
+  cleat_status status = cleat__cli_sources_collect_within(within, &made.sources, err);
+  if (status == CLEAT_OK)
+    status = keep_tracker(&made, found, err);
+  if (status == CLEAT_OK)
+    status = list_files(&made, err);
+  if (status == CLEAT_OK)
+    status = take_fingerprint(&made, err);
+  if (status == CLEAT_OK)
+    *contents = made;
+  else
+    cleat__run_contents_clear(&made);
+  return status;
+}
+
+cleat_status cleat__run_contents_read(const char *dir, const struct cleat__run_found *found,
+                                      struct cleat__run_contents *contents,
+                                      struct cleat_error *err) {
+  struct cleat__cli_within within = {
+      .dir = dir,
+      .names = found->entries,
+      .count = found->entry_count - (found->tracker != NULL),
+  };
+  return read_within(&within, found, contents, err);
+}
+
+void cleat__run_contents_clear(struct cleat__run_contents *contents) {
+  cleat__cli_sources_clear(&contents->sources);
+  cleat__free(contents->files);
+  cleat__free(contents->tracker);
+  cleat__free(contents->tracker_text);
+  *contents = (struct cleat__run_contents){0};
+}
+
+/* ---- everything in DIR --------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static cleat_status add_name(struct names *names, char *name, struct cleat_error *err) {
+  char **items = cleat__grow(names->items, &names->capacity, names->count, sizeof *items);
+  if (!items)
+    return no_memory(err);
+  names->items = items;
+  items[names->count++] = name;
+  return CLEAT_OK;
+}
+
+/* The names that are not to be saved, borrowed from the scan; a tracker among them, since it is stored from memory. */
+static cleat_status list_excluded(const struct cleat__run_scan *scan,
+                                  const struct cleat__run_found *keep, struct names *excluded,
+                                  struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < scan->count; i++) {
+    const struct cleat__run_found *found = &scan->items[i];
+    size_t first = found == keep ? found->entry_count - (found->tracker != NULL) : 0;
+    for (size_t j = first; j < found->entry_count && status == CLEAT_OK; j++)
+      status = add_name(excluded, found->entries[j], err);
+  }
+  if (excluded->count)
+    qsort(excluded->items, excluded->count, sizeof *excluded->items, compare_names);
+  return status;
+}
+
+static bool is_excluded(const struct names *excluded, const char *name) {
+  if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+      strcmp(name, CLEAT__RUN_STATE_FOLDER) == 0)
+    return true;
+  return excluded->count &&
+         bsearch(&name, excluded->items, excluded->count, sizeof *excluded->items, compare_names);
+}
+
+static cleat_status add_copy(struct names *names, const char *name, struct cleat_error *err) {
+  char *copy = cleat__strdup(name);
+  if (!copy)
+    return no_memory(err);
+  cleat_status status = add_name(names, copy, err);
+  if (status != CLEAT_OK)
+    cleat__free(copy);
+  return status;
+}
+
+/* The other names in DIR, owned. */
+static cleat_status list_others(const char *dir, const struct names *excluded, struct names *others,
+                                struct cleat_error *err) {
+  DIR *folder = opendir(dir);
+  if (!folder)
+    return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
+  cleat_status status = CLEAT_OK;
+  while (status == CLEAT_OK) {
+    errno = 0;
+    const struct dirent *entry = readdir(folder);
+    if (!entry && errno)
+      status = cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
+    if (!entry)
+      break;
+    if (!is_excluded(excluded, entry->d_name))
+      status = add_copy(others, entry->d_name, err);
+  }
+  closedir(folder);
+  return status;
+}
+
+cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
+                                          const struct cleat__run_scan *scan,
+                                          const struct cleat__run_found *keep,
+                                          struct cleat__run_contents *contents,
+                                          struct cleat_error *err) {
+  struct names excluded = {0}, others = {0};
+  cleat_status status = list_excluded(scan, keep, &excluded, err);
+  if (status == CLEAT_OK)
+    status = list_others(dir, &excluded, &others, err);
+  if (status == CLEAT_OK) {
+    struct cleat__cli_within within = {
+        .dir = dir, .names = others.items, .count = others.count, .url = url, .leave_out = true};
+    status = read_within(&within, keep, contents, err);
+  }
+  for (size_t i = 0; i < others.count; i++)
+    cleat__free(others.items[i]);
+  cleat__free(others.items);
+  cleat__free(excluded.items);
+  return status;
+}
+
+cleat_status cleat__run_contents_final(const char *dir, const struct cleat__run_layout *layout,
+                                       const char *pattern, int64_t keep,
+                                       struct cleat__run_contents *contents,
+                                       struct cleat_error *err) {
+  struct cleat__run_scan scan;
+  const struct cleat__run_found *kept = NULL;
+  cleat_status status = cleat__run_layout_scan(dir, layout, pattern, &scan, err);
+  if (status != CLEAT_OK)
+    return status;
+  for (size_t i = 0; i < scan.count; i++) {
+    if (scan.items[i].step == keep)
+      kept = &scan.items[i];
+  }
+  status = cleat__run_contents_read_all(dir, NULL, &scan, kept, contents, err);
+  cleat__run_scan_clear(&scan);
+  return status;
+}

@@ -1,0 +1,306 @@
+/* layout.c: a scan of DIR. The names are read and sorted, each is given to the recipe that knows it, and what the names of
+ * one step make up is looked into. */
+#include "api/run/layout_recipe.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A name of a recipe. */
+struct candidate {
+  const struct cleat__run_layout *layout;
+  size_t order; /* of the recipe */
+  struct cleat__run_mark mark;
+  char *name;
+};
+
+/* What a scan works on. */
+struct work {
+  struct cleat__run_look look;
+  const struct cleat__run_layout *layout; /* NULL: "auto" */
+  char **names;
+  size_t name_count;
+  size_t name_capacity;
+  struct candidate *candidates; /* room for all names; each owns its name */
+  size_t candidate_count;
+  struct cleat__run_scan scan;
+};
+
+static cleat_status no_memory(struct cleat_error *err) {
+  return cleat__error_no_memory(err, "the list of checkpoints");
+}
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+static cleat_status add_name(struct work *work, const char *name, struct cleat_error *err) {
+  char **names =
+      cleat__grow(work->names, &work->name_capacity, work->name_count, sizeof *work->names);
+  if (!names)
+    return no_memory(err);
+  work->names = names;
+  char *copy = cleat__strdup(name);
+  if (!copy)
+    return no_memory(err);
+  names[work->name_count++] = copy;
+  return CLEAT_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static cleat_status read_names(struct work *work, DIR *folder, const char *dir,
+                               struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  while (status == CLEAT_OK) {
+    errno = 0;
+    const struct dirent *entry = readdir(folder);
+    if (!entry && errno)
+      status = cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
+    if (!entry)
+      break;
+    if (entry->d_name[0] != '.')
+      status = add_name(work, entry->d_name, err);
+  }
+  if (status == CLEAT_OK && work->name_count)
+    qsort(work->names, work->name_count, sizeof *work->names, compare_names);
+  return status;
+}
+
+/* A name that can be said in one line and stored: UTF-8 without control characters. */
+static bool is_clean(const char *name) {
+  const char *end = name + strlen(name);
+  for (const char *at = name; at < end;) {
+    uint32_t code;
+    size_t length = cleat__utf8_next(at, end, &code);
+    if (!length || cleat__utf8_is_control(code))
+      return false;
+    at += length;
+  }
+  return true;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------- */
+
+static bool is_kind(const struct work *work, const struct cleat__run_layout *layout,
+                    const char *name) {
+  struct stat info;
+  unsigned kinds = layout->kinds;
+  if (layout->patterned && work->look.pattern)
+    kinds |= CLEAT__RUN_FILE;
+  if (fstatat(work->look.dir, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+    return false;
+  return (S_ISDIR(info.st_mode) && kinds & CLEAT__RUN_FOLDER) ||
+         (S_ISREG(info.st_mode) && kinds & CLEAT__RUN_FILE);
+}
+
+static bool try_recipe(const struct work *work, size_t order, const char *name,
+                       struct candidate *candidate) {
+  const struct cleat__run_layout *layout = cleat__run_recipes[order];
+  struct cleat__run_mark mark = {0};
+  if (work->layout && work->layout != layout)
+    return false;
+  if (!layout->match(layout, work->look.pattern, name, &mark) || !is_kind(work, layout, name))
+    return false;
+  if (!work->layout && layout->claims && !layout->claims(&work->look, name))
+    return false;
+  *candidate = (struct candidate){.layout = layout, .order = order, .mark = mark};
+  return true;
+}
+
+static bool find_recipe(const struct work *work, const char *name, struct candidate *candidate) {
+  for (size_t i = 0; is_clean(name) && cleat__run_recipes[i]; i++)
+    if (try_recipe(work, i, name, candidate))
+      return true;
+  return false;
+}
+
+/* Keeps the first name as the example. Takes `name`. */
+static void note(size_t *count, char **example, char *name) {
+  ++*count;
+  if (*example)
+    cleat__free(name);
+  else
+    *example = name;
+}
+
+/* Gives each name to a candidate or to the unknown. */
+static cleat_status find_candidates(struct work *work, struct cleat_error *err) {
+  work->candidates = cleat__calloc(work->name_count + 1, sizeof *work->candidates);
+  if (!work->candidates)
+    return no_memory(err);
+  for (size_t i = 0; i < work->name_count; i++) {
+    struct candidate *candidate = &work->candidates[work->candidate_count];
+    char *name = work->names[i];
+    work->names[i] = NULL;
+    if (find_recipe(work, name, candidate)) {
+      candidate->name = name;
+      work->candidate_count++;
+    } else if (strcmp(name, CLEAT__RUN_TRACKER) == 0) {
+      cleat__free(name);
+    } else {
+      note(&work->scan.unknown, &work->scan.unknown_example, name);
+    }
+  }
+  return CLEAT_OK;
+}
+
+/* Minor names count only where their recipe has no others. */
+static void drop_minor(struct work *work) {
+  size_t kept = 0;
+  for (size_t order = 0; cleat__run_recipes[order]; order++) {
+    bool major = false;
+    for (size_t i = 0; i < work->candidate_count && !major; i++)
+      major = work->candidates[i].order == order && !work->candidates[i].mark.minor;
+    for (size_t i = 0; i < work->candidate_count && major; i++) {
+      struct candidate *candidate = &work->candidates[i];
+      if (candidate->order != order || !candidate->mark.minor)
+        continue;
+      note(&work->scan.unknown, &work->scan.unknown_example, candidate->name);
+      candidate->name = NULL;
+    }
+  }
+  for (size_t i = 0; i < work->candidate_count; i++)
+    if (work->candidates[i].name)
+      work->candidates[kept++] = work->candidates[i];
+  work->candidate_count = kept;
+}
+
+/* By step; of one step the recipe that comes first, then the name that stands for it. */
+static int compare_candidates(const void *a, const void *b) {
+  const struct candidate *left = a, *right = b;
+  if (left->mark.step != right->mark.step)
+    return left->mark.step < right->mark.step ? -1 : 1;
+  if (left->order != right->order)
+    return left->order < right->order ? -1 : 1;
+  if (left->mark.version != right->mark.version)
+    return left->mark.version > right->mark.version ? -1 : 1;
+  bool left_last = cleat__run_layout_goes_last(left->layout, left->name);
+  bool right_last = cleat__run_layout_goes_last(right->layout, right->name);
+  return left_last != right_last ? left_last - right_last : strcmp(left->name, right->name);
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------- */
+
+void cleat__run_found_clear(struct cleat__run_found *found) {
+  for (size_t i = 0; i < found->entry_count; i++)
+    cleat__free(found->entries[i]);
+  cleat__free(found->entries);
+  cleat__free(found->path);
+  cleat__free(found->tracker);
+  cleat__free(found->tracker_text);
+}
+
+/* Makes a checkpoint of `count` names, which it takes. */
+static cleat_status make_found(struct candidate *candidates, size_t count,
+                               struct cleat__run_found *found, struct cleat_error *err) {
+  const struct cleat__run_layout *layout = candidates->layout;
+  found->path = cleat__strdup(layout->flat ? "." : candidates->name);
+  found->entries = cleat__calloc(count, sizeof *found->entries);
+  if (!found->path || !found->entries)
+    return no_memory(err);
+  for (size_t i = 0; i < count; i++) {
+    found->entries[found->entry_count++] = candidates[i].name;
+    candidates[i].name = NULL;
+  }
+  return CLEAT_OK;
+}
+
+static cleat_status add_found(struct work *work, struct candidate *candidates, size_t count,
+                              struct cleat_error *err) {
+  struct cleat__run_scan *scan = &work->scan;
+  struct cleat__run_found *items =
+      cleat__grow(scan->items, &scan->capacity, scan->count, sizeof *items);
+  if (!items)
+    return no_memory(err);
+  scan->items = items;
+  const struct cleat__run_layout *layout = candidates->layout;
+  struct cleat__run_found *found = &items[scan->count++];
+  *found = (struct cleat__run_found){
+      .layout = layout, .step = candidates->mark.step, .settle_ms = layout->settle_ms};
+  cleat_status status = make_found(candidates, count, found, err);
+  if (status == CLEAT_OK && layout->inspect)
+    status = layout->inspect(&work->look, found, err);
+  if (!found->has_sign)
+    found->settle_ms = CLEAT__RUN_QUIET_MS;
+  return status;
+}
+
+/* One checkpoint a step: the first recipe's first name, or all of that recipe's names. */
+static cleat_status find_checkpoints(struct work *work, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  size_t end;
+  for (size_t i = 0; i < work->candidate_count && status == CLEAT_OK; i = end) {
+    struct candidate *first = &work->candidates[i];
+    size_t used = 1;
+    end = i + 1;
+    while (end < work->candidate_count && first[end - i].mark.step == first->mark.step)
+      end++;
+    while (first->layout->flat && i + used < end && first[used].order == first->order)
+      used++;
+    status = add_found(work, first, used, err);
+    for (size_t j = i + used; j < end; j++) {
+      note(&work->scan.duplicates, &work->scan.duplicate_example, work->candidates[j].name);
+      work->candidates[j].name = NULL;
+    }
+  }
+  return status;
+}
+
+static void clear_work(struct work *work) {
+  for (size_t i = 0; i < work->name_count; i++)
+    cleat__free(work->names[i]);
+  cleat__free(work->names);
+  for (size_t i = 0; i < work->candidate_count; i++)
+    cleat__free(work->candidates[i].name);
+  cleat__free(work->candidates);
+}
+
+cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout,
+                                    const char *pattern, struct cleat__run_scan *scan,
+                                    struct cleat_error *err) {
+  struct work work = {.layout = layout->match ? layout : NULL};
+  DIR *folder = opendir(dir);
+  if (!folder)
+    return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
+  cleat__run_look_init(&work.look, dirfd(folder), pattern);
+  cleat_status status = read_names(&work, folder, dir, err);
+  if (status == CLEAT_OK)
+    status = find_candidates(&work, err);
+  if (status == CLEAT_OK) {
+    drop_minor(&work);
+    if (work.candidate_count)
+      qsort(work.candidates, work.candidate_count, sizeof *work.candidates, compare_candidates);
+    status = find_checkpoints(&work, err);
+  }
+  closedir(folder);
+  clear_work(&work);
+  if (status == CLEAT_OK)
+    *scan = work.scan;
+  else
+    cleat__run_scan_clear(&work.scan);
+  return status;
+}
+
+void cleat__run_scan_clear(struct cleat__run_scan *scan) {
+  for (size_t i = 0; i < scan->count; i++)
+    cleat__run_found_clear(&scan->items[i]);
+  cleat__free(scan->items);
+  cleat__free(scan->unknown_example);
+  cleat__free(scan->duplicate_example);
+  *scan = (struct cleat__run_scan){0};
+}
+
+const struct cleat__run_found *cleat__run_scan_newest(const struct cleat__run_scan *scan) {
+  for (size_t i = scan->count; i > 0; i--)
+    if (scan->items[i - 1].whole || !scan->items[i - 1].has_sign)
+      return &scan->items[i - 1];
+  return NULL;
+}

@@ -1,0 +1,293 @@
+/* layout_signs.c: the signs by which tools tell that a checkpoint is whole. Reads alone, and little: what it cannot read
+ * is not there. A sign that is being written counts as there; that the checkpoint has settled is for others to see. */
+#include "api/run/layout_recipe.h"
+
+#include "base/mem.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Beyond these, names and texts are not the tools' own. */
+enum { PATH_BYTES = 512, TEXT_BYTES = 4096, RANKS_MAX = 1 << 16 };
+
+static bool is_file(int dir, const char *path) {
+  struct stat info;
+  return fstatat(dir, path, &info, 0) == 0 && S_ISREG(info.st_mode);
+}
+
+static bool is_file_in(int dir, const char *folder, const char *name) {
+  char path[PATH_BYTES];
+  int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return length > 0 && (size_t)length < sizeof path && is_file(dir, path);
+}
+
+static bool exists_in(int dir, const char *folder, const char *name) {
+  char path[PATH_BYTES];
+  struct stat info;
+  int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return length > 0 && (size_t)length < sizeof path && fstatat(dir, path, &info, 0) == 0;
+}
+
+/* O_NONBLOCK: a pipe of that name must not hold everything up. */
+static int open_file(int dir, const char *path) {
+  struct stat info;
+  int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* The file's first bytes; 0: there is none, or nothing in it. */
+static size_t read_head(int dir, const char *path, void *bytes, size_t size) {
+  int fd = open_file(dir, path);
+  if (fd < 0)
+    return 0;
+  ssize_t length = read(fd, bytes, size);
+  close(fd);
+  return length > 0 ? (size_t)length : 0;
+}
+
+/* A document that has its end: files that are written in place are seen half written too. */
+static bool has_json(int dir, const char *folder, const char *name) {
+  char path[PATH_BYTES], tail[16];
+  struct stat info;
+  ssize_t length = -1;
+  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+    return false;
+  int fd = open_file(dir, path);
+  if (fd < 0)
+    return false;
+  if (fstat(fd, &info) == 0) {
+    off_t begin = info.st_size > (off_t)sizeof tail ? info.st_size - (off_t)sizeof tail : 0;
+    length = pread(fd, tail, sizeof tail, begin);
+  }
+  close(fd);
+  while (length > 0 && strchr(" \r\n", tail[length - 1]) && tail[length - 1])
+    length--;
+  return length > 0 && tail[length - 1] == '}';
+}
+
+/* ---- Megatron's tracker ---------------------------------------------------------------------- */
+
+void cleat__run_look_init(struct cleat__run_look *look, int dir, const char *pattern) {
+  char text[32];
+  size_t length = read_head(dir, CLEAT__RUN_TRACKER, text, sizeof text - 1);
+  *look = (struct cleat__run_look){.dir = dir, .pattern = pattern, .tracker_step = -1};
+  text[length] = '\0';
+  text[strcspn(text, " \r\n")] = '\0';
+  look->tracker_release = strcmp(text, "release") == 0;
+  char *end;
+  long long step = strtoll(text, &end, 10);
+  if (end > text && !*end && step >= 0)
+    look->tracker_step = step;
+}
+
+/* ---- claims, for "auto" ---------------------------------------------------------------------- */
+
+bool cleat__run_claims_cleat(const struct cleat__run_look *look, const char *name) {
+  return is_file_in(look->dir, name, "manifest.json");
+}
+
+static bool has_dcp_sign(int dir, const char *folder) {
+  return is_file_in(dir, folder, ".metadata") ||
+         has_json(dir, folder, "model.safetensors.index.json");
+}
+
+bool cleat__run_claims_dcp(const struct cleat__run_look *look, const char *name) {
+  return has_dcp_sign(look->dir, name);
+}
+
+bool cleat__run_claims_torchtune(const struct cleat__run_look *look, const char *name) {
+  return strncmp(name, "epoch_", 6) == 0 || is_file_in(look->dir, name, "recipe_state.pt");
+}
+
+bool cleat__run_claims_megatron(const struct cleat__run_look *look, const char *name) {
+  return strcmp(name, "release") != 0 || look->tracker_release;
+}
+
+/* ---- signs ------------------------------------------------------------------------------------ */
+
+cleat_status cleat__run_inspect_cleat(const struct cleat__run_look *look,
+                                      struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  found->has_sign = true;
+  found->whole = is_file_in(look->dir, found->path, "manifest.json");
+  return CLEAT_OK;
+}
+
+cleat_status cleat__run_inspect_dcp(const struct cleat__run_look *look,
+                                    struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  found->has_sign = true;
+  found->whole = has_dcp_sign(look->dir, found->path);
+  return CLEAT_OK;
+}
+
+/* Accelerate's own save_state writes folders of the same name in many a script, without this sign. */
+cleat_status cleat__run_inspect_huggingface(const struct cleat__run_look *look,
+                                            struct cleat__run_found *found,
+                                            struct cleat_error *err) {
+  (void)err;
+  found->whole = has_json(look->dir, found->path, "trainer_state.json");
+  found->has_sign = found->whole || !is_file_in(look->dir, found->path, "random_states_0.pkl");
+  return CLEAT_OK;
+}
+
+/* A tracker that has moved on says nothing of a folder that an earlier job left behind unfinished; but that has none of
+ * the files by which each of Megatron's formats ends, and no folder of the format that has no such file. */
+static bool has_megatron_end(int dir, const char *folder) {
+  static const char *const ends[] = {"metadata.json", ".metadata", "mp_rank_00", "mp_rank_00_000",
+                                     "mp_rank_00_000_000"};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (exists_in(dir, folder, ends[i]))
+      return true;
+  return false;
+}
+
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
+                                         struct cleat__run_found *found, struct cleat_error *err) {
+  bool release = strcmp(found->path, "release") == 0;
+  found->has_sign = true;
+  if (release)
+    found->whole = look->tracker_release;
+  else
+    found->whole = look->tracker_step == found->step ||
+                   (look->tracker_step > found->step && has_megatron_end(look->dir, found->path));
+  found->tracker = cleat__strdup(CLEAT__RUN_TRACKER);
+  found->tracker_text =
+      release ? cleat__strdup("release") : cleat__strprintf("%" PRId64, found->step);
+  char *entry = cleat__strdup(CLEAT__RUN_TRACKER);
+  char **entries = cleat__realloc_array(found->entries, 2, sizeof *entries);
+  if (entries)
+    found->entries = entries;
+  if (!entry || !entries || !found->tracker || !found->tracker_text) {
+    cleat__free(entry);
+    return cleat__error_no_memory(err, "the list of checkpoints");
+  }
+  entries[found->entry_count++] = entry;
+  return CLEAT_OK;
+}
+
+/* torch.save writes a zip archive, whose end record comes last. */
+static void inspect_archive(int dir, struct cleat__run_found *found) {
+  static const char begin[4] = "PK\3\4", end[4] = "PK\5\6";
+  enum { END_BYTES = 22 };
+  char bytes[END_BYTES];
+  struct stat info;
+  found->has_sign = true;
+  int fd = open_file(dir, found->path);
+  if (fd < 0)
+    return;
+  ssize_t length = pread(fd, bytes, sizeof begin, 0);
+  if (length == (ssize_t)sizeof begin && memcmp(bytes, begin, sizeof begin) != 0)
+    found->has_sign = false; /* torch.save's older format, or not torch's */
+  else if (fstat(fd, &info) == 0 && info.st_size > END_BYTES &&
+           pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES)
+    found->whole = memcmp(bytes, end, sizeof end) == 0;
+  close(fd);
+}
+
+/* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt after. */
+cleat_status cleat__run_inspect_lightning(const struct cleat__run_look *look,
+                                          struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  struct stat info;
+  if (fstatat(look->dir, found->path, &info, 0) == 0 && S_ISREG(info.st_mode)) {
+    inspect_archive(look->dir, found);
+    return CLEAT_OK;
+  }
+  bool metadata = is_file_in(look->dir, found->path, ".metadata");
+  bool meta = is_file_in(look->dir, found->path, "meta.pt");
+  found->has_sign = metadata || meta || is_file_in(look->dir, found->path, "__0_0.distcp");
+  found->whole = metadata && meta;
+  return CLEAT_OK;
+}
+
+/* How many ranks write a state of their own, from the header of the first; 0: that is not llm.c's. */
+static size_t read_rank_count(int dir, const char *state) {
+  int32_t header[3];
+  if (read_head(dir, state, header, sizeof header) != sizeof header || header[0] != 20240527 ||
+      header[2] < 0)
+    return 0;
+  return (size_t)header[2];
+}
+
+/* DONE goes last also when a checkpoint is deleted, after a model and states that are gone by then. */
+cleat_status cleat__run_inspect_llmc(const struct cleat__run_look *look,
+                                     struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  bool done = false, model = false;
+  size_t states = 0;
+  const char *first = NULL;
+  for (size_t i = 0; i < found->entry_count; i++) {
+    const char *name = found->entries[i];
+    done |= strncmp(name, "DONE_", 5) == 0;
+    model |= strncmp(name, "model_", 6) == 0;
+    if (strncmp(name, "state_", 6) == 0 && states++ == 0)
+      first = name;
+  }
+  found->has_sign = true;
+  found->whole = done && model && first && states >= read_rank_count(look->dir, first);
+  return CLEAT_OK;
+}
+
+/* The number behind "key": in what InfiniTrain writes, which lacks a comma and so is not JSON. */
+static int64_t read_field(const char *text, const char *key) {
+  const char *at = strstr(text, key);
+  at = at ? strchr(at, ':') : NULL;
+  long long value = at ? strtoll(at + 1, NULL, 10) : 1;
+  return value >= 1 && value <= RANKS_MAX ? value : 1;
+}
+
+/* The ranks that save a part each; 0: that is not written yet. */
+static int64_t read_world(int dir, const char *folder, const char *name) {
+  char path[PATH_BYTES], text[TEXT_BYTES];
+  if (!has_json(dir, folder, name))
+    return 0;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  text[read_head(dir, path, text, sizeof text - 1)] = '\0';
+  static const char *const sizes[] = {"\"ddp_size\"", "\"tp_size\"", "\"cp_size\"", "\"pp_size\""};
+  int64_t world = 1;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && world <= RANKS_MAX; i++)
+    world *= read_field(text, sizes[i]);
+  return world;
+}
+
+static bool rank_exists(int dir, const char *folder, int64_t rank) {
+  char name[64];
+  snprintf(name, sizeof name, "rank_%06" PRId64, rank);
+  return exists_in(dir, folder, name);
+}
+
+static bool rank_is_done(int dir, const char *folder, int64_t rank) {
+  char name[64];
+  snprintf(name, sizeof name, "rank_%06" PRId64 "/trainer_state.json", rank);
+  return has_json(dir, folder, name);
+}
+
+/* The ranks write beside each other and none waits for all: whole is what has every rank's trainer_state.json. */
+cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_look *look,
+                                            struct cleat__run_found *found,
+                                            struct cleat_error *err) {
+  (void)err;
+  bool ranks = rank_exists(look->dir, found->path, 0);
+  int64_t world = read_world(look->dir, found->path,
+                             ranks ? "rank_000000/trainer_state.json" : "trainer_state.json");
+  found->has_sign = true;
+  found->whole = world > 0;
+  if (!ranks || !found->whole)
+    return CLEAT_OK;
+  /* More ranks than the sizes tell of: a kind of parallelism that this recipe does not know. */
+  found->has_sign = world <= RANKS_MAX && !rank_exists(look->dir, found->path, world);
+  found->whole = found->has_sign;
+  for (int64_t rank = 1; rank < world && found->whole; rank++)
+    found->whole = rank_is_done(look->dir, found->path, rank);
+  return CLEAT_OK;
+}

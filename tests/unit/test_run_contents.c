@@ -1,0 +1,342 @@
+/* test_run_contents.c: api/run/contents.c: the files of a checkpoint, and whether they have changed. */
+#include "api/run/contents.h"
+
+#include "base/mem.h"
+#include "tests/mock/heap.h"
+#include "tests/mock/scratch.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TRACKER "latest_checkpointed_iteration.txt"
+
+static struct cleat_error err;
+static struct cleat__run_scan scan;
+static struct cleat__run_contents contents;
+static const char *dir;
+
+static void setup(void) {
+  dir = scratch_make();
+}
+
+static void teardown(void) {
+  cleat__run_scan_clear(&scan);
+  cleat__run_contents_clear(&contents);
+  scratch_remove();
+}
+
+static void put(const char *name, const char *text) {
+  scratch_write(name, text, strlen(text));
+}
+
+static void make_link(const char *name, const char *to) {
+  ck_assert_int_eq(symlink(to, scratch_path(name)), 0);
+}
+
+static const struct cleat__run_found *look(const char *layout) {
+  cleat__run_scan_clear(&scan);
+  must(cleat__run_layout_scan(dir, cleat__run_layout_find(layout), NULL, &scan, &err));
+  return scan.count ? &scan.items[scan.count - 1] : NULL;
+}
+
+/* Reads the newest checkpoint of the layout. */
+static void read_newest(const char *layout) {
+  const struct cleat__run_found *found = look(layout);
+  ck_assert_ptr_nonnull(found);
+  cleat__run_contents_clear(&contents);
+  must(cleat__run_contents_read(dir, found, &contents, &err));
+}
+
+static void read_all(const struct cleat__run_found *keep) {
+  cleat__run_contents_clear(&contents);
+  must(cleat__run_contents_read_all(dir, NULL, &scan, keep, &contents, &err));
+}
+
+/* The names, a blank between them. */
+static void expect_files(const char *names) {
+  char text[4096] = "";
+  int length = 0;
+  for (size_t i = 0; i < contents.file_count; i++)
+    length += snprintf(text + length, sizeof text - (size_t)length, "%s%s", i ? " " : "",
+                       contents.files[i].name);
+  ck_assert_str_eq(text, names);
+}
+
+START_TEST(a_folder) {
+  put("step-7/.metadata", "m");
+  put("step-7/__0_0.distcp", "12345");
+  put("step-7/deep/er/x", "678");
+  put("step-6/.metadata", "m");
+  put("other", "x");
+  read_newest("dcp");
+  expect_files("step-7/.metadata step-7/__0_0.distcp step-7/deep/er/x");
+  ck_assert_uint_eq(contents.bytes, 9);
+  for (size_t i = 0; i < contents.file_count; i++) {
+    ck_assert_str_eq(contents.files[i].path, scratch_path(contents.files[i].name));
+    ck_assert_ptr_null(contents.files[i].data);
+  }
+}
+END_TEST
+
+START_TEST(files_in_the_folder_itself) {
+  put("model_00000100.bin", "model");
+  put("state_00000100_00000.bin", "state");
+  put("DONE_00000100", "");
+  put("main.log", "x");
+  read_newest("llmc");
+  expect_files("DONE_00000100 model_00000100.bin state_00000100_00000.bin");
+  ck_assert_uint_eq(contents.bytes, 10);
+}
+END_TEST
+
+START_TEST(the_tracker_says_the_step_that_is_saved) {
+  put("iter_0001000/metadata.json", "{}");
+  put(TRACKER, "2000");
+  read_newest("megatron");
+  expect_files("iter_0001000/metadata.json " TRACKER);
+  ck_assert_uint_eq(contents.bytes, 6);
+  ck_assert_ptr_null(contents.files[1].path);
+  ck_assert_uint_eq(contents.files[1].data_bytes, 4);
+  ck_assert_int_eq(memcmp(contents.files[1].data, "1000", 4), 0);
+}
+END_TEST
+
+START_TEST(an_empty_folder) {
+  ck_assert_int_eq(mkdir(scratch_path("iter_0000001"), 0777), 0);
+  read_newest("megatron");
+  ck_assert_uint_eq(contents.file_count, 0);
+  ck_assert_uint_eq(contents.bytes, 0);
+}
+END_TEST
+
+/* ---- the fingerprint ----------------------------------------------------------------------------- */
+
+static uint8_t before[CLEAT__SHA256_BYTES];
+
+static bool has_changed(void) {
+  memcpy(before, contents.fingerprint, sizeof before);
+  read_newest("dcp");
+  return memcmp(before, contents.fingerprint, sizeof before) != 0;
+}
+
+static void set_times(const char *name, int64_t seconds) {
+  const struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+  ck_assert_int_eq(utimensat(AT_FDCWD, scratch_path(name), times, 0), 0);
+}
+
+START_TEST(the_fingerprint_follows_every_change) {
+  put("step-7/.metadata", "m");
+  put("step-7/a", "1");
+  put("step-7/b", "2");
+  read_newest("dcp");
+  ck_assert(!has_changed());
+  put("other", "x");
+  put("step-6/.metadata", "x");
+  ck_assert(!has_changed());
+  put("step-7/c", "");
+  ck_assert(has_changed());
+  ck_assert_int_eq(truncate(scratch_path("step-7/a"), 100), 0);
+  ck_assert(has_changed());
+  set_times("step-7/a", 1000);
+  ck_assert(has_changed());
+  ck_assert_int_eq(rename(scratch_path("step-7/c"), scratch_path("step-7/d")), 0);
+  ck_assert(has_changed());
+  ck_assert_int_eq(unlink(scratch_path("step-7/d")), 0);
+  ck_assert(has_changed());
+  put("step-7/sub/x", "1");
+  ck_assert(has_changed());
+  ck_assert_int_eq(rename(scratch_path("step-7/sub"), scratch_path("step-7/sup")), 0);
+  ck_assert(has_changed()); /* nothing but the name */
+  ck_assert(!has_changed());
+}
+END_TEST
+
+/* Another file of the same name, size and time; and the same file, whose times were set back. */
+START_TEST(the_fingerprint_is_not_deceived_by_times) {
+  put("step-7/.metadata", "m");
+  put("step-7/a", "1");
+  put("copy", "2");
+  set_times("step-7/a", 1000);
+  set_times("copy", 1000);
+  read_newest("dcp");
+  ck_assert_int_eq(rename(scratch_path("copy"), scratch_path("step-7/a")), 0);
+  ck_assert(has_changed());
+  int64_t changed_ns = contents.sources.items[1].stamp.changed_ns;
+  do { /* until the clock of the file system has moved on */
+    put("step-7/a", "3");
+    set_times("step-7/a", 1000);
+    read_newest("dcp");
+  } while (contents.sources.items[1].stamp.changed_ns == changed_ns);
+  ck_assert_int_eq(memcmp(before, contents.fingerprint, sizeof before) != 0, 1);
+}
+END_TEST
+
+START_TEST(a_link_stands_for_its_file) {
+  put("step-7/.metadata", "m");
+  put("shared/weights", "12345");
+  make_link("step-7/weights", "../shared/weights");
+  read_newest("dcp");
+  expect_files("step-7/.metadata step-7/weights");
+  ck_assert_uint_eq(contents.bytes, 6);
+  put("shared/weights", "123456");
+  ck_assert(has_changed());
+}
+END_TEST
+
+START_TEST(what_is_gone) {
+  put("step-7/.metadata", "m");
+  const struct cleat__run_found *found = look("dcp");
+  ck_assert_int_eq(unlink(scratch_path("step-7/.metadata")), 0);
+  ck_assert_int_eq(rmdir(scratch_path("step-7")), 0);
+  must_fail(CLEAT_NOT_FOUND, cleat__run_contents_read(dir, found, &contents, &err));
+  ck_assert_ptr_null(contents.files);
+}
+END_TEST
+
+START_TEST(what_cannot_be_saved) {
+  put("step-7/.metadata", "m");
+  const struct cleat__run_found *found = look("dcp");
+  make_link("step-7/link", "..");
+  must_fail(CLEAT_INVALID, cleat__run_contents_read(dir, found, &contents, &err));
+  ck_assert_int_eq(unlink(scratch_path("step-7/link")), 0);
+  ck_assert_int_eq(mkfifo(scratch_path("step-7/pipe"), 0666), 0);
+  must_fail(CLEAT_INVALID, cleat__run_contents_read(dir, found, &contents, &err));
+}
+END_TEST
+
+START_TEST(ten_thousand_files) {
+  char name[64];
+  for (int i = 0; i < 10000; i++) {
+    snprintf(name, sizeof name, "step-7/%04d", i);
+    put(name, "x");
+  }
+  put("step-7/.metadata", "m");
+  read_newest("dcp");
+  ck_assert_uint_eq(contents.file_count, 10001);
+  ck_assert_uint_eq(contents.bytes, 10001);
+  ck_assert_str_eq(contents.files[10000].name, "step-7/9999");
+  ck_assert(!has_changed());
+}
+END_TEST
+
+/* ---- everything ---------------------------------------------------------------------------------- */
+
+START_TEST(everything_but_older_checkpoints) {
+  put("checkpoint-1/trainer_state.json", "{}");
+  put("checkpoint-2/trainer_state.json", "{}");
+  put("checkpoint-3/model.safetensors", "x");
+  put("config.json", "{}");
+  put(".hidden", "x");
+  put("logs/events", "x");
+  put(".cleat-run/state.json", "{}");
+  look("huggingface");
+  read_all(cleat__run_scan_newest(&scan));
+  expect_files(".hidden checkpoint-2/trainer_state.json config.json logs/events");
+  read_all(NULL);
+  expect_files(".hidden config.json logs/events");
+}
+END_TEST
+
+START_TEST(everything_with_a_tracker) {
+  put("iter_0000001/metadata.json", "{}");
+  put("iter_0000002/metadata.json", "{}");
+  put("progress.txt", "x");
+  put(TRACKER, "1");
+  look("megatron");
+  read_all(cleat__run_scan_newest(&scan));
+  expect_files("iter_0000001/metadata.json " TRACKER " progress.txt");
+  ck_assert_int_eq(memcmp(contents.files[1].data, "1", 1), 0);
+  read_all(NULL);
+  expect_files("progress.txt");
+}
+END_TEST
+
+START_TEST(everything_that_can_be_saved) {
+  put("checkpoint-1/trainer_state.json", "{}");
+  make_link("latest", "checkpoint-1");
+  make_link("lost", "nowhere");
+  ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0666), 0);
+  look("huggingface");
+  read_all(cleat__run_scan_newest(&scan));
+  expect_files("checkpoint-1/trainer_state.json");
+  ck_assert_uint_eq(contents.sources.left_out, 3);
+  ck_assert_ptr_nonnull(contents.sources.left_out_example);
+}
+END_TEST
+
+START_TEST(a_store_inside) {
+  char url[4200];
+  put("store/step-1/x", "x");
+  snprintf(url, sizeof url, "file://%s", scratch_path("store"));
+  look("huggingface");
+  must_fail(CLEAT_INVALID, cleat__run_contents_read_all(dir, url, &scan, NULL, &contents, &err));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__run_contents_read_all(scratch_path("none"), NULL, &scan, NULL, &contents, &err));
+}
+END_TEST
+
+START_TEST(every_call_fails) {
+  put("iter_0000001/metadata.json", "{}");
+  put("iter_0000002/metadata.json", "{}");
+  put(TRACKER, "2");
+  put("other", "x");
+  make_link("latest", "iter_0000002");
+  const struct cleat__run_found *newest = look("megatron");
+  unsigned fds = scratch_fds();
+  must(cleat__run_contents_read(dir, newest, &contents, &err)); /* what OpenSSL keeps */
+  cleat__run_contents_clear(&contents);
+  for (int all = 0; all < 2; all++) {
+    unsigned long n = 0, calls;
+    do {
+      long blocks = heap_blocks();
+      cleat__fault_arm(++n, false);
+      cleat_status status =
+          all ? cleat__run_contents_read_all(dir, NULL, &scan, newest, &contents, &err)
+              : cleat__run_contents_read(dir, newest, &contents, &err);
+      calls = cleat__fault_disarm();
+      ck_assert_int_eq(status == CLEAT_OK, calls < n);
+      cleat__run_contents_clear(&contents);
+      ck_assert_msg(heap_blocks() == blocks, "call %lu leaks", n);
+      ck_assert_uint_eq(scratch_fds(), fds);
+    } while (calls >= n);
+    ck_assert_uint_gt(n, 8);
+  }
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("run_contents");
+  TCase *c = tcase_create("run_contents");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, a_folder);
+  tcase_add_test(c, files_in_the_folder_itself);
+  tcase_add_test(c, the_tracker_says_the_step_that_is_saved);
+  tcase_add_test(c, an_empty_folder);
+  tcase_add_test(c, the_fingerprint_follows_every_change);
+  tcase_add_test(c, the_fingerprint_is_not_deceived_by_times);
+  tcase_add_test(c, a_link_stands_for_its_file);
+  tcase_add_test(c, what_is_gone);
+  tcase_add_test(c, what_cannot_be_saved);
+  tcase_add_test(c, ten_thousand_files);
+  tcase_add_test(c, everything_but_older_checkpoints);
+  tcase_add_test(c, everything_with_a_tracker);
+  tcase_add_test(c, everything_that_can_be_saved);
+  tcase_add_test(c, a_store_inside);
+  tcase_add_test(c, every_call_fails);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  SRunner *runner = srunner_create(suite());
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
