@@ -100,7 +100,7 @@ ALL_LIBS = $(PKG_LIBS) $(CUDA_LIBS) -lm
 LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
 LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
 LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c $(wildcard storage/s3*.c storage/http*.c)),$(LIB_SRC))
-CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c))
+CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c api/run/*.c))
 MOCK_SRC := $(wildcard tests/mock/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
@@ -207,7 +207,19 @@ $(BUILD)/tests/libmock.a: $(MOCK_OBJ)
 	$(call say,AR,$@)
 	$(Q)$(AR) rcs $@ $^
 
-$(UNIT_BIN) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+# The program's own files, but for its main, for tests of api/run.
+$(BUILD)/tests/librun.a: $(filter-out %/main.o,$(CLI_OBJ))
+	@mkdir -p $(@D) && rm -f $@
+	$(call say,AR,$@)
+	$(Q)$(AR) rcs $@ $^
+
+RUN_BIN := $(filter $(BUILD)/tests/unit/test_run_%,$(UNIT_BIN))
+$(RUN_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/tests/librun.a $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) $(PROGRAM_LIBS) -o $@
+
+$(filter-out $(RUN_BIN),$(UNIT_BIN)) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
@@ -350,6 +362,11 @@ bench-smoke:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && \
 	  tests/bench/run.sh --smoke local limit scale tls memory
 
+# The images of docker/, built and tried; needs a Docker engine, or root to start one.
+.PHONY: docker-test
+docker-test:
+	@tests/docker/story.sh
+
 demo:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all && api/examples/demo.sh file
 demo-minio:
@@ -368,6 +385,7 @@ help:
 	@echo 'make gpu-test     CUDA memory on a real device; needs CUDA, a compiler and make alone'
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
+	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
 	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour)'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'

@@ -29,11 +29,32 @@ enum cleat__cli_exit {
 enum cleat__cli_takes {
   CLEAT__CLI_TAKES_STEP = 1u << 0,
   CLEAT__CLI_TAKES_FORCE = 1u << 1,
-  CLEAT__CLI_TAKES_SAVE = 1u << 2, /* --metadata, --if-exists, --resume */
+  CLEAT__CLI_TAKES_SAVE = 1u << 2, /* --metadata, --resume */
   CLEAT__CLI_TAKES_SIZE = 1u << 3,
-  CLEAT__CLI_TAKES_PRUNE = 1u << 4, /* --keep-last, --keep-every */
+  CLEAT__CLI_TAKES_PRUNE = 1u << 4, /* --keep-every */
   CLEAT__CLI_TAKES_GC = 1u << 5,    /* --older-than */
-  CLEAT__CLI_TAKES_DRY_RUN = 1u << 6
+  CLEAT__CLI_TAKES_DRY_RUN = 1u << 6,
+  CLEAT__CLI_TAKES_IF_EXISTS = 1u << 7,
+  CLEAT__CLI_TAKES_KEEP_LAST = 1u << 8,
+  CLEAT__CLI_TAKES_RUN = 1u << 9 /* those of struct cleat__cli_run_options */
+};
+
+/* What `cleat run` alone takes. */
+struct cleat__cli_run_options {
+  const char *store; /* NULL: not given, as of all texts here */
+  const char *dir;
+  const char *layout;
+  const char *pattern;
+  const char *log;
+  const char *metrics_file;
+  bool has_grace, has_flush;
+  unsigned quiet_time_s; /* 0: not given */
+  unsigned grace_s;
+  unsigned flush_s;
+  unsigned keep_local; /* 0: not given */
+  bool final;
+  bool no_restore;
+  bool offline_ok;
 };
 
 /* The command line, parsed. Strings belong to argv. */
@@ -45,6 +66,7 @@ struct cleat__cli_options {
   bool force;
   bool has_step;
   int64_t step; /* CLEAT_STEP_LATEST unless given */
+  bool has_if_exists;
   enum cleat_if_exists if_exists;
   bool resume;
   const char *metadata;
@@ -57,6 +79,7 @@ struct cleat__cli_options {
   int64_t keep_every;     /* 0: not given */
   uint64_t older_than_s;  /* 0: not given */
   bool dry_run;
+  struct cleat__cli_run_options run;
   unsigned jobs;          /* 0: not given */
   unsigned time_limit_s;  /* 0: not given */
   char *const *arguments; /* what is no option */
@@ -75,10 +98,12 @@ struct cleat__cli_command {
   unsigned takes;        /* of enum cleat__cli_takes */
   size_t min_arguments;
   size_t max_arguments;
-  bool small;             /* moves no data, or little at a time: its time limit is short */
+  bool small; /* moves no data, or little at a time: its time limit is short */
+  bool
+      wraps; /* what follows its options is a command line of its own; it opens the client itself */
   bool url_last;          /* the store's URL is the last argument, not the first */
   uint64_t staging_bytes; /* unless --staging is given; 0: the library's default */
-  /* Returns the exit status. */
+  /* Returns the exit status. `client` is NULL for one that wraps. */
   int (*run)(const struct cleat__cli *cli, struct cleat_client *client);
 };
 
@@ -93,6 +118,7 @@ extern const struct cleat__cli_command cleat__cli_prune;
 extern const struct cleat__cli_command cleat__cli_gc;
 extern const struct cleat__cli_command cleat__cli_pin;
 extern const struct cleat__cli_command cleat__cli_unpin;
+extern const struct cleat__cli_command cleat__cli_run;
 
 /* What a command is given. */
 struct cleat__cli {
@@ -100,6 +126,13 @@ struct cleat__cli {
   struct cleat__cli_options options;
   bool progress; /* stderr is a terminal that may be drawn on */
 };
+
+/* ---- main.c -------------------------------------------------------------------------------- */
+
+/* Opens a client of the store at `url` as the options say; what it has to tell goes to `log`. */
+cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
+                                    cleat_log_fn *log, void *log_user, struct cleat_client **client,
+                                    struct cleat_error *err);
 
 /* ---- options.c ----------------------------------------------------------------------------- */
 
@@ -264,12 +297,29 @@ bool cleat__cli_format_read_size(const char *text, uint64_t *bytes);
 
 /* ---- sources.c: what save stores -------------------------------------------------------------- */
 
+/* What tells a file that has changed from one that has not. No padding: it is hashed as it lies. */
+struct cleat__cli_stamp {
+  uint64_t bytes;
+  uint64_t device;
+  uint64_t inode;
+  int64_t modified_ns;
+  int64_t changed_ns;
+};
+
+struct cleat__cli_source {
+  char *name;
+  char *path;
+  struct cleat__cli_stamp stamp;
+};
+
 /* Files to save, sorted by name. Owns everything. */
 struct cleat__cli_sources {
   struct cleat__cli_source *items;
   size_t count;
   size_t capacity;
   struct cleat_file *files; /* `count` of them, once collected */
+  size_t left_out;          /* what cannot be saved and was not refused */
+  char *left_out_example;   /* the path of one; NULL: none */
 };
 
 /* Finds the files below each of `paths`. `url` is where they will go: a store inside a source is refused. On
@@ -278,6 +328,21 @@ struct cleat__cli_sources {
 cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
                                         struct cleat__cli_sources *sources,
                                         struct cleat_error *err);
+
+/* Names in a folder, each a file or a folder with all that is below. */
+struct cleat__cli_within {
+  const char *dir;
+  char *const *names;
+  size_t count;
+  const char *url; /* as above; NULL: nothing is refused for it */
+  bool leave_out;  /* count what is refused else: links to folders or nowhere, devices, pipes */
+};
+
+/* The same, with names relative to the folder, such as "step-7/model.pt". No file at all is no failure. NOT_FOUND: one of
+ * the names, or of what is below, is gone. */
+cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
+                                               struct cleat__cli_sources *sources,
+                                               struct cleat_error *err);
 void cleat__cli_sources_clear(struct cleat__cli_sources *sources);
 
 /* ---- progress.c: the line on a terminal -------------------------------------------------------- */

@@ -11,7 +11,7 @@
 static const struct cleat__cli_command *const commands[] = {
     &cleat__cli_save,   &cleat__cli_load,   &cleat__cli_ls,    &cleat__cli_show,
     &cleat__cli_verify, &cleat__cli_doctor, &cleat__cli_bench, &cleat__cli_prune,
-    &cleat__cli_gc,     &cleat__cli_pin,    &cleat__cli_unpin,
+    &cleat__cli_gc,     &cleat__cli_pin,    &cleat__cli_unpin, &cleat__cli_run,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -79,8 +79,9 @@ static int run_help(const struct cleat__cli *cli, int argc, char **argv) {
   return command ? print_command_help(command) : fail_unknown(cli, argv[1]);
 }
 
-static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **client,
-                                struct cleat_error *err) {
+cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
+                                    cleat_log_fn *log, void *log_user, struct cleat_client **client,
+                                    struct cleat_error *err) {
   /* A person who waits for a list has a dead server's name misspelt more often than patience. */
   static const unsigned small_time_limit_s = 60;
   const struct cleat__cli_options *given = &cli->options;
@@ -95,12 +96,16 @@ static cleat_status open_client(struct cleat__cli *cli, struct cleat_client **cl
   /* A launcher's variables are for the job that it launches, not for a program beside it; saves obey Cleat's own. */
   bool of_ranks = strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL;
   options.world_size = of_ranks ? 0 : 1;
-  options.log = cleat__cli_log;
-  options.log_user = cli;
+  options.log = log;
+  options.log_user = log_user;
   if (cli->command->small && !options.time_limit_s)
     options.time_limit_s = small_time_limit_s;
-  size_t url = cli->command->url_last ? given->argument_count - 1 : 0;
-  return cleat_client_open(given->arguments[url], &options, client, err);
+  return cleat_client_open(url, &options, client, err);
+}
+
+static const char *url_of(const struct cleat__cli *cli) {
+  const struct cleat__cli_options *given = &cli->options;
+  return given->arguments[cli->command->url_last ? given->argument_count - 1 : 0];
 }
 
 static int run_command(struct cleat__cli *cli, int argc, char **argv) {
@@ -111,8 +116,10 @@ static int run_command(struct cleat__cli *cli, int argc, char **argv) {
   if (cli->options.help)
     return print_command_help(cli->command);
   cli->progress = !cli->options.quiet && cleat__cli_progress_possible();
+  if (cli->command->wraps)
+    return cli->command->run(cli, NULL);
   struct cleat_client *client = NULL;
-  if (open_client(cli, &client, &err) != CLEAT_OK) {
+  if (cleat__cli_open_client(cli, url_of(cli), cleat__cli_log, cli, &client, &err) != CLEAT_OK) {
     int exit_status = cleat__cli_fail(cli, &err);
     /* Opening looks at the URL and the options alone. */
     return err.status == CLEAT_LIMIT ? CLEAT__CLI_USAGE : exit_status;

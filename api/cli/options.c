@@ -12,19 +12,32 @@
 enum {
   LONG_ONLY = 256, /* beyond all characters, which are the codes of options with a short form */
   OPTION_DRY_RUN = LONG_ONLY,
+  OPTION_DIR,
   OPTION_ENDPOINT,
+  OPTION_FINAL,
+  OPTION_FLUSH,
+  OPTION_GRACE,
   OPTION_IF_EXISTS,
   OPTION_JSON,
   OPTION_KEEP_EVERY,
   OPTION_KEEP_LAST,
+  OPTION_KEEP_LOCAL,
+  OPTION_LAYOUT,
+  OPTION_LOG,
   OPTION_METADATA,
+  OPTION_METRICS_FILE,
+  OPTION_NO_RESTORE,
+  OPTION_OFFLINE_OK,
   OPTION_OLDER_THAN,
   OPTION_PART_SIZE,
+  OPTION_PATTERN,
+  OPTION_QUIET_TIME,
   OPTION_REGION,
   OPTION_RESUME,
   OPTION_SIZE,
   OPTION_STAGING,
   OPTION_STEP,
+  OPTION_STORE,
   OPTION_TIME_LIMIT
 };
 
@@ -36,29 +49,42 @@ struct row {
 };
 
 static const struct row rows[] = {
+    {"dir", required_argument, OPTION_DIR, CLEAT__CLI_TAKES_RUN},
     {"dry-run", no_argument, OPTION_DRY_RUN, CLEAT__CLI_TAKES_DRY_RUN},
     {"endpoint", required_argument, OPTION_ENDPOINT, 0},
+    {"final", no_argument, OPTION_FINAL, CLEAT__CLI_TAKES_RUN},
+    {"flush", required_argument, OPTION_FLUSH, CLEAT__CLI_TAKES_RUN},
     {"force", no_argument, 'f', CLEAT__CLI_TAKES_FORCE},
+    {"grace", required_argument, OPTION_GRACE, CLEAT__CLI_TAKES_RUN},
     {"help", no_argument, 'h', 0},
-    {"if-exists", required_argument, OPTION_IF_EXISTS, CLEAT__CLI_TAKES_SAVE},
+    {"if-exists", required_argument, OPTION_IF_EXISTS, CLEAT__CLI_TAKES_IF_EXISTS},
     {"jobs", required_argument, 'j', 0},
     {"json", no_argument, OPTION_JSON, 0},
     {"keep-every", required_argument, OPTION_KEEP_EVERY, CLEAT__CLI_TAKES_PRUNE},
-    {"keep-last", required_argument, OPTION_KEEP_LAST, CLEAT__CLI_TAKES_PRUNE},
+    {"keep-last", required_argument, OPTION_KEEP_LAST, CLEAT__CLI_TAKES_KEEP_LAST},
+    {"keep-local", required_argument, OPTION_KEEP_LOCAL, CLEAT__CLI_TAKES_RUN},
+    {"layout", required_argument, OPTION_LAYOUT, CLEAT__CLI_TAKES_RUN},
+    {"log", required_argument, OPTION_LOG, CLEAT__CLI_TAKES_RUN},
     {"metadata", required_argument, OPTION_METADATA, CLEAT__CLI_TAKES_SAVE},
+    {"metrics-file", required_argument, OPTION_METRICS_FILE, CLEAT__CLI_TAKES_RUN},
+    {"no-restore", no_argument, OPTION_NO_RESTORE, CLEAT__CLI_TAKES_RUN},
+    {"offline-ok", no_argument, OPTION_OFFLINE_OK, CLEAT__CLI_TAKES_RUN},
     {"older-than", required_argument, OPTION_OLDER_THAN, CLEAT__CLI_TAKES_GC},
     {"part-size", required_argument, OPTION_PART_SIZE, 0},
+    {"pattern", required_argument, OPTION_PATTERN, CLEAT__CLI_TAKES_RUN},
     {"quiet", no_argument, 'q', 0},
+    {"quiet-time", required_argument, OPTION_QUIET_TIME, CLEAT__CLI_TAKES_RUN},
     {"region", required_argument, OPTION_REGION, 0},
     {"resume", no_argument, OPTION_RESUME, CLEAT__CLI_TAKES_SAVE},
     {"size", required_argument, OPTION_SIZE, CLEAT__CLI_TAKES_SIZE},
     {"staging", required_argument, OPTION_STAGING, 0},
     {"step", required_argument, OPTION_STEP, CLEAT__CLI_TAKES_STEP},
+    {"store", required_argument, OPTION_STORE, CLEAT__CLI_TAKES_RUN},
     {"time-limit", required_argument, OPTION_TIME_LIMIT, 0},
     {"verbose", no_argument, 'v', 0},
 };
 
-enum { ROWS = sizeof rows / sizeof rows[0], SHORT_MAX = 2 * ROWS + 2 };
+enum { ROWS = sizeof rows / sizeof rows[0], SHORT_MAX = 2 * ROWS + 3 };
 
 const char *cleat__cli_options_help(void) {
   return "Options of every command:\n"
@@ -146,10 +172,54 @@ static cleat_status set_if_exists(const char *text, struct cleat__cli_options *o
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     if (strcmp(text, names[i]) == 0) {
       options->if_exists = values[i];
+      options->has_if_exists = true;
       return CLEAT_OK;
     }
   }
   return cleat__error_set(err, CLEAT_INVALID, "--if-exists '%s': not fail, skip or replace", text);
+}
+
+/* Seconds, 0 among them: none at all. */
+static cleat_status set_patience(const char *name, const char *text, unsigned *seconds, bool *given,
+                                 struct cleat_error *err) {
+  int64_t value;
+  if (!read_number(text, &value) || value > INT32_MAX)
+    return cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not a number of seconds", name, text);
+  *seconds = (unsigned)value;
+  *given = true;
+  return CLEAT_OK;
+}
+
+static cleat_status set_run_value(int code, const char *value, struct cleat__cli_run_options *run,
+                                  struct cleat_error *err) {
+  switch (code) {
+  case OPTION_GRACE:
+    return set_patience("grace", value, &run->grace_s, &run->has_grace, err);
+  case OPTION_FLUSH:
+    return set_patience("flush", value, &run->flush_s, &run->has_flush, err);
+  case OPTION_QUIET_TIME:
+    return set_count("quiet-time", "seconds", value, &run->quiet_time_s, err);
+  case OPTION_KEEP_LOCAL:
+    return set_count("keep-local", "checkpoints", value, &run->keep_local, err);
+  case OPTION_DIR:
+    run->dir = value;
+    return CLEAT_OK;
+  case OPTION_LAYOUT:
+    run->layout = value;
+    return CLEAT_OK;
+  case OPTION_LOG:
+    run->log = value;
+    return CLEAT_OK;
+  case OPTION_METRICS_FILE:
+    run->metrics_file = value;
+    return CLEAT_OK;
+  case OPTION_PATTERN:
+    run->pattern = value;
+    return CLEAT_OK;
+  default: /* OPTION_STORE, the last that has a value */
+    run->store = value;
+    return CLEAT_OK;
+  }
 }
 
 static cleat_status set_value(int code, const char *value, struct cleat__cli_options *options,
@@ -181,9 +251,11 @@ static cleat_status set_value(int code, const char *value, struct cleat__cli_opt
   case OPTION_ENDPOINT:
     options->endpoint = value;
     return CLEAT_OK;
-  default: /* OPTION_REGION, the last that has a value */
+  case OPTION_REGION:
     options->region = value;
     return CLEAT_OK;
+  default:
+    return set_run_value(code, value, &options->run, err);
   }
 }
 
@@ -198,6 +270,15 @@ static bool set_flag(int code, struct cleat__cli_options *options) {
     return true;
   case OPTION_DRY_RUN:
     options->dry_run = true;
+    return true;
+  case OPTION_FINAL:
+    options->run.final = true;
+    return true;
+  case OPTION_NO_RESTORE:
+    options->run.no_restore = true;
+    return true;
+  case OPTION_OFFLINE_OK:
+    options->run.offline_ok = true;
     return true;
   case 'f':
     options->force = true;
@@ -223,12 +304,14 @@ struct syntax {
   const char *names[ROWS + 1]; /* of the long ones, up to NULL */
 };
 
-static void syntax_make(unsigned takes, struct syntax *syntax) {
+static void syntax_make(const struct cleat__cli_command *command, struct syntax *syntax) {
   size_t count = 0, length = 0;
   memset(syntax, 0, sizeof *syntax);
-  syntax->shorts[length++] = ':'; /* a missing value is told from an unknown option */
+  if (command->wraps)
+    syntax->shorts[length++] = '+'; /* what comes after the first argument is that one's */
+  syntax->shorts[length++] = ':';   /* a missing value is told from an unknown option */
   for (size_t i = 0; i < ROWS; i++) {
-    if (rows[i].takes && !(rows[i].takes & takes))
+    if (rows[i].takes && !(rows[i].takes & command->takes))
       continue;
     syntax->names[count] = rows[i].name;
     syntax->longs[count++] = (struct option){rows[i].name, rows[i].argument, NULL, rows[i].code};
@@ -267,7 +350,7 @@ static cleat_status refuse(const char *command, const char *word, const struct s
 static cleat_status parse_options(const struct cleat__cli_command *command, int argc, char **argv,
                                   struct cleat__cli_options *options, struct cleat_error *err) {
   struct syntax syntax;
-  syntax_make(command->takes, &syntax);
+  syntax_make(command, &syntax);
   opterr = 0;
   for (;;) {
     int code = getopt_long(argc, argv, syntax.shorts, syntax.longs, NULL);
@@ -293,7 +376,8 @@ static cleat_status check_arguments(const struct cleat__cli_command *command,
   if (options->argument_count < command->min_arguments)
     return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' needs %s", command->name,
                             command->arguments);
-  for (size_t i = 0; i < options->argument_count; i++) {
+  size_t own = command->wraps ? 1 : options->argument_count;
+  for (size_t i = 0; i < own; i++) {
     if (!*options->arguments[i])
       return cleat__error_set(err, CLEAT_INVALID, "an argument of 'cleat %s' is empty",
                               command->name);
@@ -313,7 +397,8 @@ static bool asks_json(int argc, char *const *argv) {
 cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
                                       char **argv, struct cleat__cli_options *options,
                                       struct cleat_error *err) {
-  *options = (struct cleat__cli_options){.step = CLEAT_STEP_LATEST, .json = asks_json(argc, argv)};
+  *options = (struct cleat__cli_options){.step = CLEAT_STEP_LATEST,
+                                         .json = !command->wraps && asks_json(argc, argv)};
   cleat_status status = parse_options(command, argc, argv, options, err);
   if (status == CLEAT_OK && !options->help) {
     options->arguments = argv + optind;

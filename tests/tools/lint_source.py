@@ -26,7 +26,8 @@ LAYERS = {
     "uploader": {"uploader", "storage", "gpu", "base"},
     "api": {"api", "uploader", "storage", "gpu", "base"},
     "api/agent": {"api", "base"},
-    "api/cli": {"api", "base"},
+    "api/cli": {"api", "api/run", "base"},
+    "api/run": {"api", "api/cli", "base"},
     "api/examples": set(),
     "api/python": set(),
 }
@@ -34,7 +35,7 @@ FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
 TOP_FILES = {"LICENSE", "Makefile", "README.md"}
 
 # (pattern, where it is allowed: a tuple of path prefixes, what to use instead)
-PROGRAMS = ("api/cli/", "api/agent/", "api/examples/")
+PROGRAMS = ("api/cli/", "api/run/", "api/agent/", "api/examples/")
 TESTS = ("tests/",)
 BANNED = [
     (r"strcpy|stpcpy|strcat|strncat|sprintf|vsprintf|gets", (), "a bounded buffer (base/buffer.h) or snprintf"),

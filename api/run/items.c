@@ -1,0 +1,250 @@
+/* items.c: see items.h. */
+#include "api/run/items.h"
+
+#include "api/run/metadata.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+static void item_free(struct cleat__run_item *item) {
+  cleat__run_found_clear(&item->found);
+  cleat__free(item);
+}
+
+void cleat__run_items_clear(struct cleat__run_items *items) {
+  for (size_t i = 0; i < items->count; i++)
+    item_free(items->items[i]);
+  cleat__free(items->items);
+  *items = (struct cleat__run_items){0};
+}
+
+/* The first that is not below `step`. */
+static size_t at_step(const struct cleat__run_items *items, int64_t step) {
+  size_t low = 0, high = items->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (items->items[middle]->found.step < step)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+struct cleat__run_item *cleat__run_items_find(struct cleat__run_items *items, int64_t step) {
+  size_t at = at_step(items, step);
+  return at < items->count && items->items[at]->found.step == step ? items->items[at] : NULL;
+}
+
+/* ---- Looking ----------------------------------------------------------------------------------- */
+
+static bool is_busy(const struct cleat__run_item *item) {
+  return item->state == CLEAT__RUN_SAVING || item->deleting;
+}
+
+static bool may_have_changed(const struct cleat__run_item *item,
+                             const struct cleat__run_watch *watch) {
+  if (!watch || item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY)
+    return true;
+  for (size_t i = 0; i < item->found.entry_count; i++) {
+    if (cleat__run_watch_has(watch, item->found.entries[i]))
+      return true;
+  }
+  return false;
+}
+
+/* What its new contents make of it. */
+static void take_change(struct cleat__run_item *item) {
+  if (item->state == CLEAT__RUN_STORED && item->found.has_sign)
+    return;
+  if (item->state == CLEAT__RUN_LEFT && strcmp(item->fingerprint, item->judged) == 0)
+    return;
+  bool shrunk = item->files < item->settled_files;
+  if (shrunk && item->state != CLEAT__RUN_STORED)
+    item->state = CLEAT__RUN_LEFT;
+  else if (!shrunk)
+    item->state = CLEAT__RUN_SEEN;
+}
+
+/* What cannot be read, because it is being written or removed, has changed; or it holds what is never saved. */
+static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t now_ms,
+                         struct cleat_error *err) {
+  struct cleat__run_contents contents;
+  char now[CLEAT__RUN_ID_MAX] = "";
+  size_t files = 0;
+  cleat_status status = cleat__run_contents_read(dir, &item->found, &contents, err);
+  if (status == CLEAT_NO_MEMORY)
+    return status;
+  if (status == CLEAT_OK) {
+    cleat__run_fingerprint(&contents, now);
+    files = contents.file_count;
+    cleat__run_contents_clear(&contents);
+  }
+  if (status == CLEAT_OK || status == CLEAT_NOT_FOUND)
+    cleat__error_clear(&item->refused);
+  else
+    item->refused = *err;
+  if (strcmp(now, item->fingerprint) == 0)
+    return CLEAT_OK;
+  cleat__run_id_copy(item->fingerprint, now);
+  item->files = files;
+  item->since_ms = now_ms;
+  item->tries = 0;
+  item->retry_ms = 0;
+  take_change(item);
+  return CLEAT_OK;
+}
+
+/* When it can be ready, if nothing changes; -1: not as it is. */
+static int64_t ready_ms(const struct cleat__run_item *item, int64_t quiet_ms) {
+  if (!item->fingerprint[0] || (item->found.has_sign && !item->found.whole))
+    return -1;
+  return item->since_ms + (item->found.has_sign ? item->found.settle_ms : quiet_ms);
+}
+
+void cleat__run_item_make_ready(struct cleat__run_item *item) {
+  item->state = CLEAT__RUN_READY;
+  if (item->settled_files == 0)
+    item->settled_files = item->files;
+}
+
+static void judge(struct cleat__run_item *item, int64_t quiet_ms, int64_t now_ms) {
+  int64_t due_ms = ready_ms(item, quiet_ms);
+  if (item->state == CLEAT__RUN_SEEN && due_ms >= 0 && now_ms >= due_ms)
+    cleat__run_item_make_ready(item);
+  else if (item->state == CLEAT__RUN_READY && due_ms < 0)
+    item->state = CLEAT__RUN_SEEN; /* its sign has been taken away */
+}
+
+/* ---- Updating ---------------------------------------------------------------------------------- */
+
+static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat__run_found *found,
+                        struct cleat_error *err) {
+  struct cleat__run_item **grown =
+      cleat__grow(items->items, &items->capacity, items->count, sizeof(struct cleat__run_item *));
+  if (grown)
+    items->items = grown;
+  struct cleat__run_item *item = grown ? cleat__calloc(1, sizeof *item) : NULL;
+  if (!item)
+    return cleat__error_no_memory(err, "the list of checkpoints");
+  memmove(&grown[at + 1], &grown[at], (items->count - at) * sizeof(struct cleat__run_item *));
+  grown[at] = item;
+  item->found = *found;
+  items->count++;
+  *found = (struct cleat__run_found){0};
+  return CLEAT_OK;
+}
+
+static cleat_status enter(struct cleat__run_items *items, struct cleat__run_found *found,
+                          struct cleat_error *err) {
+  size_t at = at_step(items, found->step);
+  if (at == items->count || items->items[at]->found.step != found->step)
+    return add(items, at, found, err);
+  struct cleat__run_item *item = items->items[at];
+  item->gone = false;
+  if (is_busy(item))
+    return CLEAT_OK;
+  cleat__run_found_clear(&item->found);
+  item->found = *found;
+  *found = (struct cleat__run_found){0};
+  return CLEAT_OK;
+}
+
+/* What is gone is forgotten, when nothing works on it any more. */
+static void drop_gone(struct cleat__run_items *items) {
+  size_t kept = 0;
+  for (size_t i = 0; i < items->count; i++) {
+    if (items->items[i]->gone && !is_busy(items->items[i]))
+      item_free(items->items[i]);
+    else
+      items->items[kept++] = items->items[i];
+  }
+  items->count = kept;
+}
+
+cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
+                                     const char *dir, const struct cleat__run_watch *watch,
+                                     int64_t quiet_ms, int64_t now_ms, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < items->count; i++)
+    items->items[i]->gone = true;
+  for (size_t i = 0; status == CLEAT_OK && i < scan->count; i++)
+    status = enter(items, &scan->items[i], err);
+  if (status != CLEAT_OK)
+    return status;
+  drop_gone(items);
+  for (size_t i = 0; status == CLEAT_OK && i < items->count; i++) {
+    struct cleat__run_item *item = items->items[i];
+    if (is_busy(item))
+      continue;
+    if (may_have_changed(item, watch))
+      status = look(item, dir, now_ms, err);
+    judge(item, quiet_ms, now_ms);
+  }
+  return status;
+}
+
+int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet_ms) {
+  int64_t first = -1;
+  for (size_t i = 0; i < items->count; i++) {
+    const struct cleat__run_item *item = items->items[i];
+    int64_t due_ms = item->state == CLEAT__RUN_SEEN ? ready_ms(item, quiet_ms) : -1;
+    if (due_ms >= 0 && (first < 0 || due_ms < first))
+      first = due_ms;
+  }
+  return first;
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------- */
+
+struct cleat__run_item *cleat__run_items_next(struct cleat__run_items *items, bool newest_first,
+                                              int64_t now_ms, int64_t *retry_ms) {
+  struct cleat__run_item *next = NULL;
+  *retry_ms = -1;
+  for (size_t i = 0; i < items->count; i++) {
+    struct cleat__run_item *item = items->items[i];
+    if (item->state != CLEAT__RUN_READY)
+      continue;
+    if (item->retry_ms > now_ms) {
+      if (*retry_ms < 0 || item->retry_ms < *retry_ms)
+        *retry_ms = item->retry_ms;
+    } else if (!next || newest_first) {
+      next = item;
+    }
+  }
+  return next;
+}
+
+struct cleat__run_item *cleat__run_items_outdated(struct cleat__run_items *items, unsigned keep) {
+  struct cleat__run_item *oldest = NULL;
+  size_t stored = 0;
+  for (size_t i = 0; keep > 0 && i < items->count; i++) {
+    struct cleat__run_item *item = items->items[i];
+    if (item->state != CLEAT__RUN_STORED || item->deleting || item->gone)
+      continue;
+    stored++;
+    if (!oldest)
+      oldest = item;
+  }
+  return stored > keep ? oldest : NULL;
+}
+
+struct cleat__run_item *cleat__run_items_newest(struct cleat__run_items *items) {
+  for (size_t i = items->count; i-- > 0;) {
+    struct cleat__run_item *item = items->items[i];
+    if (!item->gone && item->state != CLEAT__RUN_SEEN && item->state != CLEAT__RUN_LEFT)
+      return item;
+  }
+  return NULL;
+}
+
+size_t cleat__run_items_pending(const struct cleat__run_items *items) {
+  size_t pending = 0;
+  for (size_t i = 0; i < items->count; i++) {
+    const struct cleat__run_item *item = items->items[i];
+    bool whole = item->state == CLEAT__RUN_SEEN && item->fingerprint[0] &&
+                 (!item->found.has_sign || item->found.whole);
+    pending += whole || item->state == CLEAT__RUN_READY || item->state == CLEAT__RUN_SAVING;
+  }
+  return pending;
+}

@@ -1,0 +1,454 @@
+/* saver.c: saves, prunes and removes for `cleat run`, on one thread of its own. See saver.h. */
+#include "api/run/saver.h"
+
+#include "api/run/contents.h"
+#include "api/run/metadata.h"
+#include "base/mem.h"
+#include "base/worker_pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct cleat__run_saver {
+  struct cleat__job job; /* first */
+  struct cleat__run_saver_options options;
+  struct cleat__pool *pool;
+  int ended_fd;
+  /* Of the saver's thread. */
+  bool no_resume;
+  bool collected;
+  unsigned deletions;
+
+  /* Guarded by the pool's lock. */
+  struct {
+    bool given, begun, ended, cancelled;
+    struct cleat__run_order order;
+    struct cleat_save *save; /* under way; may be looked at and cancelled */
+    struct cleat_load *load;
+    bool looking; /* the loop holds one of them, without the lock: it must not be freed */
+    struct cleat__run_result result;
+  } synced;
+};
+
+/* What a save is made of, while it runs. */
+struct work {
+  struct cleat__run_saver *saver;
+  const struct cleat__run_order *order;
+  struct cleat__run_contents contents;
+  struct cleat__run_result *result; /* its fingerprint is that of the contents */
+};
+
+void cleat__run_result_clear(struct cleat__run_result *result) {
+  cleat__run_restored_clear(&result->restored);
+  cleat_removals_free(result->pruned);
+  cleat_removals_free(result->collected);
+  memset(result, 0, sizeof *result);
+}
+
+/* ---- What the loop may look at ------------------------------------------------------------------ */
+
+static void show(struct cleat__run_saver *saver, struct cleat_save *save, struct cleat_load *load) {
+  cleat__pool_lock(saver->pool);
+  saver->synced.save = save;
+  saver->synced.load = load;
+  bool cancelled = saver->synced.cancelled;
+  cleat__pool_unlock(saver->pool);
+  if (cancelled && save)
+    cleat_save_cancel(save);
+  if (cancelled && load)
+    cleat_load_cancel(load);
+}
+
+/* Before it is freed. */
+static void hide(struct cleat__run_saver *saver) {
+  cleat__pool_lock(saver->pool);
+  saver->synced.save = NULL;
+  saver->synced.load = NULL;
+  while (saver->synced.looking)
+    cleat__pool_wait_locked(saver->pool);
+  cleat__pool_unlock(saver->pool);
+}
+
+/* ---- Looking at DIR ---------------------------------------------------------------------------- */
+
+static cleat_status read_contents(const struct work *work, struct cleat__run_contents *contents,
+                                  struct cleat_error *err) {
+  const struct cleat__run_saver_options *options = &work->saver->options;
+  const struct cleat__run_found *found = work->order->found;
+  if (work->order->kind == CLEAT__RUN_FINAL)
+    return cleat__run_contents_final(options->dir, options->layout, options->pattern,
+                                     found ? found->step : -1, contents, err);
+  return cleat__run_contents_read(options->dir, found, contents, err);
+}
+
+static cleat_status refuse_changed(const struct work *work, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_CHANGED, "step %" PRId64 " changed while it was being saved",
+                          work->order->step);
+}
+
+/* Right before the commit: is DIR still what is stored by now? */
+static cleat_status confirm(void *user, struct cleat_error *err) {
+  const struct work *work = user;
+  struct cleat__run_contents now;
+  char fingerprint[CLEAT__RUN_ID_MAX];
+  cleat_status status = read_contents(work, &now, err);
+  if (status != CLEAT_OK)
+    return status;
+  cleat__run_fingerprint(&now, fingerprint);
+  cleat__run_contents_clear(&now);
+  if (strcmp(fingerprint, work->result->fingerprint) != 0)
+    status = refuse_changed(work, err);
+  return status;
+}
+
+/* ---- Saving ------------------------------------------------------------------------------------ */
+
+/* Waits for the save's end and takes what it came to. */
+static cleat_status end(struct work *work, struct cleat_save *save, enum cleat_outcome *outcome,
+                        struct cleat_error *err) {
+  struct cleat_progress last;
+  show(work->saver, save, NULL);
+  cleat_status status = cleat_save_wait(save, err);
+  cleat_save_progress(save, &last);
+  *outcome = last.outcome;
+  work->result->files = last.files_total;
+  work->result->bytes = last.bytes_total;
+  work->result->seconds = last.elapsed_s;
+  hide(work->saver);
+  cleat_save_free(save);
+  return status;
+}
+
+static cleat_status save_once(struct work *work, struct cleat_client *client, bool resume,
+                              enum cleat_outcome *outcome, struct cleat_error *err) {
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  const struct cleat__run_order *order = work->order;
+  char *metadata = cleat__run_metadata_make(order->kind == CLEAT__RUN_FINAL, order->found,
+                                            work->result->fingerprint);
+  if (!metadata)
+    return cleat__error_no_memory(err, "the metadata of a checkpoint");
+  request.step = order->step;
+  request.files = work->contents.files;
+  request.file_count = work->contents.file_count;
+  request.metadata = metadata;
+  request.if_exists = order->again ? CLEAT_IF_EXISTS_REPLACE : order->if_exists;
+  request.resume = resume;
+  request.confirm = confirm;
+  request.confirm_user = work;
+  struct cleat_save *save = NULL;
+  cleat_status status = cleat_save_async_in_place(client, &request, &save, err);
+  cleat__free(metadata);
+  return status == CLEAT_OK ? end(work, save, outcome, err) : status;
+}
+
+/* What an earlier try has stored is not sent again, where the store can tell whose it is. A step that is to be
+ * replaced is sent whole. */
+static cleat_status save_with(struct work *work, struct cleat_client *client,
+                              enum cleat_outcome *outcome, struct cleat_error *err) {
+  struct cleat__run_saver *saver = work->saver;
+  bool resume =
+      !saver->no_resume && !work->order->again && work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
+  cleat_status status = save_once(work, client, resume, outcome, err);
+  if (status != CLEAT_UNSUPPORTED || !resume)
+    return status;
+  saver->no_resume = true;
+  return save_once(work, client, false, outcome, err);
+}
+
+/* Whether the step that stands in the store was made of these contents: by us before we were killed, or by a process
+ * before us. */
+static cleat_status compare_standing(struct work *work, bool *same, struct cleat_error *err) {
+  struct cleat_checkpoint *checkpoint = NULL;
+  struct cleat__run_metadata metadata;
+  cleat_status status =
+      cleat_checkpoint_open(work->saver->options.client, work->order->step, &checkpoint, err);
+  if (status != CLEAT_OK)
+    return status;
+  *same = cleat__run_metadata_read(cleat_checkpoint_info(checkpoint)->metadata, &metadata) &&
+          strcmp(metadata.id, work->result->fingerprint) == 0;
+  cleat__run_metadata_clear(&metadata);
+  cleat_checkpoint_free(checkpoint);
+  return CLEAT_OK;
+}
+
+static cleat_status save_to_store(struct work *work, struct cleat_error *err) {
+  struct cleat__run_saver *saver = work->saver;
+  struct cleat_client *client = saver->options.client, *other = NULL;
+  enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
+  cleat_status status = CLEAT_OK;
+  if (work->order->again)
+    status = saver->options.open_client(saver->options.user, &other, err);
+  if (status == CLEAT_OK)
+    status = save_with(work, other ? other : client, &outcome, err);
+  cleat_client_close(other);
+  if ((status == CLEAT_OK && outcome != CLEAT_OUTCOME_COMMITTED) || status == CLEAT_EXISTS) {
+    struct cleat_error ignored;
+    bool same = false;
+    if (compare_standing(work, &same, status == CLEAT_OK ? err : &ignored) != CLEAT_OK)
+      return status == CLEAT_OK ? err->status : status;
+    work->result->known = same;
+    work->result->skipped = status == CLEAT_OK && !same;
+    return same ? CLEAT_OK : status;
+  }
+  return status;
+}
+
+/* ---- Beside a commit ----------------------------------------------------------------------------- */
+
+static void note_beside(struct work *work, const struct cleat_error *err) {
+  if (work->result->beside.status == CLEAT_OK)
+    work->result->beside = *err;
+}
+
+static void keep_state(struct work *work) {
+  struct cleat_error err;
+  const char *fingerprint = work->result->fingerprint;
+  if (cleat__run_state_put(work->saver->options.state, work->order->step, fingerprint, fingerprint,
+                           &err) != CLEAT_OK)
+    note_beside(work, &err);
+}
+
+static void prune(struct work *work) {
+  struct cleat_prune_options options = CLEAT_PRUNE_OPTIONS_INIT;
+  struct cleat_error err;
+  options.keep_last = work->saver->options.keep_last;
+  if (options.keep_last != 0 &&
+      cleat_prune(work->saver->options.client, &options, &work->result->pruned, &err) != CLEAT_OK)
+    note_beside(work, &err);
+}
+
+/* Once: what jobs before this one left when they were killed. */
+static void collect(struct work *work) {
+  struct cleat_gc_options options = CLEAT_GC_OPTIONS_INIT;
+  struct cleat_error err;
+  if (work->saver->collected)
+    return;
+  work->saver->collected = true;
+  if (cleat_gc(work->saver->options.client, &options, &work->result->collected, &err) != CLEAT_OK)
+    note_beside(work, &err);
+}
+
+static cleat_status do_save(struct work *work, struct cleat_error *err) {
+  cleat_status status = read_contents(work, &work->contents, err);
+  if (status != CLEAT_OK)
+    return status;
+  const char *seen = work->order->fingerprint;
+  cleat__run_fingerprint(&work->contents, work->result->fingerprint);
+  if (seen && strcmp(seen, work->result->fingerprint) != 0)
+    status = refuse_changed(work, err);
+  else
+    status = save_to_store(work, err);
+  if (status == CLEAT_OK && !work->result->skipped) {
+    keep_state(work);
+    prune(work);
+    collect(work);
+  }
+  cleat__run_contents_clear(&work->contents);
+  return status;
+}
+
+/* ---- Restoring --------------------------------------------------------------------------------- */
+
+static void loading(void *user, struct cleat_load *load) {
+  if (load)
+    show(user, NULL, load);
+  else
+    hide(user);
+}
+
+static cleat_status do_restore(struct work *work, struct cleat_error *err) {
+  struct cleat__run_restore_options options = *work->order->restore;
+  options.loading = loading;
+  options.user = work->saver;
+  return cleat__run_restore(&options, &work->result->restored, err);
+}
+
+/* ---- Removing from DIR ----------------------------------------------------------------------------- */
+
+static cleat_status move_away(const char *dir, const char *name, const char *place,
+                              struct cleat_error *err) {
+  char *from = cleat__strprintf("%s/%s", dir, name), *to = cleat__strprintf("%s/%s", place, name);
+  cleat_status status = CLEAT_OK;
+  if (!from || !to)
+    status = cleat__error_no_memory(err, "a removal");
+  else if (rename(from, to) != 0 && errno != ENOENT)
+    status = cleat__error_errno(err, errno, "cannot remove '%s'", from);
+  cleat__free(from);
+  cleat__free(to);
+  return status;
+}
+
+/* First out of DIR, the sign of wholeness before all else, so that no reader takes what is left for a checkpoint. */
+static cleat_status do_delete(struct work *work, struct cleat_error *err) {
+  struct cleat__run_saver *saver = work->saver;
+  const struct cleat__run_found *found = work->order->found;
+  char purpose[32];
+  snprintf(purpose, sizeof purpose, "removed-%u", saver->deletions++);
+  char *place = cleat__run_state_place(saver->options.state, purpose);
+  cleat_status status = CLEAT_OK;
+  if (!place)
+    return cleat__error_no_memory(err, "a removal");
+  if (mkdir(place, 0777) != 0)
+    status = cleat__error_errno(err, errno, "cannot make the folder '%s'", place);
+  for (size_t i = found->entry_count; status == CLEAT_OK && i-- > 0;) {
+    /* The tracker speaks of a newer one by now. */
+    if (!found->tracker || strcmp(found->entries[i], found->tracker) != 0)
+      status = move_away(saver->options.dir, found->entries[i], place, err);
+  }
+  if (status == CLEAT_OK)
+    status = cleat__run_remove_tree(place, err);
+  if (status == CLEAT_OK)
+    status = cleat__run_state_remove(saver->options.state, work->order->step, err);
+  cleat__free(place);
+  return status;
+}
+
+/* ---- The thread -------------------------------------------------------------------------------- */
+
+static struct cleat__run_saver *saver_of(struct cleat__job *job) {
+  return (struct cleat__run_saver *)job;
+}
+
+static struct cleat__task *saver_take(struct cleat__job *job) {
+  struct cleat__run_saver *saver = saver_of(job);
+  if (!saver->synced.given || saver->synced.begun)
+    return NULL;
+  saver->synced.begun = true;
+  return (struct cleat__task *)saver;
+}
+
+static void saver_process(struct cleat__job *job, struct cleat__task *task) {
+  struct cleat__run_saver *saver = saver_of(job);
+  struct cleat__run_result *result = &saver->synced.result; /* nobody else looks before the end */
+  struct work work = {.saver = saver, .order = &saver->synced.order, .result = result};
+  (void)task;
+  memset(result, 0, sizeof *result);
+  if (work.order->kind == CLEAT__RUN_RESTORE)
+    result->status = do_restore(&work, &result->error);
+  else if (work.order->kind == CLEAT__RUN_DELETE)
+    result->status = do_delete(&work, &result->error);
+  else
+    result->status = do_save(&work, &result->error);
+}
+
+static void saver_finish(struct cleat__job *job, struct cleat__task *task) {
+  struct cleat__run_saver *saver = saver_of(job);
+  (void)task;
+  saver->synced.ended = true;
+  /* Under the lock, or the loop could look too early and sleep on; it cannot block: the counter is 0 before. */
+  (void)eventfd_write(saver->ended_fd, 1);
+}
+
+static const struct cleat__job_ops saver_ops = {
+    .take = saver_take, .process = saver_process, .finish = saver_finish};
+
+cleat_status cleat__run_saver_open(const struct cleat__run_saver_options *options,
+                                   struct cleat__run_saver **saver, struct cleat_error *err) {
+  struct cleat__run_saver *fresh = cleat__calloc(1, sizeof *fresh);
+  cleat_status status = CLEAT_OK;
+  if (!fresh)
+    return cleat__error_no_memory(err, "the saver");
+  fresh->options = *options;
+  fresh->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fresh->ended_fd < 0)
+    status = cleat__error_errno(err, errno, "cannot make an eventfd");
+  if (status == CLEAT_OK)
+    status = cleat__pool_new(1, &fresh->pool, err);
+  if (status != CLEAT_OK) {
+    if (fresh->ended_fd >= 0)
+      close(fresh->ended_fd);
+    cleat__free(fresh);
+    return status;
+  }
+  cleat__pool_add(fresh->pool, &fresh->job, &saver_ops);
+  *saver = fresh;
+  return CLEAT_OK;
+}
+
+void cleat__run_saver_close(struct cleat__run_saver *saver) {
+  if (!saver)
+    return;
+  cleat__run_saver_cancel(saver);
+  cleat__pool_lock(saver->pool);
+  while (saver->synced.given && !saver->synced.ended)
+    cleat__pool_wait_locked(saver->pool);
+  cleat__pool_unlock(saver->pool);
+  if (saver->synced.ended)
+    cleat__run_result_clear(&saver->synced.result);
+  cleat__pool_remove(&saver->job);
+  cleat__pool_free(saver->pool);
+  close(saver->ended_fd);
+  cleat__free(saver);
+}
+
+int cleat__run_saver_fd(const struct cleat__run_saver *saver) {
+  return saver->ended_fd;
+}
+
+void cleat__run_saver_give(struct cleat__run_saver *saver, const struct cleat__run_order *order) {
+  cleat__pool_lock(saver->pool);
+  saver->synced.order = *order;
+  saver->synced.given = true;
+  saver->synced.begun = saver->synced.ended = saver->synced.cancelled = false;
+  cleat__pool_wake_locked(saver->pool);
+  cleat__pool_unlock(saver->pool);
+}
+
+bool cleat__run_saver_take(struct cleat__run_saver *saver, struct cleat__run_result *result) {
+  eventfd_t count;
+  (void)eventfd_read(saver->ended_fd, &count);
+  cleat__pool_lock(saver->pool);
+  bool ended = saver->synced.given && saver->synced.ended;
+  if (ended) {
+    *result = saver->synced.result;
+    saver->synced.given = saver->synced.begun = saver->synced.ended = false;
+  }
+  cleat__pool_unlock(saver->pool);
+  return ended;
+}
+
+/* The two have locks of their own, which are not taken under ours. */
+static void begin_look(struct cleat__run_saver *saver, bool cancel, struct cleat_save **save,
+                       struct cleat_load **load) {
+  cleat__pool_lock(saver->pool);
+  saver->synced.cancelled = saver->synced.cancelled || cancel;
+  saver->synced.looking = true;
+  *save = saver->synced.save;
+  *load = saver->synced.load;
+  cleat__pool_unlock(saver->pool);
+}
+
+static void end_look(struct cleat__run_saver *saver) {
+  cleat__pool_lock(saver->pool);
+  saver->synced.looking = false;
+  cleat__pool_wake_locked(saver->pool);
+  cleat__pool_unlock(saver->pool);
+}
+
+bool cleat__run_saver_progress(struct cleat__run_saver *saver, struct cleat_progress *progress) {
+  struct cleat_save *save;
+  struct cleat_load *load;
+  begin_look(saver, false, &save, &load);
+  if (save)
+    cleat_save_progress(save, progress);
+  else if (load)
+    cleat_load_progress(load, progress);
+  end_look(saver);
+  return save || load;
+}
+
+void cleat__run_saver_cancel(struct cleat__run_saver *saver) {
+  struct cleat_save *save;
+  struct cleat_load *load;
+  begin_look(saver, true, &save, &load);
+  if (save)
+    cleat_save_cancel(save);
+  else if (load)
+    cleat_load_cancel(load);
+  end_look(saver);
+}

@@ -1,0 +1,283 @@
+/* state.c: what `cleat run` keeps in DIR/.cleat-run. See state.h. */
+#include "api/run/state.h"
+
+#include "api/cli/cli.h"
+#include "base/buffer.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+  FORMAT = 1,
+  STATE_BYTES_MAX = 16 << 20, /* a damaged file must not take all memory */
+  DEPTH_OPEN_MAX = 64         /* folders that nftw holds open; deeper ones are reopened */
+};
+
+/* ---- Removing ---------------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at) {
+  (void)info, (void)type, (void)at;
+  return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+cleat_status cleat__run_remove_tree(const char *path, struct cleat_error *err) {
+  if (nftw(path, remove_one, DEPTH_OPEN_MAX, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
+    return CLEAT_OK;
+  return cleat__error_errno(err, errno, "cannot remove '%s'", path);
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------- */
+
+static const char *text_of(const cJSON *object, const char *name) {
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+  return cJSON_IsString(value) ? value->valuestring : NULL;
+}
+
+static bool copy_id(const char *text, char id[CLEAT__RUN_ID_MAX]) {
+  if (!text || strlen(text) >= CLEAT__RUN_ID_MAX)
+    return false;
+  memcpy(id, text, strlen(text) + 1);
+  return true;
+}
+
+/* Steps are texts: a number beyond 2^53 would not come back as it was. */
+static bool read_entry(const cJSON *object, struct cleat__run_entry *entry) {
+  const char *step = text_of(object, "step");
+  char *end = NULL;
+  if (!step)
+    return false;
+  errno = 0;
+  entry->step = strtoll(step, &end, 10);
+  return !errno && end != step && !*end && entry->step >= 0 &&
+         copy_id(text_of(object, "id"), entry->id) &&
+         copy_id(text_of(object, "fingerprint"), entry->fingerprint);
+}
+
+static struct cleat__run_entry *add_entry(struct cleat__run_state *state) {
+  struct cleat__run_entry *entries =
+      cleat__grow(state->entries, &state->capacity, state->count, sizeof *entries);
+  if (!entries)
+    return NULL;
+  state->entries = entries;
+  entries[state->count] = (struct cleat__run_entry){.step = 0};
+  return &entries[state->count++];
+}
+
+/* False: the document is not ours, or there is no memory for it; the caller goes on without. */
+static bool read_document(struct cleat__run_state *state, const cJSON *root) {
+  const char *url = text_of(root, "store");
+  const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
+  const cJSON *committed = cJSON_GetObjectItemCaseSensitive(root, "committed"), *item;
+  if (!url || !cJSON_IsNumber(format) || format->valueint != FORMAT || !cJSON_IsArray(committed))
+    return false;
+  if (strcmp(url, state->url) != 0)
+    return true; /* of another store: nothing is known of this one */
+  cJSON_ArrayForEach(item, committed) {
+    struct cleat__run_entry read = {0};
+    if (!read_entry(item, &read))
+      return false;
+    struct cleat__run_entry *entry = add_entry(state);
+    if (!entry)
+      return false;
+    *entry = read;
+  }
+  return true;
+}
+
+/* The whole file; NULL: it is not there, *bad set when it is and cannot be read. */
+static char *read_file(const char *path, bool *bad) {
+  FILE *file = fopen(path, "re");
+  struct cleat__buffer text;
+  char block[4096];
+  size_t got;
+  *bad = !file && errno != ENOENT;
+  if (!file)
+    return NULL;
+  cleat__buffer_init(&text, STATE_BYTES_MAX);
+  while (!*bad && (got = fread(block, 1, sizeof block, file)) > 0)
+    *bad = cleat__buffer_append(&text, block, got) != CLEAT_OK;
+  *bad = *bad || ferror(file);
+  fclose(file);
+  char *all = *bad ? NULL : cleat__buffer_take(&text);
+  cleat__buffer_clear(&text);
+  *bad = all == NULL;
+  return all;
+}
+
+static cleat_status read_state(struct cleat__run_state *state, bool *damaged,
+                               struct cleat_error *err) {
+  char *path = cleat__strprintf("%s/state.json", state->folder);
+  if (!path)
+    return cleat__error_no_memory(err, "the state of DIR");
+  char *text = read_file(path, damaged);
+  cJSON *root = text ? cJSON_Parse(text) : NULL;
+  if (text && !read_document(state, root)) {
+    *damaged = true;
+    state->count = 0;
+  }
+  cJSON_Delete(root);
+  cleat__free(text);
+  cleat__free(path);
+  return CLEAT_OK;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------- */
+
+static void write_entry(struct cleat__cli_json *json, cJSON *list,
+                        const struct cleat__run_entry *entry) {
+  char step[24];
+  cJSON *object = cleat__cli_json_object(json, list, NULL);
+  snprintf(step, sizeof step, "%" PRId64, entry->step);
+  cleat__cli_json_text(json, object, "step", step);
+  cleat__cli_json_text(json, object, "id", entry->id);
+  cleat__cli_json_text(json, object, "fingerprint", entry->fingerprint);
+}
+
+static char *make_document(const struct cleat__run_state *state) {
+  struct cleat__cli_json json;
+  cleat__cli_json_init(&json);
+  cleat__cli_json_int(&json, json.root, "format", FORMAT);
+  cleat__cli_json_text(&json, json.root, "store", state->url);
+  cJSON *list = cleat__cli_json_array(&json, json.root, "committed");
+  for (size_t i = 0; i < state->count; i++)
+    write_entry(&json, list, &state->entries[i]);
+  char *text = json.failed ? NULL : cJSON_Print(json.root);
+  cJSON_Delete(json.root);
+  return text;
+}
+
+static cleat_status write_text(const char *path, const char *text, struct cleat_error *err) {
+  FILE *file = fopen(path, "we");
+  if (!file)
+    return cleat__error_errno(err, errno, "cannot write '%s'", path);
+  bool good = fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+  int failed = good ? 0 : errno;
+  if (fclose(file) != 0 && !failed)
+    failed = errno;
+  return failed ? cleat__error_errno(err, failed, "cannot write '%s'", path) : CLEAT_OK;
+}
+
+static cleat_status write_state(const struct cleat__run_state *state, struct cleat_error *err) {
+  char *path = cleat__strprintf("%s/state.json", state->folder);
+  char *fresh = cleat__strprintf("%s/state.json.new", state->folder);
+  char *text = make_document(state);
+  cleat_status status = path && fresh && text ? write_text(fresh, text, err)
+                                              : cleat__error_no_memory(err, "the state of DIR");
+  if (status == CLEAT_OK && rename(fresh, path) != 0)
+    status = cleat__error_errno(err, errno, "cannot write '%s'", path);
+  cJSON_free(text);
+  cleat__free(fresh);
+  cleat__free(path);
+  return status;
+}
+
+/* ---- Opening ----------------------------------------------------------------------------------- */
+
+static cleat_status make_folder(const char *path, struct cleat_error *err) {
+  if (mkdir(path, 0777) == 0 || errno == EEXIST)
+    return CLEAT_OK;
+  return cleat__error_errno(err, errno, "cannot make the folder '%s'", path);
+}
+
+static cleat_status take_lock(struct cleat__run_state *state, const char *dir,
+                              struct cleat_error *err) {
+  char *path = cleat__strprintf("%s/lock", state->folder);
+  if (!path)
+    return cleat__error_no_memory(err, "the state of DIR");
+  state->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int failed = state->lock < 0 || flock(state->lock, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
+  if (failed == EWOULDBLOCK) {
+    cleat__error_set(err, CLEAT_BUSY, "another 'cleat run' works on '%s'", dir);
+    cleat__error_hint(err, "end it first, or give each job a folder of its own");
+  } else if (failed) {
+    cleat__error_errno(err, failed, "cannot lock '%s'", path);
+  }
+  cleat__free(path);
+  return failed ? err->status : CLEAT_OK;
+}
+
+static cleat_status prepare(struct cleat__run_state *state, const char *dir, bool *damaged,
+                            struct cleat_error *err) {
+  cleat_status status = make_folder(state->folder, err);
+  if (status == CLEAT_OK)
+    status = take_lock(state, dir, err);
+  if (status == CLEAT_OK)
+    status = cleat__run_remove_tree(state->room, err);
+  if (status == CLEAT_OK)
+    status = make_folder(state->room, err);
+  return status == CLEAT_OK ? read_state(state, damaged, err) : status;
+}
+
+cleat_status cleat__run_state_open(const char *dir, const char *url, struct cleat__run_state *state,
+                                   bool *damaged, struct cleat_error *err) {
+  *state = (struct cleat__run_state){.lock = -1};
+  *damaged = false;
+  state->folder = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER, dir);
+  state->room = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER "/room", dir);
+  state->url = cleat__strdup(url);
+  cleat_status status = state->folder && state->room && state->url
+                            ? prepare(state, dir, damaged, err)
+                            : cleat__error_no_memory(err, "the state of DIR");
+  if (status != CLEAT_OK)
+    cleat__run_state_close(state);
+  return status;
+}
+
+void cleat__run_state_close(struct cleat__run_state *state) {
+  cleat__free(state->entries);
+  cleat__free(state->folder);
+  cleat__free(state->room);
+  cleat__free(state->url);
+  if (state->lock >= 0)
+    close(state->lock);
+  *state = (struct cleat__run_state){.lock = -1};
+}
+
+/* ---- Entries ----------------------------------------------------------------------------------- */
+
+static struct cleat__run_entry *find(const struct cleat__run_state *state, int64_t step) {
+  for (size_t i = 0; i < state->count; i++) {
+    if (state->entries[i].step == step)
+      return &state->entries[i];
+  }
+  return NULL;
+}
+
+const struct cleat__run_entry *cleat__run_state_find(const struct cleat__run_state *state,
+                                                     int64_t step) {
+  return find(state, step);
+}
+
+cleat_status cleat__run_state_put(struct cleat__run_state *state, int64_t step, const char *id,
+                                  const char *fingerprint, struct cleat_error *err) {
+  struct cleat__run_entry *entry = find(state, step);
+  if (!entry)
+    entry = add_entry(state);
+  if (!entry)
+    return cleat__error_no_memory(err, "the state of DIR");
+  entry->step = step;
+  if (!copy_id(id, entry->id) || !copy_id(fingerprint, entry->fingerprint))
+    return cleat__error_set(err, CLEAT_INTERNAL, "an id of step %" PRId64 " is too long", step);
+  return write_state(state, err);
+}
+
+cleat_status cleat__run_state_remove(struct cleat__run_state *state, int64_t step,
+                                     struct cleat_error *err) {
+  struct cleat__run_entry *entry = find(state, step);
+  if (!entry)
+    return CLEAT_OK;
+  *entry = state->entries[--state->count];
+  return write_state(state, err);
+}
+
+char *cleat__run_state_place(const struct cleat__run_state *state, const char *purpose) {
+  return cleat__strprintf("%s/%s", state->room, purpose);
+}

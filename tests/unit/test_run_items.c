@@ -1,0 +1,288 @@
+/* test_run_items.c: api/run/items.c: when a checkpoint is ready to be saved, and which is next. Time is a number here. */
+#include "api/run/items.h"
+
+#include "tests/mock/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { QUIET_MS = 30000 };
+
+static struct cleat_error err;
+static struct cleat__run_items items;
+static const char *dir;
+static int64_t now_ms;
+
+static void setup(void) {
+  dir = scratch_make();
+  now_ms = 1000000;
+}
+
+static void teardown(void) {
+  cleat__run_items_clear(&items);
+  scratch_remove();
+}
+
+static void put(const char *name, const char *text) {
+  scratch_write(name, text, strlen(text));
+}
+
+/* A look, `later_ms` after the one before. */
+static void look(const char *layout, int64_t later_ms) {
+  struct cleat__run_scan scan;
+  now_ms += later_ms;
+  must(cleat__run_layout_scan(dir, cleat__run_layout_find(layout), NULL, &scan, &err));
+  must(cleat__run_items_update(&items, &scan, dir, NULL, QUIET_MS, now_ms, &err));
+  cleat__run_scan_clear(&scan);
+}
+
+static enum cleat__run_item_state state_of(int64_t step) {
+  struct cleat__run_item *item = cleat__run_items_find(&items, step);
+  ck_assert_ptr_nonnull(item);
+  return item->state;
+}
+
+static int64_t next_step(bool newest_first) {
+  int64_t retry_ms;
+  struct cleat__run_item *item = cleat__run_items_next(&items, newest_first, now_ms, &retry_ms);
+  return item ? item->found.step : -1;
+}
+
+/* As the loop does when the saver comes back. */
+static void store(int64_t step) {
+  struct cleat__run_item *item = cleat__run_items_find(&items, step);
+  item->state = CLEAT__RUN_STORED;
+  item->committed = true;
+  cleat__run_id_copy(item->judged, item->fingerprint);
+}
+
+static void put_dcp(const char *folder) {
+  char name[64];
+  snprintf(name, sizeof name, "%s/__0_0.distcp", folder);
+  put(name, "data");
+  snprintf(name, sizeof name, "%s/__1_0.distcp", folder);
+  put(name, "data");
+  snprintf(name, sizeof name, "%s/.metadata", folder);
+  put(name, "meta");
+}
+
+START_TEST(a_sign_and_a_moment_of_rest) {
+  put("step-7/__0_0.distcp", "data");
+  look("dcp", 0);
+  look("dcp", 10 * QUIET_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN); /* however long it rests */
+  ck_assert_int_eq(cleat__run_items_due(&items, QUIET_MS), -1);
+  put("step-7/.metadata", "meta");
+  look("dcp", 5);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
+  ck_assert_int_eq(cleat__run_items_due(&items, QUIET_MS), now_ms + CLEAT__RUN_SETTLE_MS);
+  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
+  look("dcp", 1);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
+  ck_assert_int_eq(next_step(false), 7);
+}
+END_TEST
+
+START_TEST(a_change_begins_the_rest_anew) {
+  put_dcp("step-7");
+  look("dcp", 0);
+  put("step-7/__0_0.distcp", "other data");
+  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
+  look("dcp", 1);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
+  put("step-7/__0_0.distcp", "third");
+  look("dcp", 0);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
+}
+END_TEST
+
+START_TEST(without_a_sign_a_long_rest) {
+  put("epoch_3/model.safetensors", "data");
+  look("torchtune", 0);
+  look("torchtune", QUIET_MS - 1);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_SEEN);
+  look("torchtune", 1);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
+}
+END_TEST
+
+START_TEST(a_sign_that_is_taken_away) {
+  put_dcp("step-7");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
+  unlink(scratch_path("step-7/.metadata"));
+  look("dcp", 0);
+  ck_assert_int_ne(state_of(7), CLEAT__RUN_READY);
+  look("dcp", 10 * QUIET_MS);
+  ck_assert_int_ne(state_of(7), CLEAT__RUN_READY);
+}
+END_TEST
+
+/* A tool removes its old checkpoints file by file; the sign may go last. */
+START_TEST(what_is_being_removed_is_not_saved) {
+  put_dcp("step-7");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  unlink(scratch_path("step-7/__1_0.distcp"));
+  look("dcp", 0);
+  look("dcp", 10 * QUIET_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_LEFT);
+  ck_assert_int_eq(next_step(false), -1);
+  put("step-7/__1_0.distcp", "again");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
+}
+END_TEST
+
+START_TEST(what_is_stored_and_was_signed_stays) {
+  put_dcp("step-7");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  store(7);
+  unlink(scratch_path("step-7/__1_0.distcp"));
+  look("dcp", QUIET_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
+  put("step-7/__1_0.distcp", "other");
+  put("step-7/more", "more");
+  look("dcp", QUIET_MS);
+  look("dcp", QUIET_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
+}
+END_TEST
+
+/* Its rest was taken for its end, wrongly: what comes late is saved as well, but not what goes. */
+START_TEST(what_is_stored_and_has_no_sign) {
+  put("epoch_3/a", "a");
+  put("epoch_3/b", "b");
+  look("torchtune", 0);
+  look("torchtune", QUIET_MS);
+  store(3);
+  unlink(scratch_path("epoch_3/b"));
+  look("torchtune", QUIET_MS);
+  look("torchtune", QUIET_MS);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_STORED);
+  put("epoch_3/b", "b");
+  put("epoch_3/c", "c");
+  look("torchtune", 0);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_SEEN);
+  look("torchtune", QUIET_MS);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
+}
+END_TEST
+
+START_TEST(left_until_it_changes) {
+  put("epoch_3/a", "a");
+  look("torchtune", 0);
+  struct cleat__run_item *item = cleat__run_items_find(&items, 3);
+  item->state = CLEAT__RUN_LEFT;
+  cleat__run_id_copy(item->judged, item->fingerprint);
+  look("torchtune", QUIET_MS);
+  look("torchtune", QUIET_MS);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_LEFT);
+  put("epoch_3/b", "b");
+  look("torchtune", 0);
+  look("torchtune", QUIET_MS);
+  ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
+}
+END_TEST
+
+START_TEST(lowest_or_newest_first) {
+  put_dcp("step-30");
+  put_dcp("step-4");
+  put_dcp("step-200");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  ck_assert_int_eq(next_step(false), 4);
+  ck_assert_int_eq(next_step(true), 200);
+  ck_assert_uint_eq(cleat__run_items_pending(&items), 3);
+}
+END_TEST
+
+START_TEST(a_next_try_waits) {
+  int64_t retry_ms;
+  put_dcp("step-1");
+  put_dcp("step-2");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  cleat__run_items_find(&items, 1)->retry_ms = now_ms + 5000;
+  ck_assert_int_eq(next_step(false), 2);
+  cleat__run_items_find(&items, 2)->retry_ms = now_ms + 3000;
+  ck_assert_ptr_null(cleat__run_items_next(&items, false, now_ms, &retry_ms));
+  ck_assert_int_eq(retry_ms, now_ms + 3000);
+  now_ms += 5000;
+  ck_assert_int_eq(next_step(false), 1);
+}
+END_TEST
+
+START_TEST(what_is_gone_is_forgotten_unless_it_is_busy) {
+  put_dcp("step-1");
+  put_dcp("step-2");
+  look("dcp", 0);
+  cleat__run_items_find(&items, 1)->state = CLEAT__RUN_SAVING;
+  struct cleat__run_item *busy = cleat__run_items_find(&items, 1);
+  const char *names[] = {"step-1/__0_0.distcp", "step-1/__1_0.distcp", "step-1/.metadata",
+                         "step-1"};
+  for (size_t i = 0; i < 4; i++)
+    ck_assert_int_eq(remove(scratch_path(names[i])), 0);
+  put_dcp("step-0"); /* before it: those that are busy stay where they are */
+  look("dcp", 0);
+  ck_assert_ptr_eq(cleat__run_items_find(&items, 1), busy);
+  ck_assert(busy->gone);
+  ck_assert_uint_eq(items.count, 3);
+  busy->state = CLEAT__RUN_STORED;
+  look("dcp", 0);
+  ck_assert_ptr_null(cleat__run_items_find(&items, 1));
+}
+END_TEST
+
+START_TEST(outdated) {
+  put_dcp("step-1");
+  put_dcp("step-2");
+  put_dcp("step-3");
+  look("dcp", 0);
+  look("dcp", CLEAT__RUN_SETTLE_MS);
+  store(1);
+  ck_assert_ptr_null(cleat__run_items_outdated(&items, 1)); /* only what is stored counts */
+  store(3);
+  ck_assert_int_eq(cleat__run_items_outdated(&items, 1)->found.step, 1);
+  ck_assert_ptr_null(cleat__run_items_outdated(&items, 2));
+  ck_assert_ptr_null(cleat__run_items_outdated(&items, 0));
+  struct cleat__run_item *oldest = cleat__run_items_outdated(&items, 1);
+  oldest->gone = true;
+  ck_assert_ptr_null(cleat__run_items_outdated(&items, 1));
+  oldest->gone = false;
+  oldest->deleting = true;
+  ck_assert_ptr_null(cleat__run_items_outdated(&items, 1));
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_items");
+  TCase *c = tcase_create("items");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, a_sign_and_a_moment_of_rest);
+  tcase_add_test(c, a_change_begins_the_rest_anew);
+  tcase_add_test(c, without_a_sign_a_long_rest);
+  tcase_add_test(c, a_sign_that_is_taken_away);
+  tcase_add_test(c, what_is_being_removed_is_not_saved);
+  tcase_add_test(c, what_is_stored_and_was_signed_stays);
+  tcase_add_test(c, what_is_stored_and_has_no_sign);
+  tcase_add_test(c, left_until_it_changes);
+  tcase_add_test(c, lowest_or_newest_first);
+  tcase_add_test(c, a_next_try_waits);
+  tcase_add_test(c, what_is_gone_is_forgotten_unless_it_is_busy);
+  tcase_add_test(c, outdated);
+  suite_add_tcase(suite, c);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}

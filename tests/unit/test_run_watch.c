@@ -1,0 +1,122 @@
+/* test_run_watch.c: api/run/watch.c: what inotify tells of DIR. Events are there when the call that made them is back. */
+#include "api/run/watch.h"
+
+#include "tests/mock/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct cleat_error err;
+static struct cleat__run_watch watch = {.fd = -1};
+static const char *dir;
+
+static void setup(void) {
+  dir = scratch_make();
+  scratch_write("step-1/old", "x", 1);
+  scratch_write("step-1/deep/er/file", "x", 1);
+  scratch_write(".cleat-run/state.json", "x", 1);
+  must(cleat__run_watch_open(dir, &watch, &err));
+  ck_assert(watch.all_changed); /* nothing is known yet */
+  cleat__run_watch_forget(&watch);
+}
+
+static void teardown(void) {
+  cleat__run_watch_close(&watch);
+  scratch_remove();
+}
+
+static void expect(const char *name) {
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(cleat__run_watch_has(&watch, name));
+  ck_assert(!cleat__run_watch_has(&watch, "step"));
+  ck_assert(!cleat__run_watch_has(&watch, "step-10"));
+  ck_assert(!watch.limited);
+  cleat__run_watch_forget(&watch);
+  ck_assert(!cleat__run_watch_has(&watch, name));
+}
+
+START_TEST(nothing) {
+  ck_assert(!cleat__run_watch_read(&watch));
+  ck_assert(!cleat__run_watch_has(&watch, "step-1"));
+}
+END_TEST
+
+START_TEST(files) {
+  scratch_write("step-1/old", "y", 1);
+  expect("step-1");
+  scratch_write("step-1/deep/er/file", "y", 1);
+  expect("step-1");
+  ck_assert_int_eq(unlink(scratch_path("step-1/deep/er/file")), 0);
+  expect("step-1");
+  ck_assert_int_eq(rename(scratch_path("step-1/old"), scratch_path("step-1/new")), 0);
+  expect("step-1");
+  scratch_write("flat", "x", 1);
+  expect("flat");
+}
+END_TEST
+
+/* A folder that is new, or comes from elsewhere, with what is in it by then. */
+START_TEST(folders) {
+  scratch_write("step-2/a/b", "x", 1);
+  expect("step-2");
+  scratch_write("step-2/a/b", "y", 1);
+  expect("step-2");
+  ck_assert_int_eq(rename(scratch_path("step-1"), scratch_path("step-3")), 0);
+  expect("step-3");
+  scratch_write("step-3/deep/er/file", "y", 1);
+  expect("step-3");
+}
+END_TEST
+
+START_TEST(hidden_names_are_not_heard_of) {
+  scratch_write(".cleat-run/state.json", "y", 1);
+  ck_assert(!cleat__run_watch_read(&watch));
+  ck_assert(!cleat__run_watch_has(&watch, ".cleat-run"));
+}
+END_TEST
+
+START_TEST(more_names_than_it_keeps) {
+  char name[32];
+  for (int i = 0; i < 400; i++) {
+    snprintf(name, sizeof name, "file-%d", i);
+    scratch_write(name, "x", 1);
+  }
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(cleat__run_watch_has(&watch, "file-399"));
+  ck_assert(cleat__run_watch_has(&watch, "whatever"));
+  cleat__run_watch_forget(&watch);
+  scratch_write("one", "x", 1);
+  expect("one");
+}
+END_TEST
+
+START_TEST(folders_that_go) {
+  ck_assert_int_eq(unlink(scratch_path("step-1/deep/er/file")), 0);
+  ck_assert_int_eq(rmdir(scratch_path("step-1/deep/er")), 0);
+  ck_assert_int_eq(rmdir(scratch_path("step-1/deep")), 0);
+  size_t before = watch.count;
+  expect("step-1");
+  ck_assert_uint_eq(watch.count, before - 2);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_watch");
+  TCase *c = tcase_create("watch");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, nothing);
+  tcase_add_test(c, files);
+  tcase_add_test(c, folders);
+  tcase_add_test(c, hidden_names_are_not_heard_of);
+  tcase_add_test(c, more_names_than_it_keeps);
+  tcase_add_test(c, folders_that_go);
+  suite_add_tcase(suite, c);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
