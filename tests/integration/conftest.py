@@ -12,6 +12,8 @@ import subprocess
 import pytest
 
 from helpers import CLEAT, Bucket, Folder, Server, fill, noise
+from proxy import Proxy, abort_uploads
+from run_jobs import Job
 
 
 @pytest.fixture
@@ -50,21 +52,57 @@ def store(request):
 
 
 @pytest.fixture
+def jobs(tmp_path):
+    """Starts jobs under `cleat run`, and kills at the end what is left of them: jobs(store, DIR, options…)."""
+    started = []
+
+    def start(store, directory, *options, **more):
+        started.append(Job(store, directory, tmp_path / ("job-%d" % len(started)), *options, **more))
+        return started[-1]
+
+    yield start
+    for job in started:
+        job.kill()
+
+
+@pytest.fixture
+def proxied(bucket):
+    """A bucket behind a proxy that a test may give hooks."""
+    proxy = Proxy(bucket.server.endpoint)
+    bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
+    bucket.proxy = proxy
+    yield bucket
+    proxy.close()
+    abort_uploads(bucket, proxy.upload_keys())
+
+
+@pytest.fixture
 def small(tmp_path):
     """A few small files to save."""
     return fill(tmp_path / "small", {"a.bin": noise(70000), "sub/b.txt": b"two\n", "empty": b""})
 
 
-@pytest.fixture(scope="session")
-def bad_disk(tmp_path_factory):
-    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write. A sanitizer
-    that the program was built with insists on being loaded before."""
-    built = tmp_path_factory.mktemp("disk") / "bad_disk.so"
+def preload(folder, source):
+    """Environment of a program with a library of this source before its own. A sanitizer that the program was built with
+    insists on being loaded before."""
+    built = folder / "preloaded.so"
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-o", built, "-", "-ldl"], check=True,
-                   input=BAD_DISK.encode())
+                   input=source.encode())
     libraries = subprocess.run(["ldd", CLEAT], check=True, stdout=subprocess.PIPE, text=True).stdout
     sanitizers = re.findall(r"=> (\S+/lib[at]san\S+)", libraries)
     return {"LD_PRELOAD": ":".join([*sanitizers, str(built)])}
+
+
+@pytest.fixture(scope="session")
+def bad_disk(tmp_path_factory):
+    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write."""
+    return preload(tmp_path_factory.mktemp("disk"), BAD_DISK)
+
+
+@pytest.fixture(scope="session")
+def dies_at_rename(tmp_path_factory):
+    """Environment of a program that is killed right before its DIE_AT_RENAMEth renameat2()."""
+    return preload(tmp_path_factory.mktemp("rename"), DIES_AT_RENAME)
 
 
 BAD_DISK = r"""
@@ -110,4 +148,20 @@ CALL(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n,
 CALL(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), sum(v, n))
 CALL(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o), sum(v, n))
 CALL(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o), sum(v, n))
+"""
+
+DIES_AT_RENAME = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
+  static _Atomic int count;
+  const char *at = getenv("DIE_AT_RENAME");
+  if (at && atomic_fetch_add(&count, 1) + 1 == atoi(at)) kill(getpid(), SIGKILL);
+  return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to, flags);
+}
 """

@@ -101,12 +101,12 @@ class Proxy:
     """`before(request)` runs when a request has come, its body too if it is small; False lets it go nowhere: the
     connection is closed. `after(request)` runs when its reply has come, before it is passed on; False keeps it back."""
 
-    def __init__(self, endpoint, before=None, after=None):
+    def __init__(self, endpoint, before=None, after=None, port=0):
         self.before, self.after = before, after
         self.target = (urlsplit(endpoint).hostname, urlsplit(endpoint).port)
         self.requests = []
         self.lock = threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
         self.open, self.threads, self.peers = set(), [], set()
         self.accepted = threading.Condition(self.lock)

@@ -24,7 +24,8 @@ TRAINER = CLEAT.parent / "trainer"
 DEMO = ROOT / "api" / "examples" / "demo.sh"
 CORPUS = ROOT / "api" / "examples" / "corpus.txt"
 
-SECONDS_MAX = 300 * (10 if "thread" in os.environ.get("SANITIZE", "") else 1)  # a hang is a failure; it computes slowly there
+SLOW = 10 if "thread" in os.environ.get("SANITIZE", "") else 1  # it computes slowly there, and gets fewer steps to do
+SECONDS_MAX = 300 * SLOW  # a hang is a failure
 SMALL = ("--memory-rows", "1024", "--hidden", "64")  # checkpoints of 1 MiB
 LARGE = ("--memory-rows", "32768")  # checkpoints of 49 MiB: several parts, so that an upload has a middle
 
@@ -154,7 +155,7 @@ def manifests(store):
 
 @pytest.mark.parametrize("save_every", (100, 170))
 def test_killed_in_an_upload_resumes_identically(store, tmp_path, undisturbed, rng, save_every):
-    steps = 1000
+    steps, save_every = 1000 // SLOW, save_every // SLOW
     flags = (*LARGE, "--steps", str(steps), "--save-every", str(save_every))
     saving = (*flags, "--store", store.url)
     die_in = save_every * rng.randrange(2, 5)
@@ -184,15 +185,15 @@ def test_killed_in_an_upload_resumes_identically(store, tmp_path, undisturbed, r
 
 
 def test_killed_from_outside_at_random_moments_resumes_identically(store, tmp_path, undisturbed, rng):
-    steps, kills_max = 3000, 8
-    flags = (*SMALL, "--steps", str(steps), "--save-every", "40")
+    steps, kills_max = 3000 // SLOW, 8
+    flags = (*SMALL, "--steps", str(steps), "--save-every", str(40 // SLOW))
     saving = (*flags, "--store", store.url)
     kills = 0
     for _ in range(kills_max):
         process = subprocess.Popen(command(tmp_path, *saving), env=store.environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         try:
-            process.communicate(timeout=rng.uniform(0.01, 0.5))
+            process.communicate(timeout=rng.uniform(0.01, 0.5) * SLOW)
             break
         except subprocess.TimeoutExpired:
             process.kill()

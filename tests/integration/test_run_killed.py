@@ -1,0 +1,173 @@
+"""A training job under `cleat run`, ended again and again at random moments, ends with the weights of one that was not.
+
+The example trainer writes its checkpoints into DIR and knows of no other store; `cleat run` takes them to MinIO. Each
+life ends by SIGTERM, or by SIGKILL of all its processes; sometimes DIR is lost with the machine. The judge is boto3:
+whatever a manifest names is there, of the size and the digest that it says. Every random choice comes from a seed that
+is printed; CLEAT_TEST_SEED repeats it, and CLEAT_TEST_KILLS says how many lives there are before the last one.
+"""
+
+import hashlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers import CLEAT, ROOT
+from layout_folders import TRACKER, dcp, llmc, megatron, write_all
+from run_jobs import OWN_FOLDER, contents, steps, stored, until
+
+KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 8))
+STEPS_A_LIFE = 1200
+TRAINER = Path(CLEAT).parent / "trainer"
+LIFE_S = 3.0
+SECONDS_MAX = 600 * (10 if "thread" in os.environ.get("SANITIZE", "") else 1)
+
+
+def trainer(directory, *more):
+    return [TRAINER, "--text", ROOT / "api" / "examples" / "corpus.txt", "--memory-rows", "1024", "--hidden", "64",
+            "--steps", str(STEPS_A_LIFE * KILLS), "--save-every", "300", "--loss-log", directory / "losses",
+            "--dump-weights", directory / "state", *more]
+
+
+def losses(directory):
+    """Step to the set of its losses: a step that was trained again after a kill must have only one."""
+    found = {}
+    for line in (directory / "losses").read_text().splitlines():
+        step, loss = line.split()
+        found.setdefault(int(step), set()).add(loss)
+    return found
+
+
+def state(directory):
+    return {path.name: path.read_bytes() for path in (directory / "state").iterdir()}
+
+
+def assert_nothing_is_torn(bucket):
+    """Returns the steps that are committed."""
+    sizes = {entry["Key"][len("run/"):]: entry["Size"]
+             for page in bucket.client.get_paginator("list_objects_v2").paginate(Bucket=bucket.bucket, Prefix="run/")
+             for entry in page.get("Contents", ())}
+    found = steps(bucket)
+    for step in found:
+        manifest = bucket.manifest(step)
+        for rank in manifest["ranks"]:
+            text = bucket.get("step-%012d/%s" % (step, rank["key"]))
+            assert len(text) == rank["size"] and hashlib.sha256(text).hexdigest() == rank["sha256"]
+        files = bucket.record(step)["files"]
+        assert any(file["name"].endswith("manifest.json") for file in files)  # the trainer's own, which it writes last
+        for file in files:
+            assert sizes[bucket.file_key(step, file["name"])] == file["size"], (step, file)
+        result = bucket.cleat("verify", bucket.url, "--step", step)
+        assert result.code == 0, result
+    listed = bucket.cleat("ls", bucket.url, "--json")
+    assert [entry["step"] for entry in listed.json["checkpoints"]] == found
+    return found
+
+
+@pytest.mark.parametrize("layout, more, sign", [(llmc, {"ranks": 3}, "DONE_00000020"), (megatron, {}, TRACKER),
+                                                (dcp, {}, "step-20")], ids=["llmc", "megatron", "dcp"])
+@pytest.mark.parametrize("before", ["nothing", "half"])
+def test_killed_at_each_rename_of_a_restore(jobs, folder, tmp_path, dies_at_rename, layout, more, sign, before):
+    """What tells the tool that a checkpoint is there comes when all else is, and the next start puts it right."""
+    first = jobs(folder, tmp_path / "a")
+    first.environment()
+    write_all(layout(tmp_path / "a", 20, **more))
+    expected = contents(tmp_path / "a")
+    first.until_stored(folder, 20)
+    assert first.end() == 0
+    renames = 0
+    while True:
+        renames += 1
+        directory = tmp_path / ("b%d" % renames)
+        directory.mkdir()
+        if before == "half":  # another try at the same step, which was stopped
+            for _ in itertools.islice(layout(directory, 20, seed=5, **more), 6):
+                pass
+        job = jobs(folder, directory, environment=dict(dies_at_rename, DIE_AT_RENAME=str(renames)))
+        until(lambda: job.process.poll() is not None or (job.aside / "environment").exists(), "the restore ends")
+        killed = job.process.poll() is not None
+        found = contents(directory)
+        if not killed or (directory / sign).exists() and before == "nothing":
+            assert found == expected
+        if not killed:
+            assert job.end() == 0
+            break
+        assert job.process.returncode == -signal.SIGKILL
+        again = jobs(folder, directory)
+        assert again.resumed()[0] == 20
+        assert contents(directory) == expected
+        assert again.end() == 0
+    print("%d renames" % (renames - 1))
+    assert renames > len({name.partition("/")[0] for name in expected})
+
+
+def signed(directory):
+    """The steps that the trainer has committed in DIR."""
+    return sorted(int(path.parent.name[len("step-"):]) for path in directory.glob("step-*/manifest.json"))
+
+
+def test_killed_at_random_moments(jobs, bucket, tmp_path):
+    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+    print("CLEAT_TEST_SEED=%d" % seed)
+    rng = random.Random(seed)
+    undisturbed, disturbed, directory = tmp_path / "undisturbed", tmp_path / "disturbed", tmp_path / "dir"
+    undisturbed.mkdir()
+    disturbed.mkdir()
+    subprocess.run(trainer(undisturbed), check=True, stdout=subprocess.DEVNULL, timeout=SECONDS_MAX)
+
+    command = trainer(disturbed, "--store", "file://%s" % directory)
+    options = ("--keep-last", "5", "--keep-local", "3")
+    counts = dict.fromkeys(("killed", "terminated", "lost", "ended", "resumed from the store"), 0)
+    newest = -1
+    for life in range(KILLS):
+        job = jobs(bucket, directory, *options, command=command)
+        before = newest
+        try:
+            status = job.process.wait(rng.uniform(0.1, LIFE_S))
+            assert status == 0, job.log
+            counts["ended"] += 1
+            break
+        except subprocess.TimeoutExpired:
+            pass
+        if rng.random() < 0.5:
+            began = time.monotonic()
+            job.signal(signal.SIGTERM)
+            status = job.wait()
+            # 0: it had just ended by itself. 143: a signal, before the command or in it.
+            assert status in (0, 128 + signal.SIGTERM), job.log
+            counts["terminated"] += 1
+            how = "SIGTERM, %.1f s" % (time.monotonic() - began)
+        else:
+            job.kill()
+            counts["killed"] += 1
+            how = "SIGKILL"
+        committed = assert_nothing_is_torn(bucket)
+        newest = committed[-1] if committed else -1
+        assert newest >= before, "what was stored once is gone"
+        if how != "SIGKILL" and "started" in job.log and signed(directory):
+            assert signed(directory)[-1] <= newest, "what was whole was not flushed"
+        counts["resumed from the store"] += "restored step" in job.log
+        lost = rng.random() < 0.4
+        if lost:
+            shutil.rmtree(directory)
+            counts["lost"] += 1
+        print("life %d: %s%s, step %d is stored" % (life, how, ", DIR lost" if lost else "", newest))
+
+    last = jobs(bucket, directory, *options, command=command)
+    assert last.process.wait(SECONDS_MAX) == 0, last.log
+    print(last.log)
+    print(counts)
+    found = assert_nothing_is_torn(bucket)
+    assert found[-1] == STEPS_A_LIFE * KILLS
+    here = {name: data for name, data in contents(directory).items() if name.startswith("step-%012d/" % found[-1])}
+    assert stored(bucket, found[-1]) == here
+    assert not [name for name in here if name.startswith(OWN_FOLDER)]
+    assert state(disturbed) == state(undisturbed)
+    assert losses(disturbed) == losses(undisturbed)
+    assert sum(counts[how] for how in ("killed", "terminated")) > KILLS // 2, counts
