@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server go test fuzz lint all
+# usage: deps.sh GROUP…    groups: build server go test fuzz lint docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -12,6 +12,9 @@ packages_of() {
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mandoc openmpi-bin spin ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
+  docker) echo ca-certificates docker.io ;;
+  compose) echo docker-compose ;;
+  debootstrap) echo debootstrap ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
   all) echo "$(packages_of test)" "$(packages_of fuzz)" "$(packages_of lint)" ;;
   *) die "unknown group '$1'" ;;
