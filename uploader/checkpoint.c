@@ -182,7 +182,8 @@ static cleat_status tick_off(void *user, const struct cleat__list_entry *entry,
   struct cleat__checkpoint_file wanted = {.info = {.name = entry->key + presence->folder}};
   const struct cleat__checkpoint_file *key = &wanted;
   const struct cleat__checkpoint_file **found =
-      bsearch(&key, presence->sorted, presence->count, sizeof(*presence->sorted), file_compare);
+      bsearch(&key, presence->sorted, presence->count,
+              sizeof(const struct cleat__checkpoint_file *), file_compare);
   (void)err;
   if (found != NULL && (*found)->info.size == entry->size)
     presence->seen[found - presence->sorted] = true;

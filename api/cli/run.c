@@ -5,6 +5,7 @@
 #include "api/run/run.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Together what a spot machine at AWS is given: two minutes. */
 enum { GRACE_S = 60, FLUSH_S = 60 };
@@ -117,9 +118,14 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   (void)client;
   if (set_options(&cli->options, &options, &err) != CLEAT_OK)
     return cleat__cli_fail(cli, &err);
-  int exit_status = cleat__run(&options, open_client, &own, &err);
+  bool hangs = false;
+  int exit_status = cleat__run(&options, open_client, &own, &hangs, &err);
   if (err.status != CLEAT_OK)
     cleat__cli_fail(cli, &err);
+  if (hangs) {
+    fflush(NULL);
+    _exit(exit_status);
+  }
   return exit_status;
 }
 

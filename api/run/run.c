@@ -106,7 +106,7 @@ static void turn(struct cleat__run_loop *loop) {
 }
 
 int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user,
-               struct cleat_error *err) {
+               bool *hangs, struct cleat_error *err) {
   struct cleat__run_loop loop = {.options = options,
                                  .open = open,
                                  .user = user,
@@ -128,7 +128,7 @@ int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *ope
     while (loop.phase != CLEAT__RUN_OVER)
       turn(&loop);
   }
-  /* With a thread that hangs in it, nothing can be closed in order; the kernel does it. */
+  *hangs = loop.stuck;
   if (!loop.stuck)
     cleat__run_end(&loop);
   return loop.exit_status;

@@ -33,7 +33,8 @@ static int64_t now_ms(void) {
 }
 
 static void setup(void) {
-  path_before = strdup(getenv("PATH"));
+  const char *path = getenv("PATH");
+  path_before = strdup(path != NULL ? path : "");
   scratch_make();
   ck_assert_int_eq(chdir(scratch_path(".")), 0);
   command = (struct cleat__run_command){0};
