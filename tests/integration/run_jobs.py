@@ -44,10 +44,12 @@ def steps(store):
 
 
 def stored(store, step):
-    """The files of a committed step and their bytes, read past Cleat; the record says which and how long."""
+    """The files of a committed step and their bytes, read past Cleat; the record says which and how long. All of one
+    attempt, also if another one takes its place meanwhile; then a key may be missing."""
+    manifest, folder = store.manifest(step), "step-%012d/" % step
     files = {}
-    for file in store.record(step)["files"]:
-        data = store.get(store.file_key(step, file["name"])) if file["size"] else b""
+    for file in json.loads(store.get(folder + manifest["ranks"][0]["key"]))["files"]:
+        data = store.get("%s%s/%s" % (folder, manifest["attempt"], file["name"]))
         assert len(data) == file["size"], (step, file)
         files[file["name"]] = data
     return files

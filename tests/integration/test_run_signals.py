@@ -184,6 +184,7 @@ def test_the_newest_is_flushed_first(recorder, proxied, tmp_path):
     job.signal(signal.SIGTERM)
     assert job.wait() == 7
     gate.open.set()
+    proxied.proxy.settle()
     assert steps(proxied) == [1, 2, 3, 99]
     assert {step: stored(proxied, step) for step in files} == files
     assert committed_in_order(proxied) == [99, 3, 2, 1]
@@ -218,6 +219,7 @@ def test_sigterm_in_the_flush(jobs, proxied, tmp_path, flush):
         job.signal(signal.SIGTERM)
     assert job.wait() == OWN_FAILURE
     gate.open.set()
+    proxied.proxy.settle()
     assert steps(proxied) == []
     assert "step-1" in job.log
 
