@@ -27,7 +27,8 @@ static const char help[] =
     "      --pattern GLOB   layout folders: their names; the last number is the step\n"
     "      --quiet-time S   seconds without a change after which a checkpoint whose tool\n"
     "                       does not say so is taken to be whole (30)\n"
-    "      --step N         restore this step, not the newest\n"
+    "      --step N         restore this step, not the newest; the steps after it are\n"
+    "                       replaced as the command comes to them\n"
     "      --no-restore     restore nothing\n"
     "      --offline-ok     start although the store does not answer\n"
     "      --grace S        seconds for the command after SIGTERM (60)\n"
@@ -95,7 +96,10 @@ static cleat_status set_options(const struct cleat__cli_options *given,
   options->flush_s = run->has_flush ? run->flush_s : FLUSH_S;
   options->keep_last = given->keep_last;
   options->keep_local = run->keep_local;
-  options->if_exists = given->has_if_exists ? given->if_exists : CLEAT_IF_EXISTS_SKIP;
+  /* Who goes back to an older step leaves what came after it. */
+  options->if_exists = given->has_step ? CLEAT_IF_EXISTS_REPLACE : CLEAT_IF_EXISTS_SKIP;
+  if (given->has_if_exists)
+    options->if_exists = given->if_exists;
   options->no_restore = run->no_restore;
   options->offline_ok = run->offline_ok;
   options->final = run->final;

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,39 @@ static cleat_status find_dir(struct cleat__run_loop *loop, struct cleat_error *e
     return cleat__error_errno(err, errno, "cannot use '%s'", given);
   loop->dir = cleat__strdup(whole);
   return loop->dir ? CLEAT_OK : cleat__error_no_memory(err, "the name of a folder");
+}
+
+/* The nearest part of a path that is there, whole: a store is made by its first save. */
+static bool nearest_place(const char *path, char whole[PATH_MAX]) {
+  char at[PATH_MAX];
+  size_t length = strcspn(path, "?");
+  if (length == 0 || length >= sizeof at)
+    return false;
+  memcpy(at, path, length);
+  at[length] = '\0';
+  while (!realpath(at, whole)) {
+    char *slash = strrchr(at, '/');
+    if (errno != ENOENT || !slash || slash == at)
+      return false;
+    *slash = '\0';
+  }
+  return true;
+}
+
+/* What is saved would hold what was saved before. */
+static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat_error *err) {
+  static const char scheme[] = "file://";
+  const char *url = loop->options->url;
+  char place[PATH_MAX];
+  size_t length = strlen(loop->dir);
+  if (strncasecmp(url, scheme, sizeof scheme - 1) != 0 ||
+      !nearest_place(url + sizeof scheme - 1, place) || strncmp(place, loop->dir, length) != 0 ||
+      (place[length] && place[length] != '/'))
+    return CLEAT_OK;
+  cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s' that it is to save",
+                   url, loop->dir);
+  cleat__error_hint(err, "put the store beside the folder of the checkpoints");
+  return err->status;
 }
 
 static cleat_status open_state(struct cleat__run_loop *loop, struct cleat_error *err) {
@@ -99,6 +133,8 @@ cleat_status cleat__run_begin(struct cleat__run_loop *loop) {
   if (status == CLEAT_OK)
     status = find_dir(loop, err);
   if (status == CLEAT_OK)
+    status = check_store(loop, err);
+  if (status == CLEAT_OK)
     status = open_state(loop, err);
   if (status == CLEAT_OK)
     status = loop->open(loop->user, &loop->report, &loop->client, err);
@@ -160,6 +196,11 @@ static void tell_restored(struct cleat__run_loop *loop,
                               "'%s' was in the folder already and stays as it is, beside the "
                               "checkpoint that was restored",
                               restored->kept);
+  if (restored->newest > loop->options->step && loop->options->step != CLEAT_STEP_LATEST)
+    cleat__run_report_warning(report,
+                              "the store has newer steps, up to %" PRId64
+                              ": a start without --step goes on from there",
+                              restored->newest);
   if (restored->newest >= 0)
     cleat__run_report_newest(report, restored->newest, restored->age_s);
 }
@@ -202,8 +243,9 @@ void cleat__run_take_look(struct cleat__run_loop *loop, const struct cleat__run_
 
 static void fail_restore(struct cleat__run_loop *loop, const struct cleat_error *err) {
   *loop->err = *err;
-  if (is_offline(err) && !err->hint[0])
-    cleat__error_hint(loop->err, "--offline-ok starts the command all the same");
+  if (is_offline(err))
+    cleat__error_hint(loop->err, "%.180s%s--offline-ok starts the command all the same", err->hint,
+                      err->hint[0] ? "; " : "");
   cleat__run_fail(loop, loop->asked_by && err->status == CLEAT_CANCELLED
                             ? CLEAT__RUN_SIGNAL + loop->asked_by
                             : CLEAT__RUN_FAILED);

@@ -217,7 +217,8 @@ static cleat_status place_others(const struct restore *restore,
     if (!from)
       status = cleat__error_no_memory(err, "a restore");
     else if (!is_entry(found, first) && lstat(from, &info) == 0)
-      status = place_name(restore, first, found == NULL, restored, err);
+      status =
+          place_name(restore, first, found == NULL && !restore->metadata.is_final, restored, err);
     cleat__free(from);
     cleat__free(first);
   }
@@ -304,6 +305,17 @@ static cleat_status understand(struct restore *restore, struct cleat_error *err)
   return restore->path ? CLEAT_OK : cleat__error_no_memory(err, "a restore");
 }
 
+/* Beside a step that was asked for there may be newer ones. */
+static cleat_status newest_of(const struct restore *restore, struct cleat__run_restored *restored,
+                              struct cleat_error *err) {
+  int64_t step = restore->info->step;
+  if (restore->options->step != CLEAT_STEP_LATEST &&
+      cleat_latest(restore->options->client, &step, err) != CLEAT_OK)
+    return err->status;
+  restored->newest = step > restore->info->step ? step : restore->info->step;
+  return CLEAT_OK;
+}
+
 static cleat_status restore_checkpoint(struct restore *restore,
                                        struct cleat__run_restored *restored,
                                        struct cleat_error *err) {
@@ -311,7 +323,9 @@ static cleat_status restore_checkpoint(struct restore *restore,
   cleat_status status = understand(restore, err);
   if (status != CLEAT_OK)
     return status;
-  restored->newest = restore->info->step;
+  status = newest_of(restore, restored, err);
+  if (status != CLEAT_OK)
+    return status;
   restored->age_s = age_of(restore->info->created);
   if (restore->options->look_only) {
     restored->outcome = CLEAT__RUN_RESTORE_LEFT;

@@ -40,6 +40,7 @@ struct work {
   struct cleat__run_saver *saver;
   const struct cleat__run_order *order;
   struct cleat__run_contents contents;
+  bool replace;                     /* what stands */
   struct cleat__run_result *result; /* its fingerprint is that of the contents */
 };
 
@@ -136,7 +137,7 @@ static cleat_status save_once(struct work *work, struct cleat_client *client, bo
   request.files = work->contents.files;
   request.file_count = work->contents.file_count;
   request.metadata = metadata;
-  request.if_exists = order->again ? CLEAT_IF_EXISTS_REPLACE : order->if_exists;
+  request.if_exists = order->again || work->replace ? CLEAT_IF_EXISTS_REPLACE : order->if_exists;
   request.resume = resume;
   request.confirm = confirm;
   request.confirm_user = work;
@@ -151,8 +152,8 @@ static cleat_status save_once(struct work *work, struct cleat_client *client, bo
 static cleat_status save_with(struct work *work, struct cleat_client *client,
                               enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
-  bool resume =
-      !saver->no_resume && !work->order->again && work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
+  bool resume = !saver->no_resume && !work->order->again && !work->replace &&
+                work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
   cleat_status status = save_once(work, client, resume, outcome, err);
   if (status != CLEAT_UNSUPPORTED || !resume)
     return status;
@@ -161,8 +162,9 @@ static cleat_status save_with(struct work *work, struct cleat_client *client,
 }
 
 /* Whether the step that stands in the store was made of these contents: by us before we were killed, or by a process
- * before us. */
-static cleat_status compare_standing(struct work *work, bool *same, struct cleat_error *err) {
+ * before us; and whether it is a final state, whose number is nobody's. */
+static cleat_status compare_standing(struct work *work, bool *same, bool *is_final,
+                                     struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat__run_metadata metadata;
   cleat_status status =
@@ -171,9 +173,28 @@ static cleat_status compare_standing(struct work *work, bool *same, struct cleat
     return status;
   *same = cleat__run_metadata_read(cleat_checkpoint_info(checkpoint)->metadata, &metadata) &&
           strcmp(metadata.id, work->result->fingerprint) == 0;
+  *is_final = metadata.is_final;
   cleat__run_metadata_clear(&metadata);
   cleat_checkpoint_free(checkpoint);
   return CLEAT_OK;
+}
+
+/* Another start has committed the step, or so it seems. */
+static cleat_status judge_standing(struct work *work, struct cleat_client *client,
+                                   cleat_status status, struct cleat_error *err) {
+  struct cleat_error ignored;
+  enum cleat_outcome outcome;
+  bool same = false, is_final = false;
+  if (compare_standing(work, &same, &is_final, status == CLEAT_OK ? err : &ignored) != CLEAT_OK)
+    return status == CLEAT_OK ? err->status : status;
+  work->result->known = same;
+  if (same)
+    return CLEAT_OK;
+  work->replace = is_final && status == CLEAT_OK && work->order->kind == CLEAT__RUN_SAVE;
+  if (work->replace)
+    return save_with(work, client, &outcome, err);
+  work->result->skipped = status == CLEAT_OK;
+  return status;
 }
 
 static cleat_status save_to_store(struct work *work, struct cleat_error *err) {
@@ -186,15 +207,8 @@ static cleat_status save_to_store(struct work *work, struct cleat_error *err) {
   if (status == CLEAT_OK)
     status = save_with(work, other ? other : client, &outcome, err);
   cleat_client_close(other);
-  if ((status == CLEAT_OK && outcome != CLEAT_OUTCOME_COMMITTED) || status == CLEAT_EXISTS) {
-    struct cleat_error ignored;
-    bool same = false;
-    if (compare_standing(work, &same, status == CLEAT_OK ? err : &ignored) != CLEAT_OK)
-      return status == CLEAT_OK ? err->status : status;
-    work->result->known = same;
-    work->result->skipped = status == CLEAT_OK && !same;
-    return same ? CLEAT_OK : status;
-  }
+  if ((status == CLEAT_OK && outcome != CLEAT_OUTCOME_COMMITTED) || status == CLEAT_EXISTS)
+    status = judge_standing(work, client, status, err);
   return status;
 }
 

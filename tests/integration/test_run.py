@@ -127,7 +127,11 @@ def test_an_older_step_by_wish(jobs, store, tmp_path):
     job = jobs(store, tmp_path / "b", "--step", "100")
     assert job.resumed() == (100, "step-100")
     assert contents(tmp_path / "b") == files[100]
+    assert "the store has newer steps, up to 200" in job.log
+    # Another branch begins here: what it comes to takes the place of what was.
+    other = write_dcp(tmp_path / "b", 200, {"__0_0.distcp": b"another branch"})
     assert job.end() == 0
+    assert stored(store, 200) == other and steps(store) == [100, 200]
     # Also where a newer one lies.
     shutil.rmtree(tmp_path / "a" / "step-100")
     other = jobs(store, tmp_path / "a", "--step", "100")
@@ -274,6 +278,32 @@ def test_final_state_without_any_checkpoint(jobs, store, tmp_path):
     assert contents(tmp_path / "b") == files
     assert again.end() == 0
     assert "restored step 0" in again.log
+
+
+def test_a_final_state_leaves_what_is_in_the_folder(jobs, folder, tmp_path):
+    job = jobs(folder, tmp_path / "a", "--final")
+    job.environment()
+    fill(tmp_path / "a", {"log": b"first", "other": b"same"})
+    assert job.end() == 0
+    fill(tmp_path / "a", {"log": b"first and second"})
+    again = jobs(folder, tmp_path / "a")
+    again.environment()
+    assert contents(tmp_path / "a") == {"log": b"first and second", "other": b"same"}
+    assert again.end() == 0
+
+
+def test_a_checkpoint_takes_the_place_of_a_final_state(jobs, store, tmp_path):
+    """Its number was the next one, which is nobody's until a job that goes on comes to it."""
+    job = jobs(store, tmp_path / "a", "--final")
+    job.environment()
+    write_dcp(tmp_path / "a", 100)
+    assert job.end() == 0
+    assert steps(store) == [100, 101]
+    again = jobs(store, tmp_path / "b")
+    assert again.resumed() == (100, "step-100")
+    files = write_dcp(tmp_path / "b", 101)
+    assert again.end() == 0
+    assert steps(store) == [100, 101] and stored(store, 101) == files
 
 
 def test_no_final_state_of_a_command_that_failed(jobs, folder, tmp_path):

@@ -68,6 +68,14 @@ def test_dir_is_a_file(jobs, folder, tmp_path):
     assert (tmp_path / "a").read_text() == "text"
 
 
+@pytest.mark.parametrize("place", ["a", "a/store", "a/deep/er", "link/store"])
+def test_the_store_lies_in_dir(jobs, folder, tmp_path, place):
+    (tmp_path / "a").mkdir()
+    os.symlink("a", tmp_path / "link")
+    folder.url = "file://%s" % (tmp_path / place)
+    assert_not_started(jobs(folder, tmp_path / "a"), "lies in the folder")
+
+
 def test_dir_by_a_link_and_a_relative_name(jobs, folder, tmp_path):
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "a")
@@ -114,6 +122,7 @@ def test_a_store_that_does_not_answer(jobs, bucket, tmp_path):
         job = jobs(bucket, tmp_path / "c", "--offline-ok", environment=environment)
         ended = jobs(bucket, tmp_path / "d", "--offline-ok", "--flush", "1", environment=environment)
         assert_not_started(refused, "127.0.0.1:%d" % port)
+        assert "--offline-ok" in refused.log
         assert time.monotonic() - began < FAST_S
         assert job.resumed() is None
         assert ended.resumed() is None
