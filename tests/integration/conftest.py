@@ -105,6 +105,46 @@ def dies_at_rename(tmp_path_factory):
     return preload(tmp_path_factory.mktemp("rename"), DIES_AT_RENAME)
 
 
+@pytest.fixture(scope="session")
+def jumping_clock(tmp_path_factory):
+    """Environment of a program whose wall clock jumps by two hours, to and fro, every few times that it is read."""
+    return preload(tmp_path_factory.mktemp("clock"), JUMPING_CLOCK)
+
+
+JUMPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+#include <time.h>
+
+static _Atomic unsigned reads;
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  static int (*real)(clockid_t, struct timespec *);
+  if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+  int result = real(clock, now);
+  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
+    now->tv_sec += ((int)(atomic_fetch_add(&reads, 1) / 3 % 3) - 1) * 2 * 3600;
+  return result;
+}
+
+time_t time(time_t *into) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (into) *into = now.tv_sec;
+  return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+  struct timespec exact;
+  (void)zone;
+  clock_gettime(CLOCK_REALTIME, &exact);
+  *now = (struct timeval){exact.tv_sec, exact.tv_nsec / 1000};
+  return 0;
+}
+"""
+
 BAD_DISK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

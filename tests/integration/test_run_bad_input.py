@@ -1,6 +1,7 @@
 """`cleat run` where something is missing or wrong: said before the command is started, or kept out of its way."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -207,6 +208,29 @@ def test_names_that_lead_out_of_dir(jobs, folder, tmp_path):
         _, place = job.resumed()
         assert not place.startswith("..") and not place.startswith("/")
         assert job.end() == 0
+
+
+def test_a_clock_that_jumps(jobs, folder, tmp_path, jumping_clock):
+    """Nothing is waited for by the wall clock: all is saved, in time and in order, ended in time, and restored."""
+    options = ("--log", "json", "--metrics-file", tmp_path / "metrics", "--grace", "60", "--flush", "60")
+    job = jobs(folder, tmp_path / "a", *options, environment=jumping_clock)
+    job.environment()
+    files = {}
+    for step in (1, 2, 3):
+        files[step] = write_dcp(tmp_path / "a", step)
+        job.until_stored(folder, step)
+    files[4] = write_dcp(tmp_path / "a", 4)
+    job.signal(signal.SIGTERM)
+    assert job.wait() == 128 + signal.SIGTERM
+    assert steps(folder) == [1, 2, 3, 4] and {step: stored(folder, step) for step in files} == files
+    lines = [json.loads(line) for line in job.log.splitlines() if line.startswith("{")]
+    assert [line["step"] for line in lines if line["event"] == "saved"] == [1, 2, 3, 4]
+    hours = {line["time"][:13] for line in lines}
+    assert len(hours) > 1, "the clock did not jump"
+    again = jobs(folder, tmp_path / "b", environment=jumping_clock)
+    assert again.resumed() == (4, "step-4")
+    assert contents(tmp_path / "b") == files[4]
+    assert again.end() == 0
 
 
 def test_a_name_in_the_way(jobs, folder, tmp_path):
