@@ -6,8 +6,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly TRAINER=${BUILD:-build}/trainer CLEAT=${BUILD:-build}/cleat
-readonly STEPS=4000 SAVE_EVERY=800
-readonly DIE_IN=2400 # or in the save after it, should this upload be over too quickly to be hit
+readonly STEPS=${CLEAT_DEMO_STEPS:-4000}
+readonly SAVE_EVERY=$((STEPS / 5))
+readonly DIE_IN=$((3 * SAVE_EVERY)) # or in the save after it, should this upload be over too quickly to be hit
 readonly TRAINING=(--text api/examples/corpus.txt --steps "$STEPS" --save-every "$SAVE_EVERY" --memory-rows 65536)
 readonly SIGKILL_STATUS=137
 

@@ -320,7 +320,7 @@ def test_a_bucket_that_does_not_exist_is_told_before_training(tmp_path):
 
 
 def demo(build, tmp_path):
-    environment = dict(os.environ, BUILD=str(build), TMPDIR=str(tmp_path))
+    environment = dict(os.environ, BUILD=str(build), TMPDIR=str(tmp_path), CLEAT_DEMO_STEPS=str(4000 // SLOW))
     return subprocess.run([DEMO, "file"], env=environment, capture_output=True, text=True, timeout=SECONDS_MAX,
                           check=False)
 
