@@ -103,6 +103,11 @@ void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
   cleat__cli_json_text(json, object, "request_id", err->request_id);
 }
 
+const char *cleat__cli_json_member_text(const cJSON *object, const char *name) {
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+  return cJSON_IsString(value) ? value->valuestring : NULL;
+}
+
 bool cleat__cli_json_print(struct cleat__cli_json *json) {
   char *text = json->failed ? NULL : cJSON_PrintUnformatted(json->root);
   cJSON_Delete(json->root);

@@ -5,7 +5,6 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,23 +48,14 @@ static bool is_path(const char *text) {
   return true;
 }
 
-static const char *text_of(const cJSON *object, const char *name) {
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
-  return cJSON_IsString(value) ? value->valuestring : NULL;
-}
-
-static bool read_step(const char *text, int64_t *step) {
-  char *end = NULL;
-  errno = 0;
-  *step = text ? strtoll(text, &end, 10) : -1;
-  return !text || (!errno && end != text && !*end && *step >= 0);
-}
-
 static bool read_run(const cJSON *run, struct cleat__run_metadata *metadata) {
-  const char *id = text_of(run, "id"), *path = text_of(run, "path"),
-             *layout = text_of(run, "layout");
+  const char *id = cleat__cli_json_member_text(run, "id"),
+             *path = cleat__cli_json_member_text(run, "path"),
+             *layout = cleat__cli_json_member_text(run, "layout"),
+             *step = cleat__cli_json_member_text(run, "step");
+  metadata->step = -1;
   if (!id || strlen(id) >= CLEAT__RUN_ID_MAX || (path && !is_path(path)) ||
-      !read_step(text_of(run, "step"), &metadata->step))
+      (step && !cleat__run_step_read(step, &metadata->step)))
     return false;
   memcpy(metadata->id, id, strlen(id) + 1);
   metadata->path = cleat__strdup(path ? path : ".");

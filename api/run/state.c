@@ -36,11 +36,6 @@ cleat_status cleat__run_remove_tree(const char *path, struct cleat_error *err) {
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 
-static const char *text_of(const cJSON *object, const char *name) {
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
-  return cJSON_IsString(value) ? value->valuestring : NULL;
-}
-
 static bool copy_id(const char *text, char id[CLEAT__RUN_ID_MAX]) {
   if (!text || strlen(text) >= CLEAT__RUN_ID_MAX)
     return false;
@@ -48,17 +43,20 @@ static bool copy_id(const char *text, char id[CLEAT__RUN_ID_MAX]) {
   return true;
 }
 
-/* Steps are texts: a number beyond 2^53 would not come back as it was. */
-static bool read_entry(const cJSON *object, struct cleat__run_entry *entry) {
-  const char *step = text_of(object, "step");
+bool cleat__run_step_read(const char *text, int64_t *step) {
   char *end = NULL;
-  if (!step)
-    return false;
   errno = 0;
-  entry->step = strtoll(step, &end, 10);
-  return !errno && end != step && !*end && entry->step >= 0 &&
-         copy_id(text_of(object, "id"), entry->id) &&
-         copy_id(text_of(object, "fingerprint"), entry->fingerprint);
+  long long value = strtoll(text, &end, 10);
+  if (errno || end == text || *end || value < 0)
+    return false;
+  *step = value;
+  return true;
+}
+static bool read_entry(const cJSON *object, struct cleat__run_entry *entry) {
+  const char *step = cleat__cli_json_member_text(object, "step");
+  return step && cleat__run_step_read(step, &entry->step) &&
+         copy_id(cleat__cli_json_member_text(object, "id"), entry->id) &&
+         copy_id(cleat__cli_json_member_text(object, "fingerprint"), entry->fingerprint);
 }
 
 static struct cleat__run_entry *add_entry(struct cleat__run_state *state) {
@@ -73,7 +71,7 @@ static struct cleat__run_entry *add_entry(struct cleat__run_state *state) {
 
 /* False: the document is not ours, or there is no memory for it; the caller goes on without. */
 static bool read_document(struct cleat__run_state *state, const cJSON *root) {
-  const char *url = text_of(root, "store");
+  const char *url = cleat__cli_json_member_text(root, "store");
   const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
   const cJSON *committed = cJSON_GetObjectItemCaseSensitive(root, "committed"), *item;
   if (!url || !cJSON_IsNumber(format) || format->valueint != FORMAT || !cJSON_IsArray(committed))

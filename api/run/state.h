@@ -29,6 +29,10 @@ static inline void cleat__run_id_copy(char to[CLEAT__RUN_ID_MAX],
   memcpy(to, from, CLEAT__RUN_ID_MAX);
 }
 
+/* Steps stand in documents as texts: a number beyond 2^53 would not come back from every reader as it was. False: it is
+ * none. */
+bool cleat__run_step_read(const char *text, int64_t *step);
+
 /* A checkpoint of DIR that is committed. */
 struct cleat__run_entry {
   int64_t step;
