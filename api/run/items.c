@@ -39,7 +39,7 @@ struct cleat__run_item *cleat__run_items_find(struct cleat__run_items *items, in
 /* ---- Looking ----------------------------------------------------------------------------------- */
 
 static bool is_busy(const struct cleat__run_item *item) {
-  return item->state == CLEAT__RUN_SAVING || item->deleting;
+  return item->state == CLEAT__RUN_SAVING || item->deleting || item->lent;
 }
 
 static bool may_have_changed(const struct cleat__run_item *item,

@@ -26,6 +26,7 @@ enum cleat__run_item_state {
 struct cleat__run_item {
   struct cleat__run_found found; /* unchanged while it is being saved or deleted */
   enum cleat__run_item_state state;
+  bool lent;                           /* the saver reads `found` for a final state */
   bool deleting;                       /* its deletion is under way */
   bool gone;                           /* not in DIR any more */
   bool committed;                      /* by this process, whatever its files are by now */

@@ -35,6 +35,7 @@ struct cleat__run_loop {
   bool ordered; /* the saver works */
   struct cleat__run_order order;
   struct cleat__run_item *item; /* that it works on; NULL: none */
+  struct cleat__run_item *lent; /* that it reads beside a final state; NULL: none */
   char fingerprint[CLEAT__RUN_ID_MAX];
   struct cleat__run_restore_options restore;
   bool restored_now; /* DIR has been given what the command goes on from */

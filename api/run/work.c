@@ -162,6 +162,9 @@ static void give_delete(struct cleat__run_loop *loop, struct cleat__run_item *it
 static void give_final(struct cleat__run_loop *loop) {
   struct cleat__run_item *newest = cleat__run_items_newest(&loop->items);
   loop->final_done = true;
+  loop->lent = newest;
+  if (newest)
+    newest->lent = true;
   loop->order = (struct cleat__run_order){.kind = CLEAT__RUN_FINAL,
                                           .found = newest ? &newest->found : NULL,
                                           .step = loop->newest + 1,
@@ -247,7 +250,7 @@ bool cleat__run_has_work(const struct cleat__run_loop *loop) {
 
 int64_t cleat__run_work_due(struct cleat__run_loop *loop, int64_t now_ms) {
   int64_t retry_ms;
-  if (loop->phase == CLEAT__RUN_RESTORING)
+  if (loop->phase == CLEAT__RUN_RESTORING || loop->hurried)
     return -1;
   int64_t due_ms = look_due(loop);
   if (loop->offline && !loop->ordered)
@@ -405,5 +408,8 @@ void cleat__run_take(struct cleat__run_loop *loop, int64_t now_ms) {
   else
     take_save(loop, &result, now_ms);
   loop->item = NULL;
+  if (loop->lent)
+    loop->lent->lent = false;
+  loop->lent = NULL;
   cleat__run_result_clear(&result);
 }

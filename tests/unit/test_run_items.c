@@ -237,6 +237,10 @@ START_TEST(what_is_gone_is_forgotten_unless_it_is_busy) {
   ck_assert(busy->gone);
   ck_assert_uint_eq(items.count, 3);
   busy->state = CLEAT__RUN_STORED;
+  busy->lent = true;
+  look("dcp", 0);
+  ck_assert_ptr_eq(cleat__run_items_find(&items, 1), busy);
+  busy->lent = false;
   look("dcp", 0);
   ck_assert_ptr_null(cleat__run_items_find(&items, 1));
 }
