@@ -55,15 +55,31 @@ static bool nearest_place(const char *path, char whole[PATH_MAX]) {
   return true;
 }
 
+static bool is_below(const char *place, const char *dir) {
+  size_t length = strlen(dir);
+  return strncmp(place, dir, length) == 0 && (!place[length] || place[length] == '/');
+}
+
+/* A metrics file in DIR is part of the final state, and must rest while that is saved. */
+static bool has_metrics_in_dir(const struct cleat__run_loop *loop) {
+  const char *path = loop->options->report.metrics_path;
+  char place[PATH_MAX], folder[PATH_MAX];
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  size_t length = slash ? (size_t)(slash - path) : 0;
+  if (!path || length >= sizeof folder)
+    return false;
+  memcpy(folder, slash ? path : ".", slash ? length : 1);
+  folder[slash ? length : 1] = '\0';
+  return nearest_place(folder, place) && is_below(place, loop->dir);
+}
+
 /* What is saved would hold what was saved before. */
 static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat_error *err) {
   static const char scheme[] = "file://";
   const char *url = loop->options->url;
   char place[PATH_MAX];
-  size_t length = strlen(loop->dir);
   if (strncasecmp(url, scheme, sizeof scheme - 1) != 0 ||
-      !nearest_place(url + sizeof scheme - 1, place) || strncmp(place, loop->dir, length) != 0 ||
-      (place[length] && place[length] != '/'))
+      !nearest_place(url + sizeof scheme - 1, place) || !is_below(place, loop->dir))
     return CLEAT_OK;
   cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s' that it is to save",
                    url, loop->dir);
@@ -134,6 +150,7 @@ cleat_status cleat__run_begin(struct cleat__run_loop *loop) {
     status = find_dir(loop, err);
   if (status == CLEAT_OK)
     status = check_store(loop, err);
+  loop->metrics_in_dir = status == CLEAT_OK && has_metrics_in_dir(loop);
   if (status == CLEAT_OK)
     status = open_state(loop, err);
   if (status == CLEAT_OK)

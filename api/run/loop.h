@@ -22,6 +22,7 @@ struct cleat__run_loop {
   cleat__run_open_fn *open;
   void *user;
   char *dir; /* absolute */
+  bool metrics_in_dir;
   struct cleat__run_report report;
   struct cleat__run_signals signals;
   struct cleat__run_command command;

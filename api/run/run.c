@@ -87,8 +87,8 @@ static void tell(struct cleat__run_loop *loop, int64_t now_ms) {
   if (loop->phase == CLEAT__RUN_RESTORING)
     tell_restoring(loop, now_ms);
   totals->request_retries = cleat_client_retries(loop->client);
-  /* A metrics file in DIR is part of the final state, and must rest while that is saved. */
-  if (!loop->ordered || loop->order.kind != CLEAT__RUN_FINAL)
+  bool resting = loop->metrics_in_dir && loop->ordered && loop->order.kind == CLEAT__RUN_FINAL;
+  if (!resting)
     cleat__run_report_tick(&loop->report, now_ms);
 }
 
