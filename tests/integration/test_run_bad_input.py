@@ -151,7 +151,7 @@ def test_no_such_bucket(jobs, bucket, tmp_path, options):
 
 
 def test_wrong_keys(jobs, bucket, tmp_path):
-    job = jobs(bucket, tmp_path / "a", "--offline-ok", environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    job = jobs(bucket, tmp_path / "a", "--offline-ok", environment={"AWS_SECRET_ACCESS_KEY": "wrong" * 4})
     assert_not_started(job, "SignatureDoesNotMatch")
 
 
