@@ -462,7 +462,7 @@ START_TEST(orphans_are_collected) {
       "  (setsid sh -c \"echo \\$\\$ >orphan.$i; until test -e go; do sleep 0.01; done\" &)\n"
       "done; until test -e orphan.8; do sleep 0.01; done; exit 0");
   ck_assert_int_eq(wait_end(), 0);
-  char name[16], stat[64];
+  char name[32], stat[64];
   for (int i = 1; i <= 8; i++) {
     snprintf(name, sizeof name, "orphan.%d", i);
     wait_until(pid_in(name) > 0);
