@@ -140,7 +140,9 @@ class Folder(Store):
         self.environment = clean_environment()
 
     def keys(self):
-        return sorted(str(path.relative_to(self.path)) for path in self.path.rglob("*") if not path.is_dir())
+        # As os.walk does it: a folder that is removed meanwhile is none.
+        return sorted(os.path.relpath(os.path.join(folder, name), self.path)
+                      for folder, _, names in os.walk(self.path) for name in names)
 
     def get(self, key):
         return (self.path / key).read_bytes()
