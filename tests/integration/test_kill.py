@@ -21,7 +21,7 @@ import time
 import pytest
 
 from helpers import Meeting, CLEAT, Folder, fill, noise, safetensors, tree
-from proxy import Proxy, abort_uploads, unfinished_uploads
+from proxy import abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
 SECONDS_MAX = 120
@@ -35,17 +35,6 @@ def rng():
     seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
     print("CLEAT_TEST_SEED=%d" % seed)
     return random.Random(seed)
-
-
-@pytest.fixture
-def proxied(bucket):
-    """A bucket behind a proxy, which knows the keys of uploads that a killed save leaves behind."""
-    proxy = Proxy(bucket.server.endpoint)
-    bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
-    bucket.proxy = proxy
-    yield bucket
-    proxy.close()
-    abort_uploads(bucket, proxy.upload_keys())
 
 
 @pytest.fixture(params=["bucket", "folder"])

@@ -251,9 +251,8 @@ def test_nohup(recorder, folder):
     assert got(job) == ["SIGUSR1", "SIGTERM"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_in_the_restore(jobs, proxied, tmp_path, number):
-    """Nothing half-restored is left, nothing was started, and the next start restores it all."""
+def held_restore(jobs, proxied, tmp_path):
+    """A job in b whose restore is held in its middle, what it restores, and what lets it go on."""
     first = jobs(proxied, tmp_path / "a")
     first.environment()
     files = write_dcp(tmp_path / "a", 1, {"part-%d" % part: b"%d" % part * 100000 for part in range(8)})
@@ -270,6 +269,13 @@ def test_stopped_in_the_restore(jobs, proxied, tmp_path, number):
     proxied.proxy.before = before
     job = jobs(proxied, tmp_path / "b")
     job.until(lambda: held, "the restore is in its middle")
+    return job, files, gate
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_in_the_restore(jobs, proxied, tmp_path, number):
+    """Nothing half-restored is left, nothing was started, and the next start restores it all."""
+    job, files, gate = held_restore(jobs, proxied, tmp_path)
     job.signal(number)
     assert job.wait() == 128 + number
     gate.set()
@@ -284,22 +290,7 @@ def test_stopped_in_the_restore(jobs, proxied, tmp_path, number):
 
 
 def test_killed_in_the_restore(jobs, proxied, tmp_path):
-    first = jobs(proxied, tmp_path / "a")
-    first.environment()
-    files = write_dcp(tmp_path / "a", 1, {"part-%d" % part: b"%d" % part * 100000 for part in range(8)})
-    first.until_stored(proxied, 1)
-    assert first.end() == 0
-    held, gate = [], threading.Event()
-
-    def before(request):
-        if request.method == "GET" and request.key.endswith("/part-5"):
-            held.append(request)
-            return gate.wait(60)
-        return True
-
-    proxied.proxy.before = before
-    job = jobs(proxied, tmp_path / "b")
-    job.until(lambda: held, "the restore is in its middle")
+    job, files, gate = held_restore(jobs, proxied, tmp_path)
     job.kill()
     gate.set()
     proxied.proxy.before = None
