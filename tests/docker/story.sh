@@ -199,7 +199,7 @@ start() {
   shift
   docker run -d --name "$NAME-$name" --network=host --env-file "$work/keys" -v "$work/out:/out" \
     --health-interval=1s --health-retries=1 --health-start-period=1s "$NAME-example" \
-    run --store "s3://runs/$name" --dir /work/ckpt --metrics-file /work/metrics.prom -- "$@" >/dev/null
+    run --store "s3://runs/$name" --dir /job/ckpt --metrics-file /job/metrics.prom -- "$@" >/dev/null
 }
 
 # The newest committed step of a run, or nothing.
@@ -242,7 +242,7 @@ said() {
 train_on() {
   docker rm -f "$NAME-$1" >/dev/null
   # shellcheck disable=SC2086 # words
-  start "$1" trainer $MODEL --store file:///work/ckpt --steps "$STEPS" --dump-weights "/out/$1"
+  start "$1" trainer $MODEL --store file:///job/ckpt --steps "$STEPS" --dump-weights "/out/$1"
   timeout "$PATIENCE_S" docker wait "$NAME-$1" >/dev/null
   ended_with "$1" 0
 }
@@ -265,7 +265,7 @@ train_undisturbed() {
 tell_of_a_kill() {
   local step
   # shellcheck disable=SC2086,SC2016
-  start killed sh -c "trainer $MODEL --store file:///work/ckpt --steps 400 && exec sleep infinity"
+  start killed sh -c "trainer $MODEL --store file:///job/ckpt --steps 400 && exec sleep infinity"
   need "checkpoints reach the store while training goes on" wait_until has_step killed "$SAVE_EVERY"
   check "the container is healthy" wait_until has_health killed healthy
   check "cleat is process 1" test "$(docker exec "$NAME-killed" cat /proc/1/comm)" = cleat
@@ -281,8 +281,8 @@ tell_of_a_kill() {
 # A job that writes its last checkpoint when it is told to end, as good ones do.
 tell_of_a_stop() {
   # shellcheck disable=SC2086,SC2016
-  start stopped sh -c "trainer $MODEL --store file:///work/ckpt --steps 200
-    trap 'trainer $MODEL --store file:///work/ckpt --steps 250; exit 0' TERM
+  start stopped sh -c "trainer $MODEL --store file:///job/ckpt --steps 200
+    trap 'trainer $MODEL --store file:///job/ckpt --steps 250; exit 0' TERM
     while :; do sleep 0.1; done"
   need "checkpoints of the next job reach the store" wait_until has_step stopped 200
   tell_of_health stopped
