@@ -2,6 +2,7 @@
 #include "base/span.h"
 
 #include "base/checksum.h"
+#include "base/copy.h"
 
 #include <string.h>
 
@@ -61,7 +62,7 @@ size_t cleat__span_cursor_write(struct cleat__span_cursor *cursor, const void *f
     if (length == 0)
       break;
     if (base != NULL)
-      memcpy(base, (const char *)from + done, length);
+      cleat__copy_uncached(base, (const char *)from + done, length);
     cursor->offset += length;
     done += length;
   }

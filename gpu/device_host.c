@@ -1,8 +1,9 @@
-/* Plain host memory as a device: memcpy, and anonymous mappings made resident at once.
+/* Plain host memory as a device: copies past the caches, and anonymous mappings made resident at once.
  *
  * Stateless, so thread-safe. Memory belongs to whoever asked for it. */
 #include "gpu/device.h"
 
+#include "base/copy.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -56,8 +57,9 @@ static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__
   (void)err;
   for (size_t i = 0; i < count; i++) {
     for (size_t row = 0; row < copies[i].rows; row++) {
-      memcpy((char *)copies[i].to + row * copies[i].to_pitch,
-             (const char *)copies[i].from + row * copies[i].from_pitch, copies[i].row_bytes);
+      cleat__copy_uncached((char *)copies[i].to + row * copies[i].to_pitch,
+                           (const char *)copies[i].from + row * copies[i].from_pitch,
+                           copies[i].row_bytes);
     }
   }
   return CLEAT_OK;
