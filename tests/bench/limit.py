@@ -93,10 +93,10 @@ class Limit:
         read_once(source)
         stored = "s3://bench/limit-stored"
         Run([cleat, "save", "-q", source, stored, "--step", "1"], env)
-        limit, files, tensors = alternate([raw("upload"), save_files, memory("save", None)], self.rounds)
+        limit, files, tensors = alternate([raw("upload"), save_files, memory("save", None)], self.rounds, mib)
         self.rows("upload", mib, limit, {"files": files, "memory": tensors})
         limit, checked, unchecked = alternate(
-            [raw("download"), memory("load", stored), memory("load-unchecked", stored)], self.rounds)
+            [raw("download"), memory("load", stored), memory("load-unchecked", stored)], self.rounds, mib)
         self.rows("download", mib, limit, {"memory": checked})
         self.table.samples("limit-download", "memory, unchecked", mib * MIB, unchecked)
         cost = [100 * (ratio - 1) for ratio in each_round(checked, unchecked)]

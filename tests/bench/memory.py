@@ -56,9 +56,9 @@ class Memory:
         rounds = self.rounds if mib < LONG_MIB else 1
         read_once(self.path("source"))
         budgets = (None, LARGE_BUDGET) if with_rate else (None,)
-        saves = alternate([lambda budget=budget: self.save(env, budget) for budget in budgets], rounds)
+        saves = alternate([lambda budget=budget: self.save(env, budget) for budget in budgets], rounds, mib)
         remove(self.path("source"))
-        loads = alternate([lambda budget=budget: self.load(env, budget) for budget in budgets], rounds)
+        loads = alternate([lambda budget=budget: self.load(env, budget) for budget in budgets], rounds, mib)
         self.forget()
         remove(self.path("out"))
         for what, runs in (("save", saves), ("load", loads)):

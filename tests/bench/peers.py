@@ -255,7 +255,7 @@ class Peers:
             first = {tool: tried[tool][way] for tool in tools}
             close = [tool for tool in tools if not far_behind(tool, first)]
             prefixes = {tool: self.prefix(tool if tool.name == "cleat" else tools[1]) for tool in tools}
-            runs = alternate([lambda tool=tool: measure(tool, prefixes[tool]) for tool in close], self.rounds)
+            runs = alternate([lambda tool=tool: measure(tool, prefixes[tool]) for tool in close], self.rounds, size // MIB)
             of_each = dict(zip(close, runs))
             self.judge(f"{way}-{name}", f"{way} {what}", size, [(tool, of_each.get(tool, [first[tool]])) for tool in tools], close)
         for tool in tools[:2]:

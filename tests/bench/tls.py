@@ -30,11 +30,12 @@ class Tls:
         read_once(source)
         told = [json.loads(subprocess.run([self.gcm, str(mib * MIB)], check=True, stdout=subprocess.PIPE).stdout)
                 for _ in range(self.rounds)]
-        plain, sealed = alternate([lambda: self.save(self.plain, "minio"), lambda: self.save(self.sealed, "minio-https")], self.rounds)
+        plain, sealed = alternate([lambda: self.save(self.plain, "minio"), lambda: self.save(self.sealed, "minio-https")],
+                                  self.rounds, mib)
         self.row("save", mib, plain, sealed, statistics.median(cost["seal_cpu_s"] for cost in told))
         for env in (self.plain, self.sealed):
             Run([self.cleat, "save", "-q", source, "s3://bench/tls", "--step", "1"], env)
-        plain, sealed = alternate([lambda: self.load(self.plain), lambda: self.load(self.sealed)], self.rounds)
+        plain, sealed = alternate([lambda: self.load(self.plain), lambda: self.load(self.sealed)], self.rounds, mib)
         self.row("load", mib, plain, sealed, statistics.median(cost["open_cpu_s"] for cost in told))
         for name in ("source", "out", "minio/data/bench/tls", "minio-https/data/bench/tls"):
             remove(self.path(name))
