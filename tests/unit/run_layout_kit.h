@@ -7,11 +7,11 @@
 
 #include "base/mem.h"
 #include "tests/mock/heap.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "storage/s3_provider.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <errno.h>
@@ -575,9 +576,5 @@ int main(void) {
   tcase_add_test(tcase, helpers_of_the_library_are_left_alone);
   tcase_add_test(tcase, no_descriptor_is_left_open);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

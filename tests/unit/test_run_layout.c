@@ -400,9 +400,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -1,6 +1,7 @@
 /* test_run_watch.c: api/run/watch.c: what inotify tells of DIR. Events are there when the call that made them is back. */
 #include "api/run/watch.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
@@ -114,9 +115,5 @@ int main(void) {
   tcase_add_test(c, more_names_than_it_keeps);
   tcase_add_test(c, folders_that_go);
   suite_add_tcase(suite, c);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }
