@@ -5,8 +5,6 @@
 
 #include "api/run/layout.h"
 
-#include "base/mem.h"
-#include "tests/mock/heap.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 

@@ -3,8 +3,8 @@
  * has to do with a terminal is in test_run_terminal.c. */
 #include "api/run/command.h"
 
-#include "base/mem.h"
 #include "storage/s3_provider.h"
+#include "tests/mock/each_fault.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
@@ -295,15 +295,14 @@ START_TEST(memory_runs_out) {
   char name[] = "true", addition[] = "A=b";
   char *const argv[] = {name, NULL};
   char *const additions[] = {addition, NULL};
-  unsigned long n = 1;
-  for (bool done = false; !done; n++) {
-    cleat__fault_arm(n, false);
+  struct each_fault fault = {0};
+  while (each_fault_next(&fault)) {
     cleat_status status = cleat__run_command_start(&command, argv, additions, &signals, &err);
-    done = cleat__fault_disarm() < n;
-    ck_assert_int_eq(status, done ? CLEAT_OK : CLEAT_NO_MEMORY);
-    ck_assert_int_eq(command.pid > 0, done);
+    bool failed = each_fault_over(&fault);
+    ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(command.pid > 0, !failed);
   }
-  ck_assert_uint_gt(n, 3);
+  ck_assert_uint_gt(fault.n, 2);
   ck_assert_int_eq(wait_end(), 0);
 }
 END_TEST

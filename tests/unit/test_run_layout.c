@@ -1,6 +1,8 @@
 /* test_run_layout.c: the recipes of api/run/layout*.c on folders as the tools leave them: whole and in the middle. */
 #include "tests/unit/run_layout_kit.h"
 
+#include "base/mem.h"
+
 /* ---- the recipes ------------------------------------------------------------------------------- */
 
 START_TEST(every_recipe_has_a_name_and_a_path) {
