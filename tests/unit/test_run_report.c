@@ -234,13 +234,7 @@ END_TEST
 /* ---- Metrics ---- */
 
 static const char *metrics(void) {
-  static char text[65536];
-  FILE *file = fopen(scratch_path("m.prom"), "r");
-  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-  text[size] = '\0';
-  if (file)
-    fclose(file);
-  return text;
+  return scratch_text("m.prom");
 }
 
 static void expect_sample(const char *sample) {
