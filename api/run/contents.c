@@ -1,19 +1,13 @@
 /* contents.c: from a checkpoint in DIR to the files that a save is given. */
 #include "api/run/contents.h"
 
+#include "api/run/names.h"
 #include "base/mem.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Names in DIR, borrowed or owned by whoever made the list. */
-struct names {
-  char **items;
-  size_t count;
-  size_t capacity;
-};
 
 static cleat_status no_memory(struct cleat_error *err) {
   return cleat__error_no_memory(err, "the list of files");
@@ -118,71 +112,37 @@ void cleat__run_contents_clear(struct cleat__run_contents *contents) {
 
 /* ---- everything in DIR --------------------------------------------------------------------------- */
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static cleat_status add_name(struct names *names, char *name, struct cleat_error *err) {
-  char **items = cleat__grow(names->items, &names->capacity, names->count, sizeof *items);
-  if (!items)
-    return no_memory(err);
-  names->items = items;
-  items[names->count++] = name;
-  return CLEAT_OK;
-}
-
-/* The names that are not to be saved, borrowed from the scan; a tracker among them, since it is stored from memory. */
+/* The names that are not to be saved; a tracker among them, since it is stored from memory. */
 static cleat_status list_excluded(const struct cleat__run_scan *scan,
-                                  const struct cleat__run_found *keep, struct names *excluded,
-                                  struct cleat_error *err) {
-  cleat_status status = CLEAT_OK;
+                                  const struct cleat__run_found *keep,
+                                  struct cleat__run_names *excluded, struct cleat_error *err) {
+  cleat_status status = cleat__run_names_add(excluded, CLEAT__RUN_STATE_FOLDER, err);
   for (size_t i = 0; i < scan->count; i++) {
     const struct cleat__run_found *found = &scan->items[i];
     size_t first = found == keep ? found->entry_count - (found->tracker != NULL) : 0;
     for (size_t j = first; j < found->entry_count && status == CLEAT_OK; j++)
-      status = add_name(excluded, found->entries[j], err);
+      status = cleat__run_names_add(excluded, found->entries[j], err);
   }
-  if (excluded->count)
-    qsort(excluded->items, excluded->count, sizeof *excluded->items, compare_names);
+  cleat__run_names_sort(excluded);
   return status;
 }
 
-static bool is_excluded(const struct names *excluded, const char *name) {
-  if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-      strcmp(name, CLEAT__RUN_STATE_FOLDER) == 0)
-    return true;
-  return excluded->count &&
-         bsearch(&name, excluded->items, excluded->count, sizeof *excluded->items, compare_names);
-}
-
-static cleat_status add_copy(struct names *names, const char *name, struct cleat_error *err) {
-  char *copy = cleat__strdup(name);
-  if (!copy)
-    return no_memory(err);
-  cleat_status status = add_name(names, copy, err);
-  if (status != CLEAT_OK)
-    cleat__free(copy);
-  return status;
-}
-
-/* The other names in DIR, owned. */
-static cleat_status list_others(const char *dir, const struct names *excluded, struct names *others,
-                                struct cleat_error *err) {
+/* The other names in DIR. */
+static cleat_status list_others(const char *dir, const struct cleat__run_names *excluded,
+                                struct cleat__run_names *others, struct cleat_error *err) {
   DIR *folder = opendir(dir);
   if (!folder)
     return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
-  cleat_status status = CLEAT_OK;
-  while (status == CLEAT_OK) {
-    errno = 0;
-    const struct dirent *entry = readdir(folder);
-    if (!entry && errno)
-      status = cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
-    if (!entry)
-      break;
-    if (!is_excluded(excluded, entry->d_name))
-      status = add_copy(others, entry->d_name, err);
-  }
+  cleat_status status = cleat__run_names_read(others, folder, dir, true, err);
   closedir(folder);
+  size_t kept = 0;
+  for (size_t i = 0; i < others->count; i++) {
+    if (cleat__run_names_have(excluded, others->items[i]))
+      cleat__free(others->items[i]);
+    else
+      others->items[kept++] = others->items[i];
+  }
+  others->count = kept;
   return status;
 }
 
@@ -191,7 +151,7 @@ cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
                                           const struct cleat__run_found *keep,
                                           struct cleat__run_contents *contents,
                                           struct cleat_error *err) {
-  struct names excluded = {0}, others = {0};
+  struct cleat__run_names excluded = {0}, others = {0};
   cleat_status status = list_excluded(scan, keep, &excluded, err);
   if (status == CLEAT_OK)
     status = list_others(dir, &excluded, &others, err);
@@ -200,10 +160,8 @@ cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
         .dir = dir, .names = others.items, .count = others.count, .url = url, .leave_out = true};
     status = read_within(&within, keep, contents, err);
   }
-  for (size_t i = 0; i < others.count; i++)
-    cleat__free(others.items[i]);
-  cleat__free(others.items);
-  cleat__free(excluded.items);
+  cleat__run_names_clear(&others);
+  cleat__run_names_clear(&excluded);
   return status;
 }
 

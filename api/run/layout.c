@@ -2,6 +2,7 @@
  * one step make up is looked into. */
 #include "api/run/layout_recipe.h"
 
+#include "api/run/names.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -25,9 +26,7 @@ struct candidate {
 struct work {
   struct cleat__run_look look;
   const struct cleat__run_layout *layout; /* NULL: "auto" */
-  char **names;
-  size_t name_count;
-  size_t name_capacity;
+  struct cleat__run_names names;
   struct candidate *candidates; /* room for all names; each owns its name */
   size_t candidate_count;
   struct cleat__run_scan scan;
@@ -38,41 +37,6 @@ static cleat_status no_memory(struct cleat_error *err) {
 }
 
 /* ---- names --------------------------------------------------------------------------------------- */
-
-static cleat_status add_name(struct work *work, const char *name, struct cleat_error *err) {
-  char **names =
-      cleat__grow(work->names, &work->name_capacity, work->name_count, sizeof *work->names);
-  if (!names)
-    return no_memory(err);
-  work->names = names;
-  char *copy = cleat__strdup(name);
-  if (!copy)
-    return no_memory(err);
-  names[work->name_count++] = copy;
-  return CLEAT_OK;
-}
-
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static cleat_status read_names(struct work *work, DIR *folder, const char *dir,
-                               struct cleat_error *err) {
-  cleat_status status = CLEAT_OK;
-  while (status == CLEAT_OK) {
-    errno = 0;
-    const struct dirent *entry = readdir(folder);
-    if (!entry && errno)
-      status = cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
-    if (!entry)
-      break;
-    if (entry->d_name[0] != '.')
-      status = add_name(work, entry->d_name, err);
-  }
-  if (status == CLEAT_OK && work->name_count)
-    qsort(work->names, work->name_count, sizeof *work->names, compare_names);
-  return status;
-}
 
 /* A name that can be said in one line and stored: UTF-8 without control characters. */
 static bool is_clean(const char *name) {
@@ -133,13 +97,13 @@ static void note(size_t *count, char **example, char *name) {
 
 /* Gives each name to a candidate or to the unknown. */
 static cleat_status find_candidates(struct work *work, struct cleat_error *err) {
-  work->candidates = cleat__calloc(work->name_count + 1, sizeof *work->candidates);
+  work->candidates = cleat__calloc(work->names.count + 1, sizeof *work->candidates);
   if (!work->candidates)
     return no_memory(err);
-  for (size_t i = 0; i < work->name_count; i++) {
+  for (size_t i = 0; i < work->names.count; i++) {
     struct candidate *candidate = &work->candidates[work->candidate_count];
-    char *name = work->names[i];
-    work->names[i] = NULL;
+    char *name = work->names.items[i];
+    work->names.items[i] = NULL;
     if (find_recipe(work, name, candidate)) {
       candidate->name = name;
       work->candidate_count++;
@@ -255,9 +219,7 @@ static cleat_status find_checkpoints(struct work *work, struct cleat_error *err)
 }
 
 static void clear_work(struct work *work) {
-  for (size_t i = 0; i < work->name_count; i++)
-    cleat__free(work->names[i]);
-  cleat__free(work->names);
+  cleat__run_names_clear(&work->names);
   for (size_t i = 0; i < work->candidate_count; i++)
     cleat__free(work->candidates[i].name);
   cleat__free(work->candidates);
@@ -271,7 +233,7 @@ cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_lay
   if (!folder)
     return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
   cleat__run_look_init(&work.look, dirfd(folder), pattern);
-  cleat_status status = read_names(&work, folder, dir, err);
+  cleat_status status = cleat__run_names_read(&work.names, folder, dir, false, err);
   if (status == CLEAT_OK)
     status = find_candidates(&work, err);
   if (status == CLEAT_OK) {

@@ -176,6 +176,16 @@ static bool counted(struct cleat__run_report *report) {
   return !report->options.quiet;
 }
 
+static void tell_moved(struct cleat__run_report *report, const char *what,
+                       const struct cleat__run_moved *moved) {
+  if (!counted(report))
+    return;
+  if (is_json(report))
+    json_moved(report, what, moved);
+  else
+    say_moved(report, what, moved);
+}
+
 static void note_newest(struct cleat__run_report *report, int64_t step, int64_t age_s) {
   struct cleat__run_totals *totals = &report->totals;
   /* Newest first is how the end flushes: an older one comes later then. */
@@ -203,12 +213,7 @@ void cleat__run_report_commit(struct cleat__run_report *report,
   totals->last_save_bytes = moved->bytes;
   totals->store_reachable = true;
   note_newest(report, moved->step, 0);
-  if (!counted(report))
-    return;
-  if (is_json(report))
-    json_moved(report, "saved", moved);
-  else
-    say_moved(report, "saved", moved);
+  tell_moved(report, "saved", moved);
 }
 
 void cleat__run_report_restored(struct cleat__run_report *report,
@@ -219,12 +224,7 @@ void cleat__run_report_restored(struct cleat__run_report *report,
   totals->restored_bytes = moved->bytes;
   totals->restored_files = moved->files;
   totals->restore_seconds = moved->seconds;
-  if (!counted(report))
-    return;
-  if (is_json(report))
-    json_moved(report, "restored", moved);
-  else
-    say_moved(report, "restored", moved);
+  tell_moved(report, "restored", moved);
 }
 
 void cleat__run_report_fresh(struct cleat__run_report *report, const char *why) {

@@ -6,6 +6,7 @@
 # pulled it makes an equal one. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/common.sh"
+source "$TOOLS/tally.sh"
 cd "$ROOT"
 
 readonly BASE=debian:bookworm-slim SIZE_MAX=100000000
@@ -15,31 +16,12 @@ readonly PULL_S=60        # for an answer of the registry
 readonly NAME=cleat-test-$$ # of everything that is made in the engine
 readonly MODEL="--text /usr/local/share/cleat/corpus.txt --hidden 32 --memory-rows 2000 --save-every $SAVE_EVERY"
 
-passed=0
-failed=0
 work=
 engine=
 base=
 server=
 
 # --- telling and tidying -----------------------------------------------------------------------------------------
-
-check() {
-  local what=$1
-  shift
-  if "$@"; then
-    echo "ok - $what"
-    passed=$((passed + 1))
-  else
-    echo "not ok - $what"
-    failed=$((failed + 1))
-  fi
-}
-
-finish() {
-  echo "$passed passed, $failed failed"
-  exit $((failed > 0 || passed == 0))
-}
 
 # What cannot go on without this check ends here.
 need() {

@@ -17,7 +17,7 @@ import pytest
 import safetensors
 
 from helpers import CLEAT, ON_EVERY_SERVER, ON_EVERY_STORE, fill, noise, run
-from proxy import Proxy, unfinished_uploads
+from proxy import unfinished_uploads
 
 SAVE_TENSORS = Path(CLEAT).parent / "tests" / "integration" / "save_tensors"
 PART = 5 << 20
@@ -231,25 +231,15 @@ def test_libs3_reads_an_object_back(bucket, sources, tmp_path, name):
 ON_EVERY_PLAIN_SERVER = pytest.mark.parametrize("server", ["minio-http", "versitygw-http"], indirect=True)
 
 
-@pytest.fixture
-def proxied(bucket):
-    proxy = Proxy(bucket.server.endpoint)
-    bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
-    yield bucket, proxy
-    proxy.close()
-
-
-def save_through(proxied, sources, **more):
-    bucket, _ = proxied
-    return run("save", sources, bucket.url, "--step", "1", "--part-size", "5M", environment=bucket.environment, **more)
+def save_in_parts(bucket, sources):
+    return bucket.cleat("save", sources, bucket.url, "--step", "1", "--part-size", "5M")
 
 
 @ON_EVERY_PLAIN_SERVER
 def test_a_save_leaves_no_unfinished_upload(proxied, sources):
-    bucket, proxy = proxied
-    assert save_through(proxied, sources).code == 0
-    assert len(proxy.upload_keys()) == 3
-    assert unfinished_uploads(bucket, proxy.upload_keys()) == []
+    assert save_in_parts(proxied, sources).code == 0
+    assert len(proxied.proxy.upload_keys()) == 3
+    assert unfinished_uploads(proxied, proxied.proxy.upload_keys()) == []
 
 
 @ON_EVERY_PLAIN_SERVER
@@ -265,7 +255,7 @@ def test_this_would_be_seen(bucket):
                                           ("record", 2)])
 def test_a_failed_save_leaves_nothing(proxied, sources, kind, number):
     """A source is found changed when the server has the n-th request of a kind."""
-    bucket, proxy = proxied
+    bucket, proxy = proxied, proxied.proxy
     changed = []
 
     def grow(request):
@@ -277,7 +267,7 @@ def test_a_failed_save_leaves_nothing(proxied, sources, kind, number):
     whole = (sources / "more").read_bytes()
     proxy.before = grow
     try:
-        result = save_through(proxied, sources)
+        result = save_in_parts(proxied, sources)
     finally:
         (sources / "more").write_bytes(whole)
     assert changed

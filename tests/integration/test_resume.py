@@ -15,7 +15,7 @@ import time
 import pytest
 
 from helpers import CLEAT, Folder, fill, noise
-from proxy import Proxy, abort_uploads, unfinished_uploads
+from proxy import abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
 SECONDS_MAX = 120
@@ -30,16 +30,6 @@ def rng():
     seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
     print("CLEAT_TEST_SEED=%d" % seed)
     return random.Random(seed)
-
-
-@pytest.fixture
-def proxied(bucket):
-    proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
-    bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
-    bucket.proxy = proxy
-    yield bucket
-    proxy.close()
-    abort_uploads(bucket, proxy.upload_keys())
 
 
 @pytest.fixture(params=["bucket", "folder"])

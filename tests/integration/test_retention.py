@@ -18,21 +18,11 @@ import urllib.request
 import pytest
 
 from helpers import CLEAT, Folder, assert_error, fill, noise
-from proxy import Proxy, abort_uploads, unfinished_uploads
+from proxy import unfinished_uploads
 
 MIB = 1 << 20
 SECONDS_MAX = 120
 DAY = 86400
-
-
-@pytest.fixture
-def proxied(bucket):
-    proxy = Proxy(bucket.server.endpoint)
-    bucket.environment["AWS_ENDPOINT_URL"] = proxy.url
-    bucket.proxy = proxy
-    yield bucket
-    proxy.close()
-    abort_uploads(bucket, proxy.upload_keys())
 
 
 @pytest.fixture

@@ -103,6 +103,17 @@ void scratch_write(const char *name, const void *bytes, size_t size) {
   ck_assert_int_eq(fclose(file), 0);
 }
 
+const char *scratch_text(const char *name) {
+  static char text[65536];
+  FILE *file = fopen(scratch_path(name), "rb");
+  size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+  if (file)
+    fclose(file);
+  ck_assert_uint_lt(size, sizeof text);
+  text[size] = '\0';
+  return text;
+}
+
 unsigned scratch_fds(void) {
   unsigned count = 0;
   DIR *dir = opendir("/proc/self/fd");

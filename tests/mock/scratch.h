@@ -24,6 +24,9 @@ const char *scratch_tree(const char *name);
 /* Writes a file below the folder, making its folders. */
 void scratch_write(const char *name, const void *bytes, size_t size);
 
+/* The text of a file below the folder; "" while there is none. Valid until the next call. */
+const char *scratch_text(const char *name);
+
 /* The file descriptors that this process has open. */
 unsigned scratch_fds(void);
 

@@ -3,21 +3,8 @@
 # Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$TOOLS/tally.sh"
 cd "$ROOT"
-
-passed=0
-failed=0
-check() {
-  local what=$1
-  shift
-  if "$@"; then
-    echo "ok - $what"
-    passed=$((passed + 1))
-  else
-    echo "not ok - $what"
-    failed=$((failed + 1))
-  fi
-}
 
 # The stand-in's functions are declared by its own header; here the real one is what they must agree with.
 stand_in_agrees() {
@@ -56,5 +43,4 @@ check "without a driver, host memory works and CUDA memory is refused" "$build/t
 check "the benchmark builds on the stand-in" run_make "${BUILD:-build}/tests/gpu/fake_bench_cuda" CUDA=0
 say "the benchmark on the stand-in, whose figures mean nothing"
 check "the benchmark runs to its end" "${BUILD:-build}/tests/gpu/fake_bench_cuda" 64
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

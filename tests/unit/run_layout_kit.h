@@ -5,13 +5,11 @@
 
 #include "api/run/layout.h"
 
-#include "base/mem.h"
-#include "tests/mock/heap.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* test_http_proxy.c: storage/http_proxy.c: which proxy the environment names for which URL. */
 #include "storage/http_proxy.h"
 
-#include "base/mem.h"
+#include "tests/mock/each_fault.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -191,19 +191,17 @@ START_TEST(what_is_no_proxy) {
 END_TEST
 
 START_TEST(memory_runs_out) {
-  bool done = false;
   setenv("http_proxy", "http://p:1", 1);
   setenv("https_proxy", "http://p:1", 1);
   setenv("no_proxy", "x", 1);
-  for (unsigned long n = 1; !done; n++) {
+  struct each_fault fault = {0};
+  while (each_fault_next(&fault)) {
     struct cleat__http_proxies proxies = {.exceptions = NULL};
-    cleat__fault_arm(n, false);
     cleat_status status = cleat__http_proxies_init(&proxies, &err);
-    done = cleat__fault_disarm() < n;
-    ck_assert_int_eq(status, done ? CLEAT_OK : CLEAT_NO_MEMORY);
-    ck_assert(!done || n > 3);
+    ck_assert_int_eq(status, each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK);
     cleat__http_proxies_clear(&proxies);
   }
+  ck_assert_uint_gt(fault.n, 3);
 }
 END_TEST
 

@@ -3,8 +3,9 @@
  * has to do with a terminal is in test_run_terminal.c. */
 #include "api/run/command.h"
 
-#include "base/mem.h"
 #include "storage/s3_provider.h"
+#include "tests/mock/each_fault.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <errno.h>
@@ -100,19 +101,8 @@ static bool is_there(const char *name) {
   return access(scratch_path(name), F_OK) == 0;
 }
 
-/* The text of a file; it may be shorter than what will be there. */
-static const char *text_of(const char *name) {
-  static char text[65536];
-  FILE *file = fopen(scratch_path(name), "r");
-  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-  text[size] = '\0';
-  if (file)
-    fclose(file);
-  return text;
-}
-
 static pid_t pid_in(const char *name) {
-  return (pid_t)strtol(text_of(name), NULL, 10);
+  return (pid_t)strtol(scratch_text(name), NULL, 10);
 }
 
 static bool is_gone(pid_t pid) {
@@ -121,7 +111,7 @@ static bool is_gone(pid_t pid) {
 
 /* The value of a set in /proc/self/status, which the command wrote to the file "status". */
 static uint64_t mask_of(const char *name) {
-  const char *found = strstr(text_of("status"), name);
+  const char *found = strstr(scratch_text("status"), name);
   ck_assert_ptr_nonnull(found);
   return strtoull(found + strlen(name), NULL, 16);
 }
@@ -207,7 +197,7 @@ START_TEST(scripts_without_an_interpreter_line) {
   char *const argv[] = {name, one, two, NULL};
   start(argv, NULL);
   ck_assert_int_eq(wait_end(), 4);
-  ck_assert_str_eq(text_of("told"), "./plain a b c\n");
+  ck_assert_str_eq(scratch_text("told"), "./plain a b c\n");
 }
 END_TEST
 
@@ -233,7 +223,7 @@ START_TEST(environment) {
   char *const argv[] = {sh, option, script, NULL};
   start(argv, additions);
   ck_assert_int_eq(wait_end(), 0);
-  const char *told = text_of("env");
+  const char *told = scratch_text("env");
   ck_assert_ptr_nonnull(strstr(told, "CLEAT_KEPT=kept\n"));
   ck_assert_ptr_nonnull(strstr(told, "CLEAT_NEW=\n"));
   ck_assert_ptr_nonnull(strstr(told, "CLEAT_OLD=new=1\n"));
@@ -255,10 +245,10 @@ START_TEST(what_it_is_given) {
   ck_assert_uint_eq(mask_of("SigBlk:"), 0);
   uint64_t ignored = mask_of("SigIgn:");
   ck_assert(!has(ignored, SIGPIPE) && !has(ignored, SIGXFSZ) && !has(ignored, SIGCHLD));
-  ck_assert_ptr_null(strstr(text_of("fds"), "signalfd"));
+  ck_assert_ptr_null(strstr(scratch_text("fds"), "signalfd"));
   char folder[4096];
   ck_assert_ptr_nonnull(realpath(scratch_path("."), folder));
-  ck_assert_int_eq(strncmp(text_of("folder"), folder, strlen(folder)), 0);
+  ck_assert_int_eq(strncmp(scratch_text("folder"), folder, strlen(folder)), 0);
 }
 END_TEST
 
@@ -294,15 +284,14 @@ START_TEST(memory_runs_out) {
   char name[] = "true", addition[] = "A=b";
   char *const argv[] = {name, NULL};
   char *const additions[] = {addition, NULL};
-  unsigned long n = 1;
-  for (bool done = false; !done; n++) {
-    cleat__fault_arm(n, false);
+  struct each_fault fault = {0};
+  while (each_fault_next(&fault)) {
     cleat_status status = cleat__run_command_start(&command, argv, additions, &signals, &err);
-    done = cleat__fault_disarm() < n;
-    ck_assert_int_eq(status, done ? CLEAT_OK : CLEAT_NO_MEMORY);
-    ck_assert_int_eq(command.pid > 0, done);
+    bool failed = each_fault_over(&fault);
+    ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(command.pid > 0, !failed);
   }
-  ck_assert_uint_gt(n, 3);
+  ck_assert_uint_gt(fault.n, 2);
   ck_assert_int_eq(wait_end(), 0);
 }
 END_TEST
@@ -387,11 +376,11 @@ START_TEST(a_signal_goes_to_the_command_alone) {
                "while :; do wait $worker; done");
   wait_until(is_there("worker"));
   cleat__run_command_signal(&command, SIGUSR1);
-  wait_until(strcmp(text_of("told"), "usr1\n") == 0);
+  wait_until(strcmp(scratch_text("told"), "usr1\n") == 0);
   ck_assert_int_eq(kill(pid_in("worker"), 0), 0);
   cleat__run_command_signal(&command, SIGTERM);
   ck_assert_int_eq(wait_end(), 9);
-  ck_assert_str_eq(text_of("told"), "usr1\nterm\n");
+  ck_assert_str_eq(scratch_text("told"), "usr1\nterm\n");
 }
 END_TEST
 
@@ -575,9 +564,5 @@ int main(void) {
   tcase_add_test(tcase, helpers_of_the_library_are_left_alone);
   tcase_add_test(tcase, no_descriptor_is_left_open);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* test_run_items.c: api/run/items.c: when a checkpoint is ready to be saved, and which is next. Time is a number here. */
 #include "api/run/items.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
@@ -284,9 +285,5 @@ int main(void) {
   tcase_add_test(c, what_is_gone_is_forgotten_unless_it_is_busy);
   tcase_add_test(c, outdated);
   suite_add_tcase(suite, c);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 /* test_run_layout.c: the recipes of api/run/layout*.c on folders as the tools leave them: whole and in the middle. */
 #include "tests/unit/run_layout_kit.h"
 
+#include "base/mem.h"
+
 /* ---- the recipes ------------------------------------------------------------------------------- */
 
 START_TEST(every_recipe_has_a_name_and_a_path) {
@@ -400,9 +402,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -1,6 +1,15 @@
 /* test_run_layout_auto.c: api/run/layout.c where it must choose a recipe, and on odd folders. */
 #include "tests/unit/run_layout_kit.h"
 
+#include "tests/mock/each_fault.h"
+
+/* A whole checkpoint of the Trainer. */
+static void put_huggingface(const char *folder) {
+  char name[128];
+  snprintf(name, sizeof name, "%s/trainer_state.json", folder);
+  put_text(name, "{}\n");
+}
+
 /* ---- auto --------------------------------------------------------------------------------------- */
 
 START_TEST(auto_picks_by_sign_and_form) {
@@ -9,7 +18,7 @@ START_TEST(auto_picks_by_sign_and_form) {
   make_folder("step-3");
   put("epoch_4/model.safetensors");
   put("step_5/recipe_state.pt");
-  put_text("checkpoint-6/trainer_state.json", "{}\n");
+  put_huggingface("checkpoint-6");
   put("iter_0000007/metadata.json");
   put_text(TRACKER, "7");
   put_archive("epoch=0-step=8.ckpt", 0);
@@ -42,7 +51,7 @@ START_TEST(auto_leaves_step_n_alone_until_its_sign_is_there) {
 END_TEST
 
 START_TEST(auto_knows_one_checkpoint_a_step) {
-  put_text("checkpoint-7/trainer_state.json", "{}\n");
+  put_huggingface("checkpoint-7");
   put("step-7/.metadata");
   look("auto");
   expect(LINES("dcp 7 step-7 whole: step-7"), 0, 1);
@@ -53,8 +62,8 @@ END_TEST
 /* ---- odd folders -------------------------------------------------------------------------------- */
 
 START_TEST(two_names_of_one_step) {
-  put_text("checkpoint-007/trainer_state.json", "{}\n");
-  put_text("checkpoint-07/trainer_state.json", "{}\n");
+  put_huggingface("checkpoint-007");
+  put_huggingface("checkpoint-07");
   put("checkpoint-7/model.safetensors");
   look("huggingface");
   expect(LINES("huggingface 7 checkpoint-7 not whole: checkpoint-7"), 0, 2);
@@ -63,14 +72,14 @@ START_TEST(two_names_of_one_step) {
 END_TEST
 
 START_TEST(numbers_beyond_all_steps) {
-  put_text("checkpoint-9223372036854775807/trainer_state.json", "{}\n");
-  put_text("checkpoint-9223372036854775808/trainer_state.json", "{}\n");
-  put_text("checkpoint-99999999999999999999999999/trainer_state.json", "{}\n");
-  put_text("checkpoint--1/trainer_state.json", "{}\n");
-  put_text("checkpoint-+1/trainer_state.json", "{}\n");
-  put_text("checkpoint- 1/trainer_state.json", "{}\n");
-  put_text("checkpoint-/trainer_state.json", "{}\n");
-  put_text("checkpoint-1x/trainer_state.json", "{}\n");
+  put_huggingface("checkpoint-9223372036854775807");
+  put_huggingface("checkpoint-9223372036854775808");
+  put_huggingface("checkpoint-99999999999999999999999999");
+  put_huggingface("checkpoint--1");
+  put_huggingface("checkpoint-+1");
+  put_huggingface("checkpoint- 1");
+  put_huggingface("checkpoint-");
+  put_huggingface("checkpoint-1x");
   look("huggingface");
   expect(LINES("huggingface 9223372036854775807 checkpoint-9223372036854775807 whole: "
                "checkpoint-9223372036854775807"),
@@ -80,7 +89,7 @@ END_TEST
 
 START_TEST(what_is_no_folder) {
   put("checkpoint-1");
-  put_text("real/trainer_state.json", "{}\n");
+  put_huggingface("real");
   make_link("checkpoint-2", "real");
   make_link("checkpoint-3", "nowhere");
   ck_assert_int_eq(mkfifo(scratch_path("checkpoint-4"), 0666), 0);
@@ -156,24 +165,18 @@ START_TEST(every_call_fails) {
   put("iter_0000001/metadata.json");
   put("iter_0000002/metadata.json");
   put_text(TRACKER, "2");
-  put_text("checkpoint-2/trainer_state.json", "{}\n");
+  put_huggingface("checkpoint-2");
   put("model_00000009.bin");
   put("DONE_00000009");
   put("other");
-  unsigned fds = scratch_fds();
-  unsigned long n = 0, calls;
-  do {
-    long blocks = heap_blocks();
-    cleat__fault_arm(++n, false);
+  struct each_fault fault = {0};
+  while (each_fault_next(&fault)) {
     cleat_status status = cleat__run_layout_scan(dir, find("auto"), NULL, &scan, &err);
-    calls = cleat__fault_disarm();
-    ck_assert_int_eq(status, calls >= n ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(status, each_fault_over(&fault) ? CLEAT_NO_MEMORY : CLEAT_OK);
     ck_assert_uint_eq(scan.count, status == CLEAT_OK ? 3 : 0);
     cleat__run_scan_clear(&scan);
-    ck_assert_msg(heap_blocks() == blocks, "call %lu leaks", n);
-    ck_assert_uint_eq(scratch_fds(), fds);
-  } while (calls >= n);
-  ck_assert_uint_gt(n, 20);
+  }
+  ck_assert_uint_gt(fault.n, 20);
 }
 END_TEST
 
@@ -199,9 +202,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

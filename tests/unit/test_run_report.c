@@ -2,6 +2,7 @@
  * when each is written. The clock is the test's. */
 #include "api/run/report.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <cjson/cJSON.h>
@@ -233,13 +234,7 @@ END_TEST
 /* ---- Metrics ---- */
 
 static const char *metrics(void) {
-  static char text[65536];
-  FILE *file = fopen(scratch_path("m.prom"), "r");
-  size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-  text[size] = '\0';
-  if (file)
-    fclose(file);
-  return text;
+  return scratch_text("m.prom");
 }
 
 static void expect_sample(const char *sample) {
@@ -314,9 +309,5 @@ int main(void) {
   tcase_add_test(tcase, when_metrics_are_written);
   tcase_add_test(tcase, metrics_that_cannot_be_written);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -3,10 +3,10 @@
 #include "api/run/state.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -166,9 +166,5 @@ int main(void) {
   tcase_add_loop_test(c, metadata_comes_back, 0, 3);
   tcase_add_loop_test(c, metadata_of_others, 0, 13);
   suite_add_tcase(suite, c);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "api/run/command.h"
 
 #include "base/clock.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -183,9 +184,5 @@ int main(void) {
   tcase_set_timeout(tcase, 120);
   tcase_add_loop_test(tcase, on_a_terminal, 0, 5);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

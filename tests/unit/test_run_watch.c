@@ -1,6 +1,7 @@
 /* test_run_watch.c: api/run/watch.c: what inotify tells of DIR. Events are there when the call that made them is back. */
 #include "api/run/watch.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
@@ -38,6 +39,12 @@ static void expect(const char *name) {
   ck_assert(!cleat__run_watch_has(&watch, name));
 }
 
+/* Writes a file that is `name` or below it. */
+static void write_and_expect(const char *file, const char *name) {
+  scratch_write(file, "y", 1);
+  expect(name);
+}
+
 START_TEST(nothing) {
   ck_assert(!cleat__run_watch_read(&watch));
   ck_assert(!cleat__run_watch_has(&watch, "step-1"));
@@ -45,29 +52,23 @@ START_TEST(nothing) {
 END_TEST
 
 START_TEST(files) {
-  scratch_write("step-1/old", "y", 1);
-  expect("step-1");
-  scratch_write("step-1/deep/er/file", "y", 1);
-  expect("step-1");
+  write_and_expect("step-1/old", "step-1");
+  write_and_expect("step-1/deep/er/file", "step-1");
   ck_assert_int_eq(unlink(scratch_path("step-1/deep/er/file")), 0);
   expect("step-1");
   ck_assert_int_eq(rename(scratch_path("step-1/old"), scratch_path("step-1/new")), 0);
   expect("step-1");
-  scratch_write("flat", "x", 1);
-  expect("flat");
+  write_and_expect("flat", "flat");
 }
 END_TEST
 
 /* A folder that is new, or comes from elsewhere, with what is in it by then. */
 START_TEST(folders) {
-  scratch_write("step-2/a/b", "x", 1);
-  expect("step-2");
-  scratch_write("step-2/a/b", "y", 1);
-  expect("step-2");
+  write_and_expect("step-2/a/b", "step-2");
+  write_and_expect("step-2/a/b", "step-2");
   ck_assert_int_eq(rename(scratch_path("step-1"), scratch_path("step-3")), 0);
   expect("step-3");
-  scratch_write("step-3/deep/er/file", "y", 1);
-  expect("step-3");
+  write_and_expect("step-3/deep/er/file", "step-3");
 }
 END_TEST
 
@@ -88,8 +89,7 @@ START_TEST(more_names_than_it_keeps) {
   ck_assert(cleat__run_watch_has(&watch, "file-399"));
   ck_assert(cleat__run_watch_has(&watch, "whatever"));
   cleat__run_watch_forget(&watch);
-  scratch_write("one", "x", 1);
-  expect("one");
+  write_and_expect("one", "one");
 }
 END_TEST
 
@@ -114,9 +114,5 @@ int main(void) {
   tcase_add_test(c, more_names_than_it_keeps);
   tcase_add_test(c, folders_that_go);
   suite_add_tcase(suite, c);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }
