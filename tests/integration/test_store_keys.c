@@ -3,6 +3,7 @@
  * proxy that `make integration` puts before the server. */
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -153,10 +154,7 @@ static Suite *suite(void) {
 int main(void) {
   choose_seed();
   fixture_begin();
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
+  int status = run_suite(suite());
   fixture_end();
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return status;
 }

@@ -14,6 +14,7 @@
 #include "tests/mock/heap.h"
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 #include "uploader/client.h"
 
@@ -180,9 +181,5 @@ int main(void) {
   tcase_set_timeout(c, 600);
   tcase_add_loop_test(c, every_call_fails, 0, 4 * MOMENTS);
   suite_add_tcase(s, c);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(s);
 }

@@ -2,10 +2,10 @@
 #include "base/arena.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 START_TEST(test_pieces) {
@@ -72,9 +72,5 @@ int main(void) {
   tcase_add_test(tests, test_overflow);
   tcase_add_test(tests, test_no_memory);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -1,10 +1,11 @@
 /* test_bench_model.c: uploader/bench_model.c: where the ladder goes and ends, what is best, and the figures. */
 #include "uploader/bench_model.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MIB (1ull << 20)
@@ -207,9 +208,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -1,12 +1,12 @@
 /* test_claim.c: uploader/claim.c, the document; and the comparison of parts in resume_compare.c. */
 #include "uploader/claim.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "uploader/resume.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
@@ -88,9 +88,5 @@ int main(void) {
   tcase_add_loop_test(c, what_is_no_claim, 0, 8);
   tcase_add_test(c, a_part_is_compared);
   suite_add_tcase(s, c);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(s);
 }

@@ -3,10 +3,10 @@
 
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
@@ -256,9 +256,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

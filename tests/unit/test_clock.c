@@ -1,9 +1,10 @@
 /* test_clock.c: base/clock.c. */
 #include "base/clock.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 
 static const struct cleat__clock *clock_;
@@ -89,9 +90,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

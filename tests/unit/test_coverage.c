@@ -1,6 +1,8 @@
 /* Whether pieces make up their tensor, and what is said where they do not. */
 #include "uploader/coverage.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,9 +157,5 @@ int main(void) {
   tcase_add_loop_test(tcase, random_cuts, 0, 200);
   tcase_add_test(tcase, many);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 /* test_crc64.c: base/crc64.c. */
 #include "base/crc64.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,9 +97,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

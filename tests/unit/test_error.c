@@ -1,9 +1,10 @@
 /* test_error.c: base/error.c. */
 #include "base/error.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
@@ -103,9 +104,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

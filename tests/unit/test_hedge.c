@@ -1,6 +1,8 @@
 /* When a request is late enough to be sent twice, and what that may cost. */
 #include "storage/hedge.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 
 #define PART ((uint64_t)16 << 20)
@@ -160,9 +162,5 @@ int main(void) {
   tcase_add_test(tcase, all_slow_is_usual);
   tcase_add_test(tcase, odd_sizes);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "storage/http.h"
 
 #include "tests/mock/http_fixture.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -204,9 +205,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -2,6 +2,7 @@
 #include "storage/http_proxy.h"
 
 #include "tests/mock/each_fault.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -218,9 +219,5 @@ int main(void) {
   tcase_add_test(tcase, what_is_no_proxy);
   tcase_add_test(tcase, memory_runs_out);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -5,9 +5,9 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "tests/mock/http_fixture.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SIZE 300000
@@ -327,9 +327,5 @@ int main(void) {
   tcase_add_test(tcase, a_second_one_has_what_is_left_of_the_limit);
   tcase_add_test(tcase, no_second_to_be_had);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

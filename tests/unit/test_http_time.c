@@ -3,10 +3,10 @@
 #include "storage/http.h"
 
 #include "tests/mock/http_fixture.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 static void pause_ms(int64_t ms) {
@@ -286,9 +286,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

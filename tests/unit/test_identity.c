@@ -2,6 +2,7 @@
 #include "uploader/identity.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -181,9 +182,5 @@ int main(void) {
   tcase_add_test(tcase, sessions);
   tcase_add_test(tcase, attempts);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "base/json_reader.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -381,9 +382,5 @@ int main(void) {
   tcase_add_test(tests, test_writer_of_fields);
   tcase_add_test(tests, test_writer_undoes);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -1,9 +1,10 @@
 /* test_log.c: base/log.c. Above all: no secret gets through. */
 #include "base/log.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static char line[4096];
@@ -113,9 +114,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

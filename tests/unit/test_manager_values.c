@@ -2,13 +2,13 @@
 #include "api/manager.h"
 
 #include "tests/mock/each_fault.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 
 #include <check.h>
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cleat_error err;
@@ -178,9 +178,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -1,9 +1,10 @@
 /* test_mem.c: base/mem.c. */
 #include "base/mem.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 START_TEST(sizes_at_the_borders) {
@@ -142,9 +143,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

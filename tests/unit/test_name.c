@@ -1,6 +1,8 @@
 /* test_name.c: uploader/name.c: names that are allowed and not, quoting, keys. */
 #include "uploader/name.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -279,9 +281,5 @@ int main(void) {
   tcase_add_test(tests, test_keys);
   tcase_add_test(tests, test_names_that_are_ours);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -2,11 +2,11 @@
 #include "api/cleat.h"
 #include "base/mem.h"
 #include "tests/mock/kit.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RANKS 4u
@@ -554,9 +554,5 @@ int main(void) {
   tcase_add_test(tcase, two_processes_of_one_rank);
   tcase_add_test(tcase, a_start_used_before);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

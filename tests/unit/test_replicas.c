@@ -1,6 +1,8 @@
 /* Who writes what several ranks hold: the same answer on all of them, in balance. */
 #include "uploader/replicas.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,9 +121,5 @@ int main(void) {
   tcase_add_test(tcase, numbers_that_are_none);
   tcase_add_test(tcase, every_replica_once);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -1,9 +1,9 @@
 /* Tensors that some ranks have saved, loaded by others: any number of them, cut along another dimension. */
 #include "api/cleat.h"
 #include "tests/mock/kit.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RANKS_MAX 8u
@@ -117,9 +117,5 @@ int main(void) {
   tcase_add_checked_fixture(tcase, setup, teardown);
   tcase_add_test(tcase, any_shape_from_any_other);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -5,13 +5,13 @@
 
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
 
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STEP 5
@@ -559,9 +559,5 @@ int main(void) {
   tcase_add_test(c, staged_is_refused);
   tcase_add_test(c, tensors_in_memory);
   suite_add_tcase(s, c);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(s);
 }

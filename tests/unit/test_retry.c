@@ -1,6 +1,8 @@
 /* test_retry.c: storage/retry.c, on a clock and a random source that the test holds. */
 #include "storage/retry.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <pthread.h>
 #include <string.h>
@@ -353,9 +355,5 @@ int main(void) {
   tcase_add_test(tcase, retry_after_values);
   tcase_add_test(tcase, http_dates);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -2,11 +2,11 @@
  * elsewhere, say secrets back, or answer with documents that are bombs. Time is virtual. */
 #include "storage/s3.h"
 
+#include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #define TOKEN "FwoGZXIvYXdzEBYaDPlanted/hidden+token=="
@@ -237,9 +237,5 @@ int main(void) {
   tcase_add_loop_test(tcase, documents_that_are_bombs, 0, 6);
   tcase_add_loop_test(tcase, replies_without_an_end, 0, 3);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "storage/s3_config.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -515,9 +516,5 @@ int main(void) {
   tcase_add_test(tcase, a_bad_region_of_a_reply_is_refused);
   tcase_add_test(tcase, no_memory_is_reported);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "tests/mock/key_script.h"
+#include "tests/mock/run_suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -406,9 +407,5 @@ int main(void) {
   tcase_add_test(tcase, the_order_of_places);
   tcase_add_test(tcase, memory_runs_out);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "storage/s3_credentials.h"
 
 #include "tests/mock/key_script.h"
+#include "tests/mock/run_suite.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -248,9 +249,5 @@ int main(void) {
   tcase_add_test(tcase, an_error_is_everybodys);
   tcase_add_test(tcase, waiting_is_cancelled);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 /* test_s3_endpoint.c: storage/s3_endpoint.c. Pure. */
 #include "storage/s3_endpoint.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,9 +190,5 @@ int main(void) {
   tcase_add_test(tcase, addresses_and_loopback);
   tcase_add_test(tcase, default_ports);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 /* test_s3_error.c: storage/s3_error.c: what a failed try means and how it is told. Pure. */
 #include "storage/s3_error.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <string.h>
 
@@ -314,9 +316,5 @@ int main(void) {
   tcase_add_test(tcase, the_time_limit_gives_a_hint_where_there_is_no_better);
   tcase_add_test(tcase, a_success_cannot_be_told_as_an_error);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "storage/s3.h"
 
 #include "tests/mock/key_script.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
 
 #include <stdio.h>
@@ -195,9 +196,5 @@ int main(void) {
   tcase_add_test(tcase, a_place_that_stays_down_ends_with_the_time_limit);
   tcase_add_test(tcase, anonymous_requests_are_not_signed);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

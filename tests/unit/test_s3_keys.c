@@ -2,10 +2,10 @@
 #include "storage/s3_keys.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct cleat_error err;
 static struct cleat__s3_credentials keys;
@@ -190,9 +190,5 @@ int main(void) {
   tcase_add_test(tcase, secrets_that_come_back);
   tcase_add_test(tcase, memory_runs_out);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

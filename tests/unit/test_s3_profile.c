@@ -2,6 +2,7 @@
 #include "storage/s3_profile.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -288,9 +289,5 @@ int main(void) {
   tcase_add_test(tcase, paths_come_from_the_environment);
   tcase_add_test(tcase, files_are_loaded);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

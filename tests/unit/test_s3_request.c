@@ -3,11 +3,11 @@
 #include "storage/s3.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct cleat_error err;
 static atomic_bool no_cancel;
@@ -550,9 +550,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -9,6 +9,7 @@
 #include "storage/s3_sign.h"
 
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -291,9 +292,5 @@ int main(void) {
   TCase *tcase = tcase_create("all");
   tcase_add_loop_test(tcase, the_public_suite, 0, (int)(sizeof CASES / sizeof CASES[0]));
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "uploader/tensor.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -416,9 +417,5 @@ int main(void) {
   tcase_add_test(tests, test_no_memory);
   tcase_set_timeout(tests, 60);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Starts of a job: which step all ranks go on from, who was superseded, and names that were used before. */
 #include "api/cleat.h"
 #include "tests/mock/kit.h"
+#include "tests/mock/run_suite.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -290,9 +291,5 @@ int main(void) {
   tcase_add_test(tcase, once_for_each_client);
   tcase_add_test(tcase, another_shape_of_job);
   suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

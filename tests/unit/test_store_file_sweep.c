@@ -3,6 +3,7 @@
 #include "api/cleat.h"
 
 #include "tests/mock/kit.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
 #include "uploader/client.h"
@@ -10,7 +11,6 @@
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -244,9 +244,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  SRunner *runner = srunner_create(suite());
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite());
 }

@@ -2,6 +2,8 @@
  * goes element by element. */
 #include "uploader/tensor.h"
 
+#include "tests/mock/run_suite.h"
+
 #include <check.h>
 #include <string.h>
 
@@ -337,9 +339,5 @@ int main(void) {
   tcase_add_test(tests, test_runs_packed);
   tcase_add_test(tests, test_runs_like_a_slow_copy);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

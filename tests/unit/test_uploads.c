@@ -4,12 +4,12 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
 #include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -269,9 +269,5 @@ int main(void) {
   tcase_add_test(c, adopted_parts_are_read_again);
   tcase_add_test(c, what_cannot_be_adopted);
   suite_add_tcase(s, c);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(s);
 }
