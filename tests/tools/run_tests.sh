@@ -96,13 +96,10 @@ choose_runner() {
   esac
 }
 
-# A Check program: its result is the line "100%: Checks: 12, Failures: 0, Errors: 0". What follows it, NAME=value, is
-# added to its environment.
-run_check_program() {
-  local program=$1 what="$1${2:+ ($2)}" log=$scratch/output status=0 checks=0 bad=0
-  shift
-  say "$what"
-  run_logged "$PROGRAM_SECONDS" "$log" env "$@" "${runner[@]}" "$program" || status=$?
+# A Check program that ended with status $3 and printed what is in file $2: its result is the line "100%: Checks: 12,
+# Failures: 0, Errors: 0".
+judge_check_program() {
+  local what=$1 log=$2 status=$3 checks=0 bad=0
   read -r checks bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
     "$log" | awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
   passed=$((passed + checks - bad))
@@ -115,10 +112,43 @@ run_check_program() {
   fi
 }
 
+# run_check_program PROGRAM [NAME=value…]: what follows it is added to its environment.
+run_check_program() {
+  local program=$1 what="$1${2:+ ($2)}" log=$scratch/output status=0
+  shift
+  say "$what"
+  run_logged "$PROGRAM_SECONDS" "$log" env "$@" "${runner[@]}" "$program" || status=$?
+  judge_check_program "$what" "$log" "$status"
+}
+
+list_programs() {
+  mapfile -t programs < <(run_make -s "print-$1" | grep . || true)
+  [ ${#programs[@]} -gt 0 ] || fail 1 "no tests in tests/$1"
+}
+
+# Check programs that share nothing: most of what they do is to wait, too.
 run_check_group() {
-  local group=$1 programs program
-  mapfile -t programs < <(run_make -s "print-$group" | grep . || true)
-  [ ${#programs[@]} -gt 0 ] || fail 1 "no tests in tests/$group"
+  local programs program name logs=$scratch/checks
+  list_programs "$1"
+  rm -rf "$logs"
+  mkdir "$logs"
+  printf '%s\n' "${programs[@]}" >"$logs/programs"
+  run_logged $((PROGRAM_SECONDS * 4)) "$scratch/output" xargs -a "$logs/programs" -P 4 -I '{}' "$TOOLS/one_program.sh" "$logs" \
+    "$PROGRAM_SECONDS" "${runner[@]}" '{}' || fail 1 "the programs of tests/$1"
+  for program in "${programs[@]}"; do
+    name=${program##*/}
+    if [ -e "$logs/$name.status" ]; then
+      judge_check_program "$program" "$logs/$name.log" "$(cat "$logs/$name.status")"
+    else
+      fail 1 "$program: did not end"
+    fi
+  done
+}
+
+# Those that share a server, one after the other.
+run_server_programs() {
+  local programs program
+  list_programs integration
   for program in "${programs[@]}"; do
     run_check_program "$program"
   done
@@ -234,7 +264,7 @@ judge_signatures() {
 # The Check programs that need a server, then pytest. CLEAT_TEST_SELECT, words for pytest, is a choice among its tests.
 run_integration_group() {
   local select=()
-  run_check_group integration
+  run_server_programs
   run_store_tables
   read -ra select <<<"${CLEAT_TEST_SELECT:-}"
   if [ ${#select[@]} -eq 0 ]; then
