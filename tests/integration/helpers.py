@@ -20,6 +20,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CLEAT = os.environ.get("CLEAT_BIN") or os.environ.get("CLEAT") or str(ROOT / "build" / "cleat")
 SECONDS_MAX = 120  # a hang is a failure
+# How many times as long the programs may compute: those with ThreadSanitizer are that much slower.
+SLOW = 10 if "thread" in os.environ.get("SANITIZE", "") else 1
 
 
 class Result:

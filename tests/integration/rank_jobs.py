@@ -18,11 +18,11 @@ import numpy
 import pytest
 import safetensors.numpy
 
-from helpers import CLEAT, ROOT, Folder
+from helpers import CLEAT, ROOT, SLOW, Folder
 
 TRAINER = Path(CLEAT).parent / "trainer_ranks"
 CORPUS = ROOT / "api" / "examples" / "corpus.txt"
-SECONDS_MAX = 300 * (10 if "thread" in os.environ.get("SANITIZE", "") else 1)  # a hang is a failure
+SECONDS_MAX = 300 * SLOW  # a hang is a failure
 SMALL = ("--text", CORPUS, "--hidden", "64", "--memory-rows", "1024")  # checkpoints of 1 MiB
 ENDLESS = ("--steps", str(10**9))
 PATIENCE = ("--rank-timeout", "3")  # where a rank is missing; who is only slow may be taken for missing

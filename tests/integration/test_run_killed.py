@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import CLEAT, ROOT
+from helpers import CLEAT, ROOT, SLOW
 from layout_folders import TRACKER, dcp, llmc, megatron, write_all
 from run_jobs import OWN_FOLDER, contents, steps, stored, until
 
@@ -26,7 +26,7 @@ KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 8))
 STEPS_A_LIFE = 1200
 TRAINER = Path(CLEAT).parent / "trainer"
 LIFE_S = 3.0
-SECONDS_MAX = 600 * (10 if "thread" in os.environ.get("SANITIZE", "") else 1)
+SECONDS_MAX = 600 * SLOW
 
 
 def trainer(directory, *more):

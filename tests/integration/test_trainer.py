@@ -18,14 +18,15 @@ import boto3
 import pytest
 import safetensors.numpy
 
+from helpers import SLOW
+
 ROOT = Path(__file__).resolve().parents[2]
 CLEAT = Path(os.environ.get("CLEAT", ROOT / "build" / "cleat"))
 TRAINER = CLEAT.parent / "trainer"
 DEMO = ROOT / "api" / "examples" / "demo.sh"
 CORPUS = ROOT / "api" / "examples" / "corpus.txt"
 
-SLOW = 10 if "thread" in os.environ.get("SANITIZE", "") else 1  # it computes slowly there, and gets fewer steps to do
-SECONDS_MAX = 300 * SLOW  # a hang is a failure
+SECONDS_MAX = 300 * SLOW  # a hang is a failure; a slow trainer gets fewer steps to do, too
 SMALL = ("--memory-rows", "1024", "--hidden", "64")  # checkpoints of 1 MiB
 LARGE = ("--memory-rows", "32768")  # checkpoints of 49 MiB: several parts, so that an upload has a middle
 
