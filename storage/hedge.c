@@ -26,7 +26,7 @@ void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes,
   struct cleat__hedge_class *class = &hedge->classes[up ? 0 : 1][class_of(bytes)];
   pthread_mutex_lock(&hedge->lock);
   *request = (struct cleat__hedge_request){
-      .hedge = hedge, .class = class, .bytes = bytes, .ended = class->ended};
+      .hedge = hedge, .class = class, .bytes = bytes, .order = class->begun++};
   pthread_mutex_unlock(&hedge->lock);
 }
 
@@ -35,20 +35,32 @@ static int compare(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
+/* How many of the last ones are known. */
+static unsigned sample_count(const struct cleat__hedge_class *class) {
+  return class->ended < CLEAT__HEDGE_SAMPLES ? (unsigned)class->ended : CLEAT__HEDGE_SAMPLES;
+}
+
 /* What nine of ten took. */
 static int64_t usual_ms(const struct cleat__hedge_class *class) {
   uint32_t sorted[CLEAT__HEDGE_SAMPLES];
-  unsigned count =
-      class->ended < CLEAT__HEDGE_SAMPLES ? (unsigned)class->ended : CLEAT__HEDGE_SAMPLES;
+  unsigned count = sample_count(class);
   memcpy(sorted, class->ms, count * sizeof sorted[0]);
   qsort(sorted, count, sizeof sorted[0], compare);
   return sorted[(count - 1) * 9 / 10];
 }
 
+/* Those that were under way already when it began say nothing: a store that becomes slow all at once still ends them. */
+static unsigned passed_by(const struct cleat__hedge_request *request) {
+  const struct cleat__hedge_class *class = request->class;
+  unsigned passed = 0;
+  for (unsigned i = 0; i < sample_count(class); i++)
+    passed += class->order[i] > request->order;
+  return passed;
+}
+
 static bool is_late_locked(const struct cleat__hedge_request *request, int64_t elapsed_ms) {
   const struct cleat__hedge_class *class = request->class;
-  return class->ended >= CLEAT__HEDGE_PEERS &&
-         class->ended - request->ended >= CLEAT__HEDGE_PASSED_BY &&
+  return class->ended >= CLEAT__HEDGE_PEERS && passed_by(request) >= CLEAT__HEDGE_PASSED_BY &&
          elapsed_ms > CLEAT__HEDGE_TIMES * usual_ms(class);
 }
 
@@ -75,6 +87,7 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
   /* A straggler's own time is no measure for others. */
   if (good && !request->second) {
     uint32_t ms = elapsed_ms < 0 ? 0 : elapsed_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_ms;
+    class->order[class->ended % CLEAT__HEDGE_SAMPLES] = request->order;
     class->ms[class->ended++ % CLEAT__HEDGE_SAMPLES] = ms;
     hedge->spare_bytes += (int64_t)(request->bytes / CLEAT__HEDGE_SHARE);
   }

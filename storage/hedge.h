@@ -17,7 +17,7 @@
 /* How many times the time that nine of ten peers took. Lower: more is sent in vain. Higher: a part holds up its file
  * longer. */
 #define CLEAT__HEDGE_TIMES 3
-/* Peers that must have ended, of late and since the straggler began. */
+/* Peers that must have ended, of late, and of those that began after the straggler. */
 #define CLEAT__HEDGE_PEERS 8u
 #define CLEAT__HEDGE_PASSED_BY 3u
 /* Bytes that may be moved twice: a share of all, and so many to begin with. */
@@ -29,8 +29,9 @@
 
 /* Requests of one direction and about one size. */
 struct cleat__hedge_class {
-  uint32_t ms[CLEAT__HEDGE_SAMPLES]; /* the last ones' times, in a ring */
-  unsigned long ended;
+  uint32_t ms[CLEAT__HEDGE_SAMPLES];         /* the last ones' times, in a ring */
+  unsigned long order[CLEAT__HEDGE_SAMPLES]; /* and which they were, of all that began */
+  unsigned long begun, ended;
 };
 
 struct cleat__hedge {
@@ -44,7 +45,7 @@ struct cleat__hedge_request {
   struct cleat__hedge *hedge;
   struct cleat__hedge_class *class;
   uint64_t bytes;
-  unsigned long ended; /* of its class when it began */
+  unsigned long order; /* which it is, of all of its class that began */
   bool second;         /* a second try was begun */
 };
 

@@ -85,7 +85,7 @@ def test_a_store_that_asks_for_less(busy, tmp_path):
     cleat(busy, "save", files(tmp_path / "source", count), "s3://bucket/run", "--step", 1)
     found = settled(store.loads, 0, len(store.loads))
     print("in flight where more than 10 are refused: %g, %d refused" % (found, store.refused))
-    assert 4 <= found <= 10
+    assert 4 <= found < 10  # at 10, it tries for more at every turn: it does not hear
     # More is tried again by the clock: one in twenty where a request takes 0.08 s.
     assert 0 < store.refused < count * SLOWER / 20
 

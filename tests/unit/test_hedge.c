@@ -77,6 +77,23 @@ START_TEST(not_without_peers) {
 }
 END_TEST
 
+/* A store that becomes slow all at once still ends what was under way, and is not asked for everything twice. */
+START_TEST(those_before_it_pass_nobody_by) {
+  struct cleat__hedge_request before[20], request;
+  others(10, false, PART, 100);
+  for (unsigned i = 0; i < 20; i++)
+    cleat__hedge_begin(&hedge, false, PART, &before[i]);
+  cleat__hedge_begin(&hedge, false, PART, &request);
+  for (unsigned i = 0; i < 20; i++)
+    cleat__hedge_end(&before[i], true, 100, 0);
+  ck_assert(!cleat__hedge_is_due(&request, 60000));
+  others(2, false, PART, 100);
+  ck_assert(!cleat__hedge_is_due(&request, 60000));
+  others(1, false, PART, 100);
+  ck_assert(cleat__hedge_is_due(&request, 60000));
+}
+END_TEST
+
 START_TEST(not_for_a_blink) {
   struct cleat__hedge_request request;
   others(10, true, 64 * KIB, 2);
@@ -93,7 +110,7 @@ static unsigned spend(unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     struct cleat__hedge_request request;
     cleat__hedge_begin(&hedge, true, PART, &request);
-    request.ended -= 3; /* passed by three */
+    request.order = 0; /* as if it had begun before the others */
     second += cleat__hedge_is_due(&request, 60000);
     cleat__hedge_end(&request, true, 60000, PART);
   }
@@ -119,7 +136,7 @@ START_TEST(what_is_not_spent_comes_back) {
   for (unsigned i = 0; i < 10; i++) {
     struct cleat__hedge_request request;
     cleat__hedge_begin(&hedge, true, PART, &request);
-    request.ended -= 3;
+    request.order = 0;
     ck_assert(cleat__hedge_is_due(&request, 60000));
     cleat__hedge_end(&request, true, 60000, 0);
   }
@@ -153,6 +170,7 @@ int main(void) {
   Suite *suite = suite_create("hedge");
   TCase *tcase = tcase_create("hedge");
   tcase_add_checked_fixture(tcase, setup, teardown);
+  tcase_add_test(tcase, those_before_it_pass_nobody_by);
   tcase_add_test(tcase, far_behind_its_peers);
   tcase_add_test(tcase, what_is_usual);
   tcase_add_test(tcase, not_without_peers);
