@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import faked
+import preloaded
 from helpers import assert_error, fill, noise, tree
 
 LARGE = (5 << 20) + 17  # two parts of 5 MiB
@@ -141,7 +141,7 @@ class Relay(Listener):
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory):
-    return faked.build(tmp_path_factory.mktemp("faked"))
+    return preloaded.build(tmp_path_factory.mktemp("faked"), preloaded.OTHER_WORLD)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def place(bucket, preload):
     port = urlsplit(os.environ["CLEAT_TEST_ENDPOINT"]).port
     proxies = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
     bucket.environment = {name: value for name, value in bucket.environment.items() if name.lower() not in proxies}
-    bucket.environment.update(AWS_ENDPOINT_URL="http://store.test:%d" % port, LD_PRELOAD=preload,
+    bucket.environment.update(AWS_ENDPOINT_URL="http://store.test:%d" % port, **preload,
                               FAKED_NAMES="127.0.0.1")
     bucket.port = port
     return bucket
