@@ -30,7 +30,7 @@ make_store() {
   if [ "${free_kib:-0}" -gt $((STORE_GIB << 20)) ] && [ "$(awk '/MemAvailable/ {print $2}' /proc/meminfo)" -gt $((3 * STORE_GIB << 20)) ]; then
     store=$(mktemp -d /dev/shm/cleat-bench.XXXXXX)
   else
-    store=$scratch/store
+    store=$scratch/disk # not a name that a part uses
   fi
   mkdir -p "$store/minio" "$store/minio-https"
   ln -s "$store/minio" "$store/minio-https" "$scratch"

@@ -63,18 +63,25 @@ def undisturbed(tmp_path_factory):
     return Run(folder, 45).said("hash")
 
 
+def resumed(run, seen, may_follow):
+    """Where it went on: from the newest that was seen, or from the one whose commit the dead had asked for already."""
+    (step,) = map(int, run.said("resumed"))
+    assert step in (seen[-1], may_follow)
+    return step
+
+
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(store, undisturbed):
     """Killed twice, with saves under way, it ends as the run that was not."""
     Run(store, 45, "die=24", "there=10", code=-signal.SIGKILL)
     first = steps(store)
     assert first in ([10], [10, 20])
     again = Run(store, 45, "die=41", "there=30", code=-signal.SIGKILL)
-    assert again.said("resumed") == [str(first[-1])]
+    resumed(again, first, 20)
     second = steps(store)
     assert second in ([10, 20, 30], [10, 20, 30, 40])
     last = Run(store, 45)
-    assert last.said("resumed") == [str(second[-1])]
-    assert last.said("value") == ["best_metric %.17g" % (1 / second[-1])]
+    step = resumed(last, second, 40)
+    assert last.said("value") == ["best_metric %.17g" % (1 / step)]
     assert last.said("hash") == undisturbed
     assert last.said("latest") == ["45"]
     assert steps(store) == [10, 20, 30, 40, 45]

@@ -304,8 +304,7 @@ def test_killed_in_the_restore(jobs, proxied, tmp_path):
 
 # ---- As process 1 ---------------------------------------------------------------------------------------------------
 
-UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.getuid() else []), "--pid", "--fork", "--mount-proc",
-           "--kill-child"]
+UNSHARE = ["unshare", *(["--user", "--map-root-user"] if os.getuid() else []), "--pid", "--fork", "--kill-child"]
 
 
 def inner(job):
