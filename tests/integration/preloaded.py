@@ -16,7 +16,7 @@ __attribute__((constructor)) static void forget(void) { unsetenv("LD_PRELOAD"); 
 # FAKED_NAMES=127.0.0.1,127.0.0.2   what every name that ends in .test resolves to, in this order
 # FAKED_SKEW_S=-3600                how far the clock of this machine is from the true time
 OTHER_WORLD = r"""
-#define _GNU_OTHER_WORLD
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdlib.h>

@@ -14,7 +14,8 @@ cd "$ROOT"
 readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
 PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
 
-# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay together: they share fixtures.
+# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay together:
+# they share fixtures.
 readonly SIDE_BY_SIDE=(-n 4 --dist loadfile)
 
 passed=0
