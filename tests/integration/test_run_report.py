@@ -4,10 +4,12 @@ import datetime
 import os
 import re
 import threading
+import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from run_jobs import OWN_FAILURE, write_dcp
+from helpers import fill, noise
+from run_jobs import OWN_FAILURE, stored, write_dcp
 
 
 def metrics(path):
@@ -133,6 +135,51 @@ def test_metrics(jobs, proxied, tmp_path):
     again.environment()
     again.until(lambda: metrics(path).get("restored_step") == 3, "the restore is told")
     assert again.end() == 0
+
+
+def test_metrics_go_on_during_a_final_state(jobs, proxied, tmp_path):
+    path, gate, held = tmp_path / "cleat.prom", threading.Event(), []
+
+    def before(request):
+        if request.kind == "file":
+            held.append(path.read_text())
+            gate.wait(60)
+        return True
+
+    proxied.proxy.before = before
+    job = jobs(proxied, tmp_path / "a", "--final", "--metrics-file", path)
+    job.environment()
+    fill(tmp_path / "a", {"model.pt": noise(5000)})
+    job.tell("0")
+    try:
+        job.until(lambda: held, "the final state is being saved")
+        job.until(lambda: path.read_text() != held[0], "the metrics are written anew")
+    finally:
+        gate.set()
+    assert job.wait() == 0
+    assert metrics(path)["command_exit_status"] == 0
+    assert stored(proxied, 0) == {"model.pt": noise(5000)}
+
+
+def test_metrics_that_are_part_of_a_final_state_rest(jobs, proxied, tmp_path):
+    """They would change it for as long as it takes to save it."""
+    path, late = tmp_path / "a" / "cleat.prom", []
+
+    def before(request):
+        if request.kind == "file":
+            late.append(path.read_text())
+            time.sleep(3)  # a slow store; figures change a second after the command's end
+            late.append(path.read_text())
+        return True
+
+    proxied.proxy.before = before
+    job = jobs(proxied, tmp_path / "a", "--final", "--metrics-file", path)
+    job.environment()
+    fill(tmp_path / "a", {"model.pt": noise(5000)})
+    assert job.end() == 0
+    assert len(late) == 4 and len(set(late)) == 1, "each file was sent once, and the metrics rested"
+    assert stored(proxied, 0) == {"model.pt": noise(5000), "cleat.prom": late[0].encode()}
+    assert path.read_text() != late[0], "the last word comes after"
 
 
 def test_metrics_are_never_seen_in_part(jobs, folder, tmp_path):
