@@ -24,6 +24,7 @@ struct walk {
   struct stat store; /* of the folder that is saved to */
   bool has_store;    /* it is a folder that exists */
   bool leave_out;    /* what cannot be saved is counted, not refused */
+  bool finished; /* what a writer of a file:// store has not finished is nobody's, and not there */
 };
 
 static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix,
@@ -120,8 +121,21 @@ static cleat_status check_folder(const struct walk *walk, const char *path, DIR 
   return err->status;
 }
 
+/* What file:// hides while it writes. A writer that is killed leaves it; then it stays beside what the next one
+ * writes, for a day at least, and no store takes such a name. */
+static bool is_unfinished_write(const char *name) {
+  static const char *const starts[] = {".cleat-put-", ".cleat-upload-", ".cleat-lock"};
+  for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+    if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+      return true;
+  }
+  return false;
+}
+
 static cleat_status walk_child(struct walk *walk, const char *path, const char *prefix,
                                const char *child, unsigned depth, struct cleat_error *err) {
+  if (walk->finished && is_unfinished_write(child))
+    return CLEAT_OK;
   const char *slash = path[strlen(path) - 1] == '/' ? "" : "/";
   char *child_path = cleat__strprintf("%s%s%s", path, slash, child);
   char *child_name = cleat__strprintf("%s%s%s", prefix, *prefix ? "/" : "", child);
@@ -236,7 +250,7 @@ cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const 
 cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
                                                struct cleat__cli_sources *sources,
                                                struct cleat_error *err) {
-  struct walk walk = {.sources = sources, .leave_out = within->leave_out};
+  struct walk walk = {.sources = sources, .leave_out = within->leave_out, .finished = true};
   memset(sources, 0, sizeof *sources);
   if (within->url)
     find_store(&walk, within->url);

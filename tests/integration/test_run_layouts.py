@@ -6,13 +6,14 @@ layout_folders.py writes as the tools do and stops wherever a test wants. Stores
 import itertools
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from helpers import Folder, fill, noise
+from helpers import CLEAT, Folder, fill, noise
 from layout_folders import LAYOUTS, huggingface, lightning, llmc, infinitrain, megatron, torchtune, write_all, write_until
-from run_jobs import contents, run_metadata, steps, stored, write_dcp
+from run_jobs import contents, run_metadata, steps, stored, until, write_dcp
 
 CANARY = 999999  # a later step in another layout: when it is stored, an earlier one would be
 # Those without a sign are taken when they are quiet; where that is not what is tested, it never happens.
@@ -216,6 +217,32 @@ def test_cleats_own_folders(jobs, store, tmp_path):
     assert again.end() == 0
     result = Folder(tmp_path / "b").cleat("verify", "file://%s" % (tmp_path / "b"))
     assert result.code == 0, result
+
+
+def test_what_a_killed_trainer_left_in_cleats_own_folder(jobs, store, tmp_path):
+    """Its next start saves the step anew, beside what was never finished; that has names that no store takes."""
+    inner, large = Folder(tmp_path / "a"), tmp_path / "large"
+    (tmp_path / "a").mkdir()
+    with open(large, "wb") as file:
+        file.truncate(1 << 30)
+    killed = subprocess.Popen([CLEAT, "save", "-q", large, inner.url, "--step", "7"])
+    try:
+        until(lambda: list((tmp_path / "a").rglob(".cleat-upload-*.parts")), "the save is under way")
+    finally:
+        killed.kill()
+        killed.wait()
+    inner.save(fill(tmp_path / "source", {"model.bin": noise(100000)}), 7)
+    folder, = (tmp_path / "a").glob("step-*")
+    fill(folder, {".cleat-put-0123456789abcdef": b"half", ".cleat-lock": b""})
+    job = jobs(store, tmp_path / "a", "--final")
+    job.environment()
+    fill(tmp_path / "a", {".cleat-lock": b"", "log": b"x"})
+    assert job.end() == 0
+    assert steps(store) == [7, 8]
+    whole = {name: data for name, data in contents(tmp_path / "a").items()
+             if name.startswith("step-") and "/.cleat-" not in name}
+    assert len(whole) == 4 and stored(store, 7) == whole  # the claim of the one that was killed among them
+    assert stored(store, 8) == {**whole, "log": b"x"}
 
 
 def test_links_and_special_files_in_a_checkpoint(jobs, folder, tmp_path):

@@ -208,6 +208,22 @@ START_TEST(what_cannot_be_saved) {
 }
 END_TEST
 
+/* Of Cleat's own file:// store; what only looks like it is somebody's, and a save refuses it aloud. */
+START_TEST(unfinished_writes) {
+  put("step-000000000007/manifest.json", "{}");
+  put("step-000000000007/a/.cleat-put-0123456789abcdef", "x");
+  put("step-000000000007/a/.cleat-upload-0123456789abcdef0123456789abcdef", "x");
+  put("step-000000000007/a/.cleat-upload-0123456789abcdef0123456789abcdef.parts", "x");
+  put("step-000000000007/a/.cleat-notes", "x");
+  put("step-000000000007/.cleat-lock", "");
+  put(".cleat-lock", "");
+  read_newest("cleat");
+  expect_files("step-000000000007/a/.cleat-notes step-000000000007/manifest.json");
+  read_all(cleat__run_scan_newest(&scan));
+  expect_files("step-000000000007/a/.cleat-notes step-000000000007/manifest.json");
+}
+END_TEST
+
 START_TEST(ten_thousand_files) {
   char name[64];
   for (int i = 0; i < 10000; i++) {
@@ -316,6 +332,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_link_stands_for_its_file);
   tcase_add_test(c, what_is_gone);
   tcase_add_test(c, what_cannot_be_saved);
+  tcase_add_test(c, unfinished_writes);
   tcase_add_test(c, ten_thousand_files);
   tcase_add_test(c, everything_but_older_checkpoints);
   tcase_add_test(c, everything_with_a_tracker);
