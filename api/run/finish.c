@@ -189,6 +189,7 @@ static void decide_exit(struct cleat__run_loop *loop) {
   /* A job that ended well and lost its last checkpoint is not done. */
   loop->exit_status = exit_status == 0 && loop->unsaved ? CLEAT__RUN_FAILED : exit_status;
   loop->report.totals.pending = 0;
+  loop->report.totals.saving = false; /* by what was told last it may go on */
   cleat__run_report_metrics(&loop->report);
   loop->phase = CLEAT__RUN_OVER;
 }

@@ -81,7 +81,8 @@ def small(tmp_path):
 
 @pytest.fixture(scope="session")
 def bad_disk(tmp_path_factory):
-    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write."""
+    """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write and
+    SLOW_READ_MS for each read at a place."""
     return preloaded.build(tmp_path_factory.mktemp("disk"), preloaded.BAD_DISK)
 
 

@@ -97,13 +97,16 @@ BAD_DISK = r"""
 
 static _Atomic long written;
 
+static void take_time(const char *how_long) {
+  const char *slow = getenv(how_long);
+  long ms = slow ? atol(slow) : 0;
+  if (ms) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
 static int is_bad(int fd, long size) {
   if (fd <= 2) return 0;
-  const char *slow = getenv("SLOW_MS"), *full = getenv("FULL_AFTER");
-  if (slow) {
-    long ms = atol(slow);
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-  }
+  const char *full = getenv("FULL_AFTER");
+  take_time("SLOW_MS");
   if (!full || atomic_fetch_add(&written, size) + size <= atol(full)) return 0;
   errno = ENOSPC;
   return 1;
@@ -127,6 +130,15 @@ CALL(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n,
 CALL(ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), sum(v, n))
 CALL(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o), sum(v, n))
 CALL(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o), sum(v, n))
+
+#define READ(name, parameters, arguments)                           \
+  ssize_t name parameters {                                         \
+    if (fd > 2) take_time("SLOW_READ_MS");                          \
+    return ((ssize_t(*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
+  }
+
+READ(pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
+READ(pread64, (int fd, void *b, size_t n, off64_t o), (fd, b, n, o))
 """
 
 DIES_AT_RENAME = r"""

@@ -9,7 +9,7 @@ import time
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import fill, noise
-from run_jobs import OWN_FAILURE, stored, write_dcp
+from run_jobs import OWN_FAILURE, steps, stored, write_dcp
 
 
 def metrics(path):
@@ -99,12 +99,13 @@ def test_lines_for_people(jobs, folder, tmp_path):
 def test_metrics(jobs, proxied, tmp_path):
     path = tmp_path / "metrics" / "cleat.prom"
     path.parent.mkdir()
-    gate, held = threading.Event(), []
+    gates, held = {2: threading.Event(), 3: threading.Event()}, []
 
     def before(request):
-        if request.kind == "file" and "step-%012d/" % 2 in request.key:
-            held.append(request)
-            gate.wait(60)
+        for step, gate in gates.items():
+            if request.kind == "file" and "step-%012d/" % step in request.key:
+                held.append(request)
+                gate.wait(60)
         return True
 
     proxied.proxy.before = before
@@ -122,9 +123,13 @@ def test_metrics(jobs, proxied, tmp_path):
     assert now.items() >= {"saves_total": 1, "saved_bytes_total": size, "saved_files_total": 2, "newest_commit_step": 1,
                            "saving": 1, "command_running": 1, "store_reachable": 1, "unsaved_total": 0}.items()
     assert now["newest_commit_age_seconds"] >= 0 and "command_exit_status" not in now
-    gate.set()
-    job.until_stored(proxied, 1, 2, 3)
-    assert job.end(7) == 7
+    gates[2].set()
+    job.until(lambda: metrics(path).get("saving_step") == 3, "it is the next one's turn")
+    job.tell("7")
+    job.until(lambda: "ended with exit status 7" in job.log, "the command ends before that")
+    gates[3].set()
+    assert job.wait() == 7
+    assert steps(proxied) == [1, 2, 3]
     end = metrics(path)
     assert end.items() >= {"saves_total": 3, "newest_commit_step": 3, "saving": 0, "command_running": 0,
                            "pending_checkpoints": 0, "command_exit_status": 7, "unsaved_total": 0}.items()
