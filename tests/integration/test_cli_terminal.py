@@ -58,6 +58,8 @@ def test_progress_of_save_load_and_verify(folder, slow, tmp_path):
     for title, arguments in (("saving step 5", ["save", slow, folder.url, "--step", "5", "--jobs", "1"]),
                              ("loading step 5", ["load", folder.url, tmp_path / "back"]),
                              ("verifying step 5", ["verify", folder.url])):
+        if arguments[0] == "verify":  # which writes nothing
+            folder.environment["SLOW_READ_MS"] = "100"
         code, screen = on_terminal(arguments, folder.environment)
         assert code == 0, screen
         drawn = lines_drawn(screen)
