@@ -182,9 +182,9 @@ def test_a_server_that_is_no_store(bucket, small, tmp_path, kind):
 def test_unreachable_endpoints_are_given_up_in_time(bucket, small, tmp_path):
     """Without any option: nothing was ever there, so nobody wants to wait a quarter of an hour."""
     server = Server(SERVERS["black hole"][0])
-    closed = socket.create_server(("127.0.0.1", 0))
+    closed = socket.socket()  # bound, so that nobody else gets that port, and never listening
+    closed.bind(("127.0.0.1", 0))
     refused = "http://127.0.0.1:%d" % closed.getsockname()[1]
-    closed.close()
     endpoints = {refused: ("NETWORK", "cannot connect"), "http://" + NO_HOST: ("NETWORK", "host name"),
                  server.url: ("TIMEOUT", "no answer")}
     unlimited = [[*command, "--json"] for command in commands(bucket.url, small, tmp_path)]
@@ -196,6 +196,7 @@ def test_unreachable_endpoints_are_given_up_in_time(bucket, small, tmp_path):
             assert error["retryable"], error
     finally:
         server.close()
+        closed.close()
     assert not (tmp_path / "back").exists()
 
 
