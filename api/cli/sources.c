@@ -121,15 +121,20 @@ static cleat_status check_folder(const struct walk *walk, const char *path, DIR 
   return err->status;
 }
 
-/* What file:// hides while it writes. A writer that is killed leaves it; then it stays beside what the next one
- * writes, for a day at least, and no store takes such a name. */
+/* Whether `name` is `start`, `digits` lowercase hex digits and `end`. */
+static bool is_made_of(const char *name, const char *start, size_t digits, const char *end) {
+  size_t length = strlen(start);
+  return strncmp(name, start, length) == 0 && strspn(name + length, "0123456789abcdef") == digits &&
+         strcmp(name + length + digits, end) == 0;
+}
+
+/* What file:// hides while it writes (storage/file.h). A writer that is killed leaves it; then it stays beside what
+ * the next one writes, for a day at least. Exactly these: what only looks like it may be somebody's, and is refused
+ * aloud, as no store takes such a name. */
 static bool is_unfinished_write(const char *name) {
-  static const char *const starts[] = {".cleat-put-", ".cleat-upload-", ".cleat-lock"};
-  for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
-    if (strncmp(name, starts[i], strlen(starts[i])) == 0)
-      return true;
-  }
-  return false;
+  return strcmp(name, ".cleat-lock") == 0 || is_made_of(name, ".cleat-put-", 16, "") ||
+         is_made_of(name, ".cleat-upload-", 32, "") ||
+         is_made_of(name, ".cleat-upload-", 32, ".parts");
 }
 
 static cleat_status walk_child(struct walk *walk, const char *path, const char *prefix,

@@ -208,19 +208,39 @@ START_TEST(what_cannot_be_saved) {
 }
 END_TEST
 
-/* Of Cleat's own file:// store; what only looks like it is somebody's, and a save refuses it aloud. */
+/* Of Cleat's own file:// store. */
 START_TEST(unfinished_writes) {
   put("step-000000000007/manifest.json", "{}");
   put("step-000000000007/a/.cleat-put-0123456789abcdef", "x");
   put("step-000000000007/a/.cleat-upload-0123456789abcdef0123456789abcdef", "x");
   put("step-000000000007/a/.cleat-upload-0123456789abcdef0123456789abcdef.parts", "x");
-  put("step-000000000007/a/.cleat-notes", "x");
   put("step-000000000007/.cleat-lock", "");
   put(".cleat-lock", "");
   read_newest("cleat");
-  expect_files("step-000000000007/a/.cleat-notes step-000000000007/manifest.json");
+  expect_files("step-000000000007/manifest.json");
   read_all(cleat__run_scan_newest(&scan));
-  expect_files("step-000000000007/a/.cleat-notes step-000000000007/manifest.json");
+  expect_files("step-000000000007/manifest.json");
+}
+END_TEST
+
+START_TEST(what_only_looks_unfinished) {
+  static const char *const names[] = {
+      ".cleat-notes",
+      ".cleat-locks",
+      ".cleat-put-0123456789abcde",
+      ".cleat-put-0123456789abcdef0",
+      ".cleat-put-0123456789abcdeg",
+      ".cleat-upload-0123456789abcdef",
+      ".cleat-upload-0123456789abcdef0123456789abcdef.part",
+      ".cleat-upload-0123456789abcdef0123456789abcdef.partss",
+  };
+  char path[128], expected[160];
+  snprintf(path, sizeof path, "step-000000000007/%s", names[_i]);
+  snprintf(expected, sizeof expected, "%s step-000000000007/manifest.json", path);
+  put("step-000000000007/manifest.json", "{}");
+  put(path, "x");
+  read_newest("cleat");
+  expect_files(expected);
 }
 END_TEST
 
@@ -333,6 +353,7 @@ static Suite *suite(void) {
   tcase_add_test(c, what_is_gone);
   tcase_add_test(c, what_cannot_be_saved);
   tcase_add_test(c, unfinished_writes);
+  tcase_add_loop_test(c, what_only_looks_unfinished, 0, 8);
   tcase_add_test(c, ten_thousand_files);
   tcase_add_test(c, everything_but_older_checkpoints);
   tcase_add_test(c, everything_with_a_tracker);
