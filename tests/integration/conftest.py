@@ -82,7 +82,7 @@ def small(tmp_path):
 @pytest.fixture(scope="session")
 def bad_disk(tmp_path_factory):
     """Environment of a program whose disk is full after FULL_AFTER bytes, or takes SLOW_MS for each write and
-    SLOW_READ_MS for each read at a place."""
+    SLOW_READ_MS for each read at a place; or that reads from the file UNTIL_GROWN only when it has grown again."""
     return preloaded.build(tmp_path_factory.mktemp("disk"), preloaded.BAD_DISK)
 
 

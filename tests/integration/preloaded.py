@@ -91,6 +91,7 @@ BAD_DISK = r"""
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,6 +102,13 @@ static void take_time(const char *how_long) {
   const char *slow = getenv(how_long);
   long ms = slow ? atol(slow) : 0;
   if (ms) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static void until_grown(int fd) {
+  const char *path = getenv("UNTIL_GROWN");
+  struct stat before, now;
+  if (!path || stat(path, &before) || fstat(fd, &now) || now.st_ino != before.st_ino) return;
+  while (now.st_size == before.st_size && !fstat(fd, &now)) nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
 static int is_bad(int fd, long size) {
@@ -133,7 +141,7 @@ CALL(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd,
 
 #define READ(name, parameters, arguments)                           \
   ssize_t name parameters {                                         \
-    if (fd > 2) take_time("SLOW_READ_MS");                          \
+    if (fd > 2) take_time("SLOW_READ_MS"), until_grown(fd);         \
     return ((ssize_t(*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
   }
 

@@ -254,8 +254,8 @@ def assert_changed(result, store, source):
 
 
 @pytest.mark.parametrize("size", [3000, 12 * MIB])
-def test_a_source_that_grows_all_the_time(store, tmp_path, size):
-    """A log that is still written. It is no luck of timing: it grows faster than any save is quick."""
+def test_a_source_that_grows_all_the_time(store, bad_disk, tmp_path, size):
+    """A log that is still written, surely also between the look at its size and each read."""
     source = fill(tmp_path / "in", {"model.bin": noise(100), "log": noise(size)}) / "log"
     stop, began = threading.Event(), threading.Event()
 
@@ -269,7 +269,8 @@ def test_a_source_that_grows_all_the_time(store, tmp_path, size):
     writer.start()
     began.wait()
     try:
-        result = store.cleat("save", tmp_path / "in", store.url, "--step", "1", "--part-size", "5M", "--json")
+        result = store.cleat("save", tmp_path / "in", store.url, "--step", "1", "--part-size", "5M", "--json",
+                             environment=dict(store.environment, **bad_disk, UNTIL_GROWN=str(source)))
     finally:
         stop.set()
         writer.join()

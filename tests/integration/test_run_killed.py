@@ -25,7 +25,8 @@ from run_jobs import OWN_FOLDER, contents, steps, stored, until
 KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 8))
 STEPS_A_LIFE = 1200
 TRAINER = Path(CLEAT).parent / "trainer"
-LIFE_S = 3.0
+# A life ends at a random moment, or at a random step if that comes first: else a fast machine needs few lives.
+LIFE_S, LIFE_STEPS = 3.0, STEPS_A_LIFE * 3 // 2
 SECONDS_MAX = 600 * SLOW
 
 
@@ -33,6 +34,27 @@ def trainer(directory, *more):
     return [TRAINER, "--text", ROOT / "api" / "examples" / "corpus.txt", "--memory-rows", "1024", "--hidden", "64",
             "--steps", str(STEPS_A_LIFE * KILLS), "--save-every", "300", "--loss-log", directory / "losses",
             "--dump-weights", directory / "state", *more]
+
+
+def has_trained_to(step, log, since):
+    """Whether what was written to the loss log after `since` bytes tells of this step, or a later one. A training that
+    begins anew begins a new log."""
+    with open(log, "rb") as file:
+        file.seek(since if file.seek(0, os.SEEK_END) >= since else 0)
+        lines = file.read().splitlines(keepends=True)
+    return any(line.endswith(b"\n") and int(line.split()[0]) >= step for line in lines[-2:])
+
+
+def end_of_life(job, rng, log, newest):
+    """Waits for it; the exit status of a job that came to its end before, else None."""
+    moment = time.monotonic() + rng.uniform(0.1, LIFE_S)
+    step = max(newest, 0) + rng.randrange(LIFE_STEPS)
+    since = log.stat().st_size if log.exists() else 0
+    while job.process.poll() is None and time.monotonic() < moment:
+        if log.exists() and has_trained_to(step, log, since):
+            break
+        time.sleep(0.005)
+    return job.process.poll()
 
 
 def losses(directory):
@@ -128,13 +150,11 @@ def test_killed_at_random_moments(jobs, bucket, tmp_path):
     for life in range(KILLS):
         job = jobs(bucket, directory, *options, command=command)
         before = newest
-        try:
-            status = job.process.wait(rng.uniform(0.1, LIFE_S))
+        status = end_of_life(job, rng, disturbed / "losses", newest)
+        if status is not None:
             assert status == 0, job.log
             counts["ended"] += 1
             break
-        except subprocess.TimeoutExpired:
-            pass
         if rng.random() < 0.5:
             began = time.monotonic()
             job.signal(signal.SIGTERM)

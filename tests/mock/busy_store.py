@@ -2,15 +2,18 @@
 
 Each put of a file and each ranged get takes `seconds`, and longer once more than `best` are in flight: with twice as many
 each takes three times as long, so that all together get less done. Above `refuse` it asks for less instead (503 SlowDown).
-`loads` are how many were in flight as each came.
+`loads` are how many were in flight as each came. `plan` says what changes once these have settled.
 """
 
+import statistics
 import threading
 import time
 
 from s3_wire import error
 
 SLOWER_BY = 1.6
+# Over so many requests the median is taken, as tries go beyond it.
+SETTLED = 300
 
 
 class BusyStore:
@@ -19,14 +22,24 @@ class BusyStore:
         self.refuse = None
         self.lock = threading.Lock()
         self.in_flight, self.loads, self.refused = 0, [], 0
-        self.plan = []  # (after so many requests, what to set)
+        self.plan = []  # ((low, high), what to set as soon as between low and high are in flight)
+        self.settled = []  # for each of these that was done: after how many requests, and how many in flight
+
+    def move_on(self):
+        """As the plan says; under the lock."""
+        recent = self.loads[self.settled[-1][0] if self.settled else 0:][-SETTLED:]
+        (low, high), change = self.plan[0]
+        if len(recent) == SETTLED and low <= statistics.median(recent) <= high:
+            self.settled.append((len(self.loads), statistics.median(recent)))
+            self.__dict__.update(change)
+            self.plan.pop(0)
 
     def answer(self, request):
         if request.step not in ("file", "part", "get-part"):
             return self.store.answer(request)
         with self.lock:
-            while self.plan and len(self.loads) >= self.plan[0][0]:
-                self.__dict__.update(self.plan.pop(0)[1])
+            if self.plan:
+                self.move_on()
             self.in_flight += 1
             self.loads.append(self.in_flight)
             refused = self.refuse is not None and self.in_flight > self.refuse
