@@ -21,11 +21,12 @@ import pytest
 from helpers import CLEAT, ROOT, SLOW
 from layout_folders import TRACKER, dcp, llmc, megatron, write_all
 from run_jobs import OWN_FOLDER, contents, steps, stored, until
+from trainer_log import wait_for_step
 
 KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 8))
 STEPS_A_LIFE = 1200
 TRAINER = Path(CLEAT).parent / "trainer"
-# A life ends at a random moment, or at a random step if that comes first: else a fast machine needs few lives.
+# What a life has at most.
 LIFE_S, LIFE_STEPS = 3.0, STEPS_A_LIFE * 3 // 2
 SECONDS_MAX = 600 * SLOW
 
@@ -34,27 +35,6 @@ def trainer(directory, *more):
     return [TRAINER, "--text", ROOT / "api" / "examples" / "corpus.txt", "--memory-rows", "1024", "--hidden", "64",
             "--steps", str(STEPS_A_LIFE * KILLS), "--save-every", "300", "--loss-log", directory / "losses",
             "--dump-weights", directory / "state", *more]
-
-
-def has_trained_to(step, log, since):
-    """Whether what was written to the loss log after `since` bytes tells of this step, or a later one. A training that
-    begins anew begins a new log."""
-    with open(log, "rb") as file:
-        file.seek(since if file.seek(0, os.SEEK_END) >= since else 0)
-        lines = file.read().splitlines(keepends=True)
-    return any(line.endswith(b"\n") and int(line.split()[0]) >= step for line in lines[-2:])
-
-
-def end_of_life(job, rng, log, newest):
-    """Waits for it; the exit status of a job that came to its end before, else None."""
-    moment = time.monotonic() + rng.uniform(0.1, LIFE_S)
-    step = max(newest, 0) + rng.randrange(LIFE_STEPS)
-    since = log.stat().st_size if log.exists() else 0
-    while job.process.poll() is None and time.monotonic() < moment:
-        if log.exists() and has_trained_to(step, log, since):
-            break
-        time.sleep(0.005)
-    return job.process.poll()
 
 
 def losses(directory):
@@ -150,7 +130,8 @@ def test_killed_at_random_moments(jobs, bucket, tmp_path):
     for life in range(KILLS):
         job = jobs(bucket, directory, *options, command=command)
         before = newest
-        status = end_of_life(job, rng, disturbed / "losses", newest)
+        moment, step = rng.uniform(0.1, LIFE_S), max(newest, 0) + rng.randrange(LIFE_STEPS)
+        status = wait_for_step(job.process, disturbed / "losses", step, moment)
         if status is not None:
             assert status == 0, job.log
             counts["ended"] += 1
