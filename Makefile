@@ -101,7 +101,9 @@ LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
 LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
 LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c $(wildcard storage/s3*.c storage/http*.c)),$(LIB_SRC))
 CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c api/run/*.c))
-MOCK_SRC := $(wildcard tests/mock/*.c)
+# disk_record.c stands before libc's calls: in the programs that use it, not in all that are linked with the helpers.
+DISK_RECORD := tests/mock/disk_record.c
+MOCK_SRC := $(filter-out $(DISK_RECORD),$(wildcard tests/mock/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 TORTURE_SRC := $(wildcard tests/torture/*.c)
 INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
@@ -115,7 +117,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ := $(call objects,$(LIB_SRC))
 CLI_OBJ := $(call objects,$(CLI_SRC))
 MOCK_OBJ := $(call objects,$(MOCK_SRC))
-ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(INTEGRATION_SRC) \
+ALL_SRC := $(LIB_SRC) $(CLI_SRC) $(MOCK_SRC) $(DISK_RECORD) $(UNIT_SRC) $(TORTURE_SRC) $(BENCH_SRC) $(INTEGRATION_SRC) \
   $(HELPER_SRC) $(wildcard api/examples/*.c) $(FUZZ_SRC)
 
 SO_FILE := libcleat.so.$(VERSION)
@@ -133,7 +135,7 @@ BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
 INTEGRATION_BIN := $(patsubst %.c,$(BUILD)/%,$(INTEGRATION_SRC))
 FUZZ_BIN := $(patsubst %.c,$(BUILD)/%,$(filter tests/fuzz/fuzz_%,$(FUZZ_SRC)))
 GPU_FAKE_BIN := $(patsubst tests/gpu/test_%.c,$(BUILD)/tests/gpu/fake_%,$(filter tests/gpu/test_%,$(GPU_SRC)))
-GPU_BIN := $(BUILD)/tests/gpu/test_cuda $(BUILD)/tests/gpu/bench_cuda $(BUILD)/tests/gpu/absent
+GPU_BIN := $(BUILD)/tests/gpu/test_cuda $(BUILD)/tests/gpu/test_cuda_graphs $(BUILD)/tests/gpu/bench_cuda $(BUILD)/tests/gpu/absent
 HELPER_BIN := $(patsubst tests/integration/tools/%.c,$(BUILD)/tests/integration/%,$(HELPER_SRC))
 
 .PHONY: all lib tests gpu-programs unit-programs torture-programs integration-programs bench-programs fuzz-programs
@@ -224,6 +226,9 @@ $(filter-out $(RUN_BIN),$(UNIT_BIN)) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
 
+DISK_BIN := $(addprefix $(BUILD)/tests/unit/,test_destination test_load_files test_run_state)
+$(DISK_BIN): $(call objects,$(DISK_RECORD))
+
 # The checksums of a standalone build, which stand before the library's.
 $(PLAIN_BIN): $(BUILD)/obj/tests/unit/test_checksum.o $(BUILD)/obj/base/digest_plain.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
@@ -274,10 +279,12 @@ FUZZ_MAIN := -fsanitize=fuzzer
 else
 FUZZ_MAIN := $(BUILD)/obj/tests/fuzz/replay.o
 endif
+# What else a target needs: the readers of api/run are the program's.
+$(BUILD)/tests/fuzz/fuzz_pickle: $(call objects,api/run/pickle.c api/run/names.c)
 $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filter %.o,$(FUZZ_MAIN)) $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $^ $(ALL_LIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter-out %.o,$(FUZZ_MAIN)) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LIBS) -o $@
 
 -include $(patsubst %.c,$(BUILD)/obj/%.d,$(ALL_SRC) $(GPU_SRC) base/digest_plain.c) $(patsubst %.c,$(BUILD)/obj/fake/%.d,$(GPU_SRC) $(FAKE_SRC) gpu/device_cuda.c)
 
@@ -317,7 +324,7 @@ print-gpu:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora model gpu header integration endurance fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora model gpu header integration endurance mutants fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -325,7 +332,8 @@ deps:
 GPU_MAKE = $(MAKE) --no-print-directory STANDALONE=1 BUILD=$(BUILD)/gpu CUDA=$(or $(CUDA),1)
 .PHONY: gpu-test gpu-bench gpu-build
 gpu-test:
-	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda $(BUILD)/gpu/trainer && $(BUILD)/gpu/tests/gpu/test_cuda && \
+	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/test_cuda $(BUILD)/gpu/tests/gpu/test_cuda_graphs $(BUILD)/gpu/trainer && \
+	  $(BUILD)/gpu/tests/gpu/test_cuda && $(BUILD)/gpu/tests/gpu/test_cuda_graphs && \
 	  tests/gpu/trainer.sh $(BUILD)/gpu/trainer
 gpu-bench:
 	+@$(GPU_MAKE) $(BUILD)/gpu/tests/gpu/bench_cuda && $(BUILD)/gpu/tests/gpu/bench_cuda $(MIB)
@@ -337,7 +345,7 @@ gpu-build:
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
 	+@tests/tools/run_tests.sh unit torture corpora model gpu header integration
-unit torture corpora model gpu header integration endurance:
+unit torture corpora model gpu header integration endurance mutants:
 	+@tests/tools/run_tests.sh $@
 
 SECONDS ?= 600
@@ -386,7 +394,8 @@ help:
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
-	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour)'
+	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
+	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'

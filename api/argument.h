@@ -1,19 +1,53 @@
 /* argument.h: what every public function does with its arguments before anything else: small statics for
- * the files of api/. Pure. */
+ * the files of api/. They wait for nobody. */
 #ifndef CLEAT_API_ARGUMENT_H
 #define CLEAT_API_ARGUMENT_H
 
 #include "base/error.h"
+#include "base/fork.h"
+#include "uploader/checkpoint.h"
 
 #include <string.h>
 
-/* The caller's error struct, or one of our own when there is none. */
-#define ERR_OR_LOCAL(err)         \
-  struct cleat_error local_error; \
-  struct cleat_error *const errp = (err) != NULL ? (err) : &local_error
+/* An error of our own, for what is met on the way to a success too; `tell` hands it to the caller. */
+#define ERR_OR_LOCAL(err)       \
+  struct cleat_error met = {0}; \
+  struct cleat_error *const errp = &met
+
+/* The caller's error struct, if there is one, is written on failure alone. */
+static inline cleat_status tell(cleat_status status, const struct cleat_error *met,
+                                struct cleat_error *err) {
+  if (status != CLEAT_OK && err != NULL)
+    *err = *met;
+  return status;
+}
 
 static inline cleat_status missing(struct cleat_error *err, const char *what) {
   return cleat__error_set(err, CLEAT_INVALID, "%s is NULL", what);
+}
+
+/* How a save ended, to where its caller asked for it; an older caller's request has no place for that. */
+static inline void tell_outcome(const struct cleat_save_request *request,
+                                enum cleat_outcome outcome) {
+  size_t end = offsetof(struct cleat_save_request, outcome) + sizeof request->outcome;
+  if (request->struct_bytes >= end && request->outcome != NULL)
+    *request->outcome = outcome;
+}
+
+/* Whether it can be used: it is given, and of this process. */
+static inline cleat_status check_client(const struct cleat_client *client,
+                                        struct cleat_error *err) {
+  if (client == NULL)
+    return missing(err, "client");
+  return cleat__client_is_ours(client) ? CLEAT_OK : cleat__fork_refuse("the client", err);
+}
+
+/* The same for what it was opened with. */
+static inline cleat_status check_checkpoint(const struct cleat_checkpoint *checkpoint,
+                                            struct cleat_error *err) {
+  if (checkpoint == NULL)
+    return missing(err, "checkpoint");
+  return check_client(checkpoint->client, err);
 }
 
 /* Takes as much of the caller's struct as both sides know. The first field is its size. */

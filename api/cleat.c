@@ -5,53 +5,13 @@
 #include "api/cleat.h"
 
 #include "api/argument.h"
-#include "gpu/device.h"
 #include "uploader/agree.h"
 #include "uploader/bench.h"
 #include "uploader/catalog.h"
 #include "uploader/doctor.h"
 #include "uploader/load.h"
-#include "uploader/retention.h"
+#include "uploader/rollback.h"
 #include "uploader/save.h"
-#include "uploader/tensor.h"
-
-const char *cleat_status_name(cleat_status status) {
-  switch (status) {
-#define STATUS_NAME(number, name, text) \
-  case CLEAT_##name:                    \
-    return #name;
-    CLEAT_STATUS_MAP(STATUS_NAME)
-#undef STATUS_NAME
-  }
-  return "UNKNOWN";
-}
-
-const char *cleat_status_text(cleat_status status) {
-  switch (status) {
-#define STATUS_TEXT(number, name, text) \
-  case CLEAT_##name:                    \
-    return text;
-    CLEAT_STATUS_MAP(STATUS_TEXT)
-#undef STATUS_TEXT
-  }
-  return "unknown status";
-}
-
-const char *cleat_version(void) {
-  return CLEAT_VERSION;
-}
-
-int cleat_cuda_version(void) {
-  return cleat__device_cuda_version();
-}
-
-const char *cleat_dtype_name(enum cleat_dtype dtype) {
-  return cleat__dtype_name(dtype);
-}
-
-unsigned cleat_dtype_bits(enum cleat_dtype dtype) {
-  return cleat__dtype_bits(dtype);
-}
 
 /* ---- Client ----------------------------------------------------------------------------------- */
 
@@ -60,11 +20,12 @@ cleat_status cleat_client_open(const char *url, const struct cleat_client_option
   ERR_OR_LOCAL(err);
   struct cleat_client_options known;
   if (url == NULL)
-    return missing(errp, "url");
+    return tell(missing(errp, "url"), errp, err);
   if (client == NULL)
-    return missing(errp, "client");
+    return tell(missing(errp, "client"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "client options", errp);
-  return status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status;
+  return tell(status == CLEAT_OK ? cleat__client_open(url, &known, client, errp) : status, errp,
+              err);
 }
 
 void cleat_client_close(struct cleat_client *client) {
@@ -77,8 +38,8 @@ static cleat_status save_start(struct cleat_client *client,
                                const struct cleat_save_request *request, enum cleat__save_mode mode,
                                struct cleat_save **save, struct cleat_error *err) {
   struct cleat_save_request known;
-  if (client == NULL)
-    return missing(err, "client");
+  if (check_client(client, err) != CLEAT_OK)
+    return err->status;
   if (request == NULL)
     return missing(err, "request");
   if (save == NULL)
@@ -97,35 +58,48 @@ cleat_status cleat_save(struct cleat_client *client, const struct cleat_save_req
                         struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_save *save = NULL;
+  struct cleat_progress last;
   cleat_status status = save_start(client, request, CLEAT__SAVE_IN_PLACE, &save, errp);
   if (status != CLEAT_OK)
-    return status;
+    return tell(status, errp, err);
   status = cleat__save_wait(save, errp);
+  cleat__save_progress(save, &last);
+  if (status == CLEAT_OK)
+    tell_outcome(request, last.outcome);
   cleat__save_free(save);
-  return status;
+  return tell(status, errp, err);
+}
+
+static cleat_status save_begin(struct cleat_client *client,
+                               const struct cleat_save_request *request, enum cleat__save_mode mode,
+                               struct cleat_save **save, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  cleat_status status = save_start(client, request, mode, save, errp);
+  if (status == CLEAT_OK)
+    tell_outcome(request, CLEAT_OUTCOME_PENDING);
+  return tell(status, errp, err);
 }
 
 cleat_status cleat_save_async(struct cleat_client *client, const struct cleat_save_request *request,
                               struct cleat_save **save, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  return save_start(client, request, CLEAT__SAVE_STAGED, save, errp);
+  return save_begin(client, request, CLEAT__SAVE_STAGED, save, err);
 }
 
 cleat_status cleat_save_async_in_place(struct cleat_client *client,
                                        const struct cleat_save_request *request,
                                        struct cleat_save **save, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  return save_start(client, request, CLEAT__SAVE_IN_PLACE, save, errp);
+  return save_begin(client, request, CLEAT__SAVE_IN_PLACE, save, err);
 }
 
 cleat_status cleat_save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return save != NULL ? cleat__save_wait_staged(save, errp) : missing(errp, "save");
+  return tell(save != NULL ? cleat__save_wait_staged(save, errp) : missing(errp, "save"), errp,
+              err);
 }
 
 cleat_status cleat_save_wait(struct cleat_save *save, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return save != NULL ? cleat__save_wait(save, errp) : missing(errp, "save");
+  return tell(save != NULL ? cleat__save_wait(save, errp) : missing(errp, "save"), errp, err);
 }
 
 void cleat_save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
@@ -145,11 +119,11 @@ void cleat_save_free(struct cleat_save *save) {
 cleat_status cleat_list(struct cleat_client *client, struct cleat_list **list,
                         struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (list == NULL)
-    return missing(errp, "list");
-  return cleat__catalog_list(client, list, errp);
+    return tell(missing(errp, "list"), errp, err);
+  return tell(cleat__catalog_list(client, list, errp), errp, err);
 }
 
 size_t cleat_list_count(const struct cleat_list *list) {
@@ -175,31 +149,32 @@ void cleat_list_free(struct cleat_list *list) {
 cleat_status cleat_latest(struct cleat_client *client, int64_t *step, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_checkpoint *latest = NULL;
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (step == NULL)
-    return missing(errp, "step");
+    return tell(missing(errp, "step"), errp, err);
   cleat_status status = cleat__catalog_open_latest(client, &latest, errp);
   if (status != CLEAT_OK)
-    return status;
+    return tell(status, errp, err);
   *step = latest->info.step;
   cleat__checkpoint_free(latest);
-  return CLEAT_OK;
+  return tell(CLEAT_OK, errp, err);
 }
 
 cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (checkpoint == NULL)
-    return missing(errp, "checkpoint");
+    return tell(missing(errp, "checkpoint"), errp, err);
   if (step == CLEAT_STEP_LATEST)
-    return cleat__catalog_open_latest(client, checkpoint, errp);
+    return tell(cleat__catalog_open_latest(client, checkpoint, errp), errp, err);
   if (step < 0) {
-    return cleat__error_set(errp, CLEAT_INVALID, "step %lld is below zero", (long long)step);
+    return tell(cleat__error_set(errp, CLEAT_INVALID, "step %lld is below zero", (long long)step),
+                errp, err);
   }
-  return cleat__checkpoint_open(client, step, checkpoint, errp);
+  return tell(cleat__checkpoint_open(client, step, checkpoint, errp), errp, err);
 }
 
 void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint) {
@@ -222,12 +197,25 @@ cleat_status cleat_resume(struct cleat_client *client, const struct cleat_resume
                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_resume_options ours;
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (checkpoint == NULL)
-    return missing(errp, "checkpoint");
+    return tell(missing(errp, "checkpoint"), errp, err);
   cleat_status status = take_struct(&ours, sizeof ours, options, "cleat_resume_options", errp);
-  return status == CLEAT_OK ? cleat__agree(client, &ours, checkpoint, errp) : status;
+  return tell(status == CLEAT_OK ? cleat__agree(client, &ours, checkpoint, errp) : status, errp,
+              err);
+}
+
+cleat_status cleat_rollback(struct cleat_client *client,
+                            const struct cleat_rollback_options *options, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_rollback_options ours;
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
+  if (options == NULL)
+    return tell(missing(errp, "options"), errp, err);
+  cleat_status status = take_struct(&ours, sizeof ours, options, "cleat_rollback_options", errp);
+  return tell(status == CLEAT_OK ? cleat__rollback(client, &ours, errp) : status, errp, err);
 }
 
 void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
@@ -278,16 +266,17 @@ cleat_status cleat_load_tensors_async(struct cleat_checkpoint *checkpoint,
                                       struct cleat_load **load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
-  if (checkpoint == NULL)
-    return missing(errp, "checkpoint");
+  if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (requests == NULL && count > 0)
-    return missing(errp, "requests");
+    return tell(missing(errp, "requests"), errp, err);
   if (load == NULL)
-    return missing(errp, "load");
+    return tell(missing(errp, "load"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
   if (status != CLEAT_OK)
-    return status;
-  return cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp);
+    return tell(status, errp, err);
+  return tell(cleat__load_start_tensors(checkpoint, requests, count, &known, load, errp), errp,
+              err);
 }
 
 cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint, const char *destination,
@@ -295,26 +284,45 @@ cleat_status cleat_load_files_async(struct cleat_checkpoint *checkpoint, const c
                                     struct cleat_load **load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load_options known;
-  if (checkpoint == NULL)
-    return missing(errp, "checkpoint");
+  if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (destination == NULL)
-    return missing(errp, "destination");
+    return tell(missing(errp, "destination"), errp, err);
   if (load == NULL)
-    return missing(errp, "load");
+    return tell(missing(errp, "load"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "load options", errp);
   if (status != CLEAT_OK)
-    return status;
-  return cleat__load_start_files(checkpoint, destination, &known, load, errp);
+    return tell(status, errp, err);
+  return tell(cleat__load_start_files(checkpoint, destination, &known, load, errp), errp, err);
 }
 
 cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
                                 struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (checkpoint == NULL)
-    return missing(errp, "checkpoint");
+  if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (load == NULL)
-    return missing(errp, "load");
-  return cleat__load_start_verify(checkpoint, load, errp);
+    return tell(missing(errp, "load"), errp, err);
+  return tell(cleat__load_start_verify(checkpoint, load, errp), errp, err);
+}
+
+cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
+                                      const struct cleat_file *files, size_t count,
+                                      struct cleat_load **load, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  if (check_checkpoint(checkpoint, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
+  if (files == NULL && count > 0)
+    return tell(missing(errp, "files"), errp, err);
+  if (load == NULL)
+    return tell(missing(errp, "load"), errp, err);
+  for (size_t i = 0; i < count; i++) {
+    if (files[i].name == NULL)
+      return tell(missing(errp, "a file's name"), errp, err);
+    if (files[i].path == NULL && files[i].data == NULL && files[i].data_bytes > 0)
+      return tell(missing(errp, "a file's data"), errp, err);
+  }
+  return tell(cleat__load_start_compare(checkpoint, files, count, load, errp), errp, err);
 }
 
 /* The end of a load that was started with `status`. */
@@ -333,7 +341,7 @@ cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
   cleat_status status = cleat_load_tensors_async(checkpoint, requests, count, options, &load, errp);
-  return load_end(status, load, errp);
+  return tell(load_end(status, load, errp), errp, err);
 }
 
 cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint, const char *destination,
@@ -341,19 +349,27 @@ cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint, const char *d
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
   cleat_status status = cleat_load_files_async(checkpoint, destination, options, &load, errp);
-  return load_end(status, load, errp);
+  return tell(load_end(status, load, errp), errp, err);
 }
 
 cleat_status cleat_verify(struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_load *load = NULL;
   cleat_status status = cleat_verify_async(checkpoint, &load, errp);
-  return load_end(status, load, errp);
+  return tell(load_end(status, load, errp), errp, err);
+}
+
+cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint, const struct cleat_file *files,
+                                size_t count, struct cleat_error *err) {
+  ERR_OR_LOCAL(err);
+  struct cleat_load *load = NULL;
+  cleat_status status = cleat_verify_files_async(checkpoint, files, count, &load, errp);
+  return tell(load_end(status, load, errp), errp, err);
 }
 
 cleat_status cleat_load_wait(struct cleat_load *load, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return load != NULL ? cleat__load_wait(load, errp) : missing(errp, "load");
+  return tell(load != NULL ? cleat__load_wait(load, errp) : missing(errp, "load"), errp, err);
 }
 
 void cleat_load_progress(const struct cleat_load *load, struct cleat_progress *progress) {
@@ -368,119 +384,16 @@ void cleat_load_free(struct cleat_load *load) {
   cleat__load_free(load);
 }
 
-/* ---- Retention -------------------------------------------------------------------------------- */
-
-static cleat_status below_zero(const char *what, int64_t number, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_INVALID, "%s %lld is below zero", what, (long long)number);
-}
-
-/* Hands the list to the caller, who may not want it. */
-static cleat_status give_removals(cleat_status status, struct cleat_removals *made,
-                                  struct cleat_removals **removals) {
-  if (removals != NULL)
-    *removals = made;
-  else
-    cleat__removals_free(made);
-  return status;
-}
-
-cleat_status cleat_prune(struct cleat_client *client, const struct cleat_prune_options *options,
-                         struct cleat_removals **removals, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  struct cleat_prune_options known;
-  struct cleat_removals *made = NULL;
-  if (client == NULL)
-    return missing(errp, "client");
-  if (options == NULL)
-    return missing(errp, "options");
-  cleat_status status = take_struct(&known, sizeof(known), options, "prune options", errp);
-  if (status == CLEAT_OK && known.keep_every < 0)
-    status = below_zero("keep_every", known.keep_every, errp);
-  if (status == CLEAT_OK)
-    status = cleat__retention_prune(client, &known, &made, errp);
-  return give_removals(status, made, removals);
-}
-
-cleat_status cleat_gc(struct cleat_client *client, const struct cleat_gc_options *options,
-                      struct cleat_removals **removals, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  struct cleat_gc_options known;
-  struct cleat_removals *made = NULL;
-  if (client == NULL)
-    return missing(errp, "client");
-  cleat_status status = take_struct(&known, sizeof(known), options, "gc options", errp);
-  if (status == CLEAT_OK)
-    status = cleat__retention_gc(client, &known, &made, errp);
-  return give_removals(status, made, removals);
-}
-
-size_t cleat_removals_count(const struct cleat_removals *removals) {
-  return cleat__removals_count(removals);
-}
-
-const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
-                                               size_t index) {
-  return cleat__removals_get(removals, index);
-}
-
-size_t cleat_removals_kept(const struct cleat_removals *removals) {
-  return cleat__removals_kept(removals);
-}
-
-uint64_t cleat_removals_bytes(const struct cleat_removals *removals) {
-  return cleat__removals_bytes(removals);
-}
-
-void cleat_removals_free(struct cleat_removals *removals) {
-  cleat__removals_free(removals);
-}
-
-const char *cleat_removal_kind_name(enum cleat_removal_kind kind) {
-  static const char *const names[] = {"checkpoint", "attempt",    "upload", "scratch",
-                                      "pin",        "unfinished", "start"};
-  size_t index = (size_t)kind;
-  return index < sizeof names / sizeof names[0] ? names[index] : "unknown";
-}
-
-cleat_status cleat_pin(struct cleat_client *client, int64_t step, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  if (client == NULL)
-    return missing(errp, "client");
-  return step < 0 ? below_zero("step", step, errp) : cleat__pin_put(client, step, errp);
-}
-
-cleat_status cleat_unpin(struct cleat_client *client, int64_t step, struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  if (client == NULL)
-    return missing(errp, "client");
-  return step < 0 ? below_zero("step", step, errp) : cleat__pin_remove(client, step, errp);
-}
-
-cleat_status cleat_pinned(struct cleat_client *client, int64_t step, int *pinned,
-                          struct cleat_error *err) {
-  ERR_OR_LOCAL(err);
-  bool is_pinned = false;
-  if (client == NULL)
-    return missing(errp, "client");
-  if (pinned == NULL)
-    return missing(errp, "pinned");
-  cleat_status status =
-      step < 0 ? below_zero("step", step, errp) : cleat__pin_look(client, step, &is_pinned, errp);
-  if (status == CLEAT_OK)
-    *pinned = is_pinned ? 1 : 0;
-  return status;
-}
-
 /* ---- Doctor ----------------------------------------------------------------------------------- */
 
 cleat_status cleat_doctor_async(struct cleat_client *client, struct cleat_doctor **doctor,
                                 struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (doctor == NULL)
-    return missing(errp, "doctor");
-  return cleat__doctor_start(client, doctor, errp);
+    return tell(missing(errp, "doctor"), errp, err);
+  return tell(cleat__doctor_start(client, doctor, errp), errp, err);
 }
 
 cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doctor,
@@ -488,21 +401,22 @@ cleat_status cleat_doctor(struct cleat_client *client, struct cleat_doctor **doc
   ERR_OR_LOCAL(err);
   struct cleat_doctor *started = NULL;
   if (doctor == NULL)
-    return missing(errp, "doctor");
+    return tell(missing(errp, "doctor"), errp, err);
   cleat_status status = cleat_doctor_async(client, &started, errp);
   if (status != CLEAT_OK)
-    return status;
+    return tell(status, errp, err);
   status = cleat__doctor_wait(started, errp);
   if (status == CLEAT_OK)
     *doctor = started;
   else
     cleat__doctor_free(started);
-  return status;
+  return tell(status, errp, err);
 }
 
 cleat_status cleat_doctor_wait(struct cleat_doctor *doctor, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return doctor != NULL ? cleat__doctor_wait(doctor, errp) : missing(errp, "doctor");
+  return tell(doctor != NULL ? cleat__doctor_wait(doctor, errp) : missing(errp, "doctor"), errp,
+              err);
 }
 
 int cleat_doctor_ended(const struct cleat_doctor *doctor) {
@@ -541,12 +455,13 @@ cleat_status cleat_bench_async(struct cleat_client *client,
                                struct cleat_bench **bench, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
   struct cleat_bench_options known;
-  if (client == NULL)
-    return missing(errp, "client");
+  if (check_client(client, errp) != CLEAT_OK)
+    return tell(errp->status, errp, err);
   if (bench == NULL)
-    return missing(errp, "bench");
+    return tell(missing(errp, "bench"), errp, err);
   cleat_status status = take_struct(&known, sizeof(known), options, "bench options", errp);
-  return status == CLEAT_OK ? cleat__bench_start(client, &known, bench, errp) : status;
+  return tell(status == CLEAT_OK ? cleat__bench_start(client, &known, bench, errp) : status, errp,
+              err);
 }
 
 cleat_status cleat_bench(struct cleat_client *client, const struct cleat_bench_options *options,
@@ -554,21 +469,21 @@ cleat_status cleat_bench(struct cleat_client *client, const struct cleat_bench_o
   ERR_OR_LOCAL(err);
   struct cleat_bench *started = NULL;
   if (bench == NULL)
-    return missing(errp, "bench");
+    return tell(missing(errp, "bench"), errp, err);
   cleat_status status = cleat_bench_async(client, options, &started, errp);
   if (status != CLEAT_OK)
-    return status;
+    return tell(status, errp, err);
   status = cleat__bench_wait(started, errp);
   if (status == CLEAT_OK)
     *bench = started;
   else
     cleat__bench_free(started);
-  return status;
+  return tell(status, errp, err);
 }
 
 cleat_status cleat_bench_wait(struct cleat_bench *bench, struct cleat_error *err) {
   ERR_OR_LOCAL(err);
-  return bench != NULL ? cleat__bench_wait(bench, errp) : missing(errp, "bench");
+  return tell(bench != NULL ? cleat__bench_wait(bench, errp) : missing(errp, "bench"), errp, err);
 }
 
 void cleat_bench_progress(const struct cleat_bench *bench, struct cleat_bench_progress *progress) {

@@ -5,7 +5,8 @@
  *
  * Rules that hold for every function here:
  *  - A function that can fail returns a cleat_status; CLEAT_OK is 0. `err` may be NULL; where it is
- *    given, it is filled on failure and left alone on success.
+ *    given, it is filled on failure and left alone on success. What a success has to warn of goes to
+ *    the log callback; damaged checkpoints that were passed over are also in struct cleat_checkpoint_info.
  *  - Out parameters are written on success only.
  *  - Strings are UTF-8 and NUL-terminated; sizes and offsets are in bytes.
  *  - The library prints nothing, never aborts, never installs a signal handler.
@@ -13,7 +14,14 @@
  *    has its default.
  *  - Thread safety: a client may be used by any number of threads at once. A checkpoint is
  *    read-only once open, and may be too. A save or load handle may be polled and cancelled from
- *    any thread; it is freed once, when nobody uses it any more. */
+ *    any thread; it is freed once, when nobody uses it any more.
+ *  - Forks: a forked child opens a client of its own. With one that was opened before fork(), and all that
+ *    was made with it, every function that needs a thread, a lock or the store fails at once (UNSUPPORTED), and polls
+ *    say that it has ended. Lists, removals and what an open checkpoint says can still be read. Close and free functions
+ *    return at once and touch nothing of the parent's, in the store neither; a few kilobytes stay until the
+ *    child ends. The child has neither the parent's connections nor its locks on files, so it may outlive the
+ *    parent. Open clients in the child after fork() has returned. CUDA is lost in the child of a process that
+ *    has used it. */
 #ifndef CLEAT_H
 #define CLEAT_H
 
@@ -262,12 +270,14 @@ enum cleat_phase {
   CLEAT_PHASE_FAILED = 3
 };
 
-/* How a save that returned CLEAT_OK ended. */
+/* How a save that returned CLEAT_OK ended. With several ranks, all of them are told the same. */
 enum cleat_outcome {
   CLEAT_OUTCOME_PENDING = 0,   /* not ended yet, or failed */
   CLEAT_OUTCOME_COMMITTED = 1, /* this save stored and committed the step */
-  CLEAT_OUTCOME_ALREADY = 2,   /* this start had committed the step before; nothing was uploaded */
-  CLEAT_OUTCOME_SKIPPED = 3    /* another start had, and CLEAT_IF_EXISTS_SKIP was asked for */
+  CLEAT_OUTCOME_ALREADY =
+      2, /* no save ends so any more; it was a step that the same start had committed */
+  CLEAT_OUTCOME_SKIPPED = 3 /* the step was committed already, and CLEAT_IF_EXISTS_SKIP was asked
+                                  for: nothing of this save stays in the store */
 };
 
 struct cleat_progress {
@@ -293,7 +303,9 @@ enum cleat_device {
 
 /* Where a tensor is to be found, and behind which work. `stream`, for CUDA memory, is the cudaStream_t whose
  * queued work makes the tensor (a save), or may still use its memory (a load): bytes are copied behind what
- * it has queued by now. NULL: the device's default stream. */
+ * it has queued by now. NULL: the device's default stream. A stream that is being captured into a CUDA graph, or that waits
+ * for one that is, is an error (INVALID); next to the capture of any other stream all works, and the capture is left
+ * alone. */
 struct cleat_place {
   enum cleat_device device;
   void *stream;
@@ -330,11 +342,15 @@ struct cleat_file {
   uint64_t data_bytes;
 };
 
-/* What to do when another start has committed the step. */
+/* What to do when the step is committed already, by whomever: another start, this one, this very client. A save that
+ * stored nothing is a success with SKIP alone. An earlier save of the same step and client that has not ended
+ * is waited for, also by the fence, so that what it comes to is known. */
 enum cleat_if_exists {
-  CLEAT_IF_EXISTS_FAIL = 0,   /* error EXISTS */
-  CLEAT_IF_EXISTS_SKIP = 1,   /* success, outcome SKIPPED */
-  CLEAT_IF_EXISTS_REPLACE = 2 /* upload, then switch the manifest if nobody else did */
+  CLEAT_IF_EXISTS_FAIL =
+      0, /* error EXISTS; LOST if another writer commits it while this one uploads */
+  CLEAT_IF_EXISTS_SKIP = 1, /* success, outcome SKIPPED, also if another writer is faster */
+  CLEAT_IF_EXISTS_REPLACE =
+      2 /* upload all of it anew, then switch the manifest if nobody else did (LOST) */
 };
 
 /* What to do when an earlier save of the client has not ended. */
@@ -376,6 +392,13 @@ struct cleat_save_request {
    * Files from disk are looked at after it: one that has changed is CHANGED. NULL: nobody is asked. */
   cleat_status (*confirm)(void *user, struct cleat_error *err);
   void *confirm_user;
+  /* Written on success, by the time the call returns: how the save ended. Of a call that only starts a save it is
+   * CLEAT_OUTCOME_PENDING; cleat_save_progress tells later. NULL: not asked for. */
+  enum cleat_outcome *outcome;
+  /* With several ranks: names of files that the checkpoint must have, whichever rank stores them. Rank 0 looks before it
+   * commits; a name that no rank has is MISMATCH. Those of other ranks, and of one alone, count for nothing. Copied. */
+  const char *const *required;
+  size_t required_count;
 };
 #define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
 
@@ -383,9 +406,9 @@ struct cleat_save;
 
 /* Saves and waits for the commit. With several ranks, all of them save the step, each its own tensors and files, and all
  * end alike: with the checkpoint committed, or with the error of the first one that failed. The sources are read in place, without a copy (CUDA memory: part by
- * part), and must stay unchanged until it returns. When it returns CLEAT_OK the step is committed (see `outcome` of
- * struct cleat_progress for how); otherwise no manifest of it is visible, and earlier checkpoints
- * are untouched.
+ * part), and must stay unchanged until it returns. When it returns CLEAT_OK the step is committed: by this save, or
+ * (CLEAT_IF_EXISTS_SKIP) by an earlier one; request->outcome tells which. Otherwise nothing of this save is visible, and
+ * earlier checkpoints are untouched.
  * Errors: INVALID (a bad request: all of it is checked before anything is sent), EXISTS, LOST (another
  * writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK, TIMEOUT,
  * STORE, IO, NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, driver or device, or after a fork). */
@@ -441,6 +464,11 @@ struct cleat_checkpoint_info {
   uint64_t files;
   unsigned ranks;       /* world size at save */
   const char *metadata; /* JSON, as given at save */
+  /* Of a checkpoint that was opened as the latest (CLEAT_STEP_LATEST; cleat_resume, on rank 0): how many newer steps are
+   * damaged and were passed over, and what is wrong with the newest of them. Each was logged as a warning. Of all
+   * other checkpoints, and where none was passed over: 0 and NULL. */
+  uint64_t passed_over;
+  const struct cleat_error *damage;
 };
 
 struct cleat_list;
@@ -464,7 +492,8 @@ CLEAT_API void cleat_list_free(struct cleat_list *list);
 
 /* The newest step with a valid manifest and all its objects present. Error NOT_FOUND: there is none,
  * with an empty err->s3_code; or, with the code NoSuchBucket, not even the bucket. INTEGRITY: there are
- * some, but every one is damaged. */
+ * some, but every one is damaged. Newer steps that are damaged are passed over, each with a warning in the log;
+ * cleat_checkpoint_open with CLEAT_STEP_LATEST tells them to the caller too. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
                                                    struct cleat_error *err);
 
@@ -550,6 +579,32 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
                                                    struct cleat_checkpoint **checkpoint,
                                                    struct cleat_error *err);
 
+/* ---- Rollback ----------------------------------------------------------------------------- */
+
+struct cleat_rollback_options {
+  size_t struct_bytes;
+  int64_t step; /* the one to go on from */
+  /* NULL: this rank has what it needs of the step. Else why it has not: nothing is removed, and every rank is told. */
+  const struct cleat_error *failed;
+};
+#define CLEAT_ROLLBACK_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_rollback_options)
+
+/* Goes back to an earlier step in the course of a run: all later steps are superseded. On success they are no checkpoints
+ * any more: lists leave them out, the next start resumes from `step` or what this run commits after it, and the later
+ * steps are saved like new ones. Their manifests are removed, the newest first; cleat_gc frees their files a day
+ * later. Every rank calls it once it has loaded the step (with `failed`, if it could not), after cleat_resume; rank 0
+ * removes nothing before all ranks have, so a step that turns out to be damaged costs nothing. Saves of this client
+ * that have not ended are waited for first.
+ * A call that fails may have removed some: `step` is there, and of the later ones none that is newer than one that is
+ * gone; call it again on all ranks. Damaged steps stay, and are passed over as ever. A commit that ended in doubt just
+ * before may yet appear, as it may after any failed save.
+ * Errors: NOT_FOUND, INTEGRITY (of `step`), EXISTS (a later step is pinned), LOST (superseded by a later start),
+ * INVALID, MISMATCH (ranks go back to different steps), TIMEOUT (a rank does not come), `failed` of any rank, and the
+ * store's. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_rollback(struct cleat_client *client,
+                                                     const struct cleat_rollback_options *options,
+                                                     struct cleat_error *err);
+
 /* ---- Load --------------------------------------------------------------------------------- */
 
 /* One tensor, or a slice of it, into caller memory. */
@@ -595,7 +650,9 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(
 /* Restores every file of the checkpoint below the directory `destination`, byte for byte. A new destination
  * appears whole or not at all; one that exists is refused (EXISTS) unless options->force, and then
  * its files are replaced one by one once all are fetched and checked. Links inside the destination are never
- * followed. */
+ * followed.
+ * Durable when it returns: no file takes its name before its bytes are on the disk, and the names are on the disk too. A file
+ * that cannot be put there fails the load (IO, NO_SPACE). A file system that knows no fsync is a warning in the log. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint,
                                                        const char *destination,
                                                        const struct cleat_load_options *options,
@@ -611,6 +668,20 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify(struct cleat_checkpoint *chec
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint,
                                                          struct cleat_load **load,
                                                          struct cleat_error *err);
+
+/* Checks that the `files` on this machine are those of the checkpoint, byte for byte: each part against the CRC-32C that was saved,
+ * in parallel. The store is not asked. `files` names all of them, in any order. Names are copied; paths and data are borrowed
+ * until the load has ended.
+ * Errors: INTEGRITY (names the first file and part that differ, a file of another size, or one that only one side has),
+ * CHANGED (a file was written to meanwhile), DENIED, IO, INVALID, CANCELLED. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint,
+                                                         const struct cleat_file *files,
+                                                         size_t count, struct cleat_error *err);
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
+                                                               const struct cleat_file *files,
+                                                               size_t count,
+                                                               struct cleat_load **load,
+                                                               struct cleat_error *err);
 
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_wait(struct cleat_load *load,
                                                       struct cleat_error *err);
@@ -922,7 +993,8 @@ struct cleat_manager_state {
   int64_t final_step;
   int keep_last;
   enum cleat_manager_load_mode load;
-  int64_t newest;    /* the newest that this manager saved, is saving, or resumed from; -1: none */
+  int64_t
+      newest; /* the newest that this manager saved or skipped, is saving, or resumed from; -1: none */
   int64_t latest;    /* the newest that is known to be there, or is being saved; -1: none */
   int64_t resumable; /* the step of the checkpoint to resume from; -1: none */
   int final_saved;   /* 1: the final checkpoint is committed, or being saved */
@@ -969,6 +1041,9 @@ struct cleat_manager_store_ops {
   void (*save_free)(void *user, struct cleat_save *save);
   cleat_status (*prune)(void *user, struct cleat_client *client,
                         const struct cleat_prune_options *options, struct cleat_error *err);
+  /* A table may end before this one, or have NULL here: then cleat_manager_rollback is UNSUPPORTED. */
+  cleat_status (*rollback)(void *user, struct cleat_client *client,
+                           const struct cleat_rollback_options *options, struct cleat_error *err);
 };
 
 /* The policy's side. keep_last is called after a commit, by rank 0 alone, from the manager's own thread; the
@@ -998,7 +1073,8 @@ struct cleat_manager_progress {
   int64_t saving;             /* the oldest step that is being saved; -1: none */
   struct cleat_progress save; /* of that; zeros when there is none */
   unsigned in_flight;         /* saves under way */
-  uint64_t committed;         /* saves of this manager, by how they ended */
+  uint64_t
+      committed; /* saves of this manager, by how they ended; one that was skipped is neither */
   uint64_t failed;
   uint64_t prunes_failed; /* the next one tries again what they did not remove */
 };
@@ -1018,10 +1094,14 @@ struct cleat_manager_ops {
   cleat_status (*finalize)(void *user, int blocking, int terminate, struct cleat_error *err);
   void (*progress)(void *user, struct cleat_manager_progress *progress);
   void (*close)(void *user);
+  /* A table may end before this one, or have NULL here: then cleat_manager_rollback is UNSUPPORTED. */
+  cleat_status (*rollback)(void *user, int64_t step, const struct cleat_load_request *requests,
+                           size_t count, const struct cleat_load_options *options,
+                           struct cleat_error *err);
 };
 
 /* Strings and tables are copied by cleat_manager_open. A table's struct_bytes is its size, not 0; one that
- * lacks a function is refused by that function's name. */
+ * lacks a function is refused by that function's name, but for those that say otherwise. */
 struct cleat_manager_options {
   size_t struct_bytes;
   /* Steps from one intermediate checkpoint to the next; 0: there are none. Where one takes longer to upload than that, the
@@ -1093,16 +1173,31 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *m
 CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager,
                                                         const char *name);
 
+/* Goes back to an earlier step in the middle of a run, and on from there: loads `step` as cleat_manager_load does, and
+ * once all ranks have loaded it the later steps are no checkpoints any more (cleat_rollback). So neither this run
+ * nor a later start finds them again; they become due and are saved as if they had never been there, the final one
+ * too; retention does not count them. Saves under way are waited for first, and deletions. Every rank calls it.
+ * After a failure to load nothing has been removed, and the run may go back to another step; the destinations are
+ * undefined. To go back at the beginning of a start, open the manager in any mode and call this instead of
+ * cleat_manager_load: CLEAT_MANAGER_LOAD_STEP alone removes nothing, and the steps up to the latest are then refused.
+ * Errors: those of cleat_checkpoint_open, cleat_load_tensors and cleat_rollback; MISMATCH (strict_topology); INVALID
+ * (the manager was terminated); UNSUPPORTED (by the caller's table); with fail_fast, that of an earlier save. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_rollback(
+    struct cleat_manager *manager, int64_t step, const struct cleat_load_request *requests,
+    size_t count, const struct cleat_load_options *options, struct cleat_error *err);
+
 /* 1 when `step` is to be saved: the final step, or a multiple of the interval above 0, unless this manager has
  * saved, is saving or has resumed from it or a newer one. Never blocks on the store. */
 CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t step);
 
 /* Saves a step: an intermediate one asynchronously (cleat_save_async: the request and `options`, which may be NULL, are
  * copied, the bytes of tensors and files must stay unchanged until cleat_manager_wait_staged), the final one
- * synchronously, so that it is committed on return. A step that this manager has saved, is saving, or has resumed from is
- * a success that saves nothing: the final step is saved once, also when it falls on the interval. Any other step
- * that is not newer than the latest is refused (EXISTS): the next start would resume from that. A step that is newer than the latest, and yet there, is damaged: it is
- * replaced, unless request->if_exists is SKIP.
+ * synchronously, so that it is committed on return. request->outcome tells of the final one how it ended.
+ * A step that is newer than the latest is saved. If it is there all the same, it is damaged, and replaced, unless
+ * request->if_exists is SKIP. With the latest step itself (this manager has saved it, is saving it, or has resumed from it; or
+ * another start has committed it) request->if_exists says what is done: EXISTS; or it is skipped, also as the final
+ * one, which a loop may say where its last step may fall on the interval; or it is replaced. An older step is refused
+ * (EXISTS), as the next start would resume from the latest: cleat_manager_rollback goes back.
  * An asynchronous save that failed leaves nothing behind, and its step may be saved again. Its error ("step 20 was
  * not saved: …") is returned by the next call of this function or of cleat_manager_finalize, once; the step of
  * that call is saved all the same. With fail_fast nothing more is saved.

@@ -21,6 +21,7 @@ struct cleat__flight {
   struct cleat_save *save;    /* NULL: it is over */
   int64_t step;
   bool is_final;
+  bool skipped;              /* the step was there, and that was welcome; set before it has ended */
   bool staged;               /* of the thread that trains */
   bool taken;                /* under the lock: the manager's thread has it … */
   bool ended;                /* … had it */
@@ -68,7 +69,8 @@ struct cleat__manager {
     struct cleat__flight *first; /* oldest first */
     int64_t newest;              /* that is known to be committed; -1: none */
     int64_t ours;     /* the newest one that this manager committed or resumed from; -1 */
-    bool final_saved; /* or being saved */
+    bool final_saved; /* or being saved … */
+    int64_t final_at; /* … as this step */
     bool pruning;
     bool terminated;
     struct cleat_error failure; /* the first one that was not reported yet; CLEAT_OK: none */
@@ -112,7 +114,29 @@ cleat_status cleat__manager_load(void *user, const struct cleat_load_request *re
                                  size_t count, const struct cleat_load_options *options,
                                  struct cleat_error *err);
 const struct cleat_value *cleat__manager_value(void *user, const char *name);
+
+/* Loads out of `checkpoint`, if it fits this start. Errors as cleat_manager_load. */
+cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
+                                      struct cleat_checkpoint *checkpoint,
+                                      const struct cleat_load_request *requests, size_t count,
+                                      const struct cleat_load_options *options,
+                                      struct cleat_error *err);
+
+/* Takes over the checkpoint: it is the newest one that is known to be good. After a failure it is the caller's, and nothing
+ * has changed. */
+cleat_status cleat__manager_adopt(struct cleat__manager *manager,
+                                  struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 cleat_status cleat__manager_find_latest(void *user, int64_t *step, struct cleat_error *err);
+
+/* ---- manager_rollback.c ----------------------------------------------------------------------- */
+
+cleat_status cleat__manager_rollback(void *user, int64_t step,
+                                     const struct cleat_load_request *requests, size_t count,
+                                     const struct cleat_load_options *options,
+                                     struct cleat_error *err);
+
+/* UNSUPPORTED: a table of the caller's has no such function. */
+cleat_status cleat__manager_cannot_go_back(struct cleat_error *err);
 
 /* ---- manager_save.c --------------------------------------------------------------------------- */
 
@@ -126,9 +150,13 @@ cleat_status cleat__manager_save(void *user, const struct cleat_save_request *re
 /* What the manager's thread does. */
 extern const struct cleat__job_ops cleat__manager_job_ops;
 
+/* Whether saves are taken at all: INVALID (terminated); with fail_fast, what an earlier one failed with. */
+cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t step,
+                                       struct cleat_error *err);
+
 /* A final save begins: whatever is pruned from now on leaves it its place. Waits for a deletion that was begun
  * before, and may not. Returns whether there was a final one before. */
-bool cleat__manager_begin_final(struct cleat__manager *manager);
+bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step);
 
 /* It failed. */
 void cleat__manager_drop_final(struct cleat__manager *manager, bool had_final);

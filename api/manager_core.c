@@ -145,6 +145,7 @@ const struct cleat_manager_ops *cleat__manager_own_ops(void) {
       .finalize = cleat__manager_finalize,
       .progress = cleat__manager_progress,
       .close = own_close,
+      .rollback = cleat__manager_rollback,
   };
   return &table;
 }

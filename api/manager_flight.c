@@ -62,8 +62,15 @@ static void enter_commit_locked(struct cleat__manager *manager,
     manager->synced.newest = flight->step;
   if (flight->step > manager->synced.ours)
     manager->synced.ours = flight->step;
-  manager->synced.committed++;
+  manager->synced.committed += !flight->skipped;
   forget_latest_locked(manager);
+}
+
+/* An older table's progress may not say how a save ended: then it was committed. */
+static bool was_skipped(struct cleat__manager *manager, const struct cleat__flight *flight) {
+  struct cleat_progress last = {.phase = CLEAT_PHASE_DONE};
+  manager->store.save_progress(manager->options.store_user, flight->save, &last);
+  return last.outcome == CLEAT_OUTCOME_SKIPPED;
 }
 
 /* How the flight's save ended; one that was over when it was launched has been entered. */
@@ -75,6 +82,7 @@ static cleat_status flight_wait(struct cleat__manager *manager, struct cleat__fl
   flight->result.status = status;
   if (status != CLEAT_OK)
     return status;
+  flight->skipped = was_skipped(manager, flight);
   /* Before pruning, so that a policy sees the step among the committed ones. */
   cleat__pool_lock(manager->pool);
   enter_commit_locked(manager, flight);
@@ -86,7 +94,11 @@ static void flight_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__manager *manager = (struct cleat__manager *)job;
   struct cleat__flight *flight = (struct cleat__flight *)task;
   if (flight_wait(manager, flight) == CLEAT_OK) {
-    prune(manager);
+    if (flight->skipped)
+      cleat__log(&manager->log, CLEAT_LOG_INFO, "step %lld was committed already: skipped",
+                 (long long)flight->step);
+    else
+      prune(manager);
     return;
   }
   cleat__error_context(&flight->result, "step %lld was not saved", (long long)flight->step);
@@ -111,10 +123,12 @@ const struct cleat__job_ops cleat__manager_job_ops = {
 
 /* ---- The thread that trains ------------------------------------------------------------------- */
 
-bool cleat__manager_begin_final(struct cleat__manager *manager) {
+bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step) {
   cleat__pool_lock(manager->pool);
   bool had_final = manager->synced.final_saved;
   manager->synced.final_saved = true;
+  if (!had_final || step > manager->synced.final_at)
+    manager->synced.final_at = step;
   while (manager->synced.pruning)
     cleat__pool_wait_locked(manager->pool);
   cleat__pool_unlock(manager->pool);

@@ -11,21 +11,34 @@ void cleat__manager_drop_checkpoint(struct cleat__manager *manager) {
   manager->checkpoint = NULL;
 }
 
-/* Takes over the checkpoint: it is the newest one that is known to be good. */
-static cleat_status adopt(struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
-                          struct cleat_error *err) {
+cleat_status cleat__manager_adopt(struct cleat__manager *manager,
+                                  struct cleat_checkpoint *checkpoint, struct cleat_error *err) {
   const struct cleat_checkpoint_info *info =
       manager->store.checkpoint_info(manager->options.store_user, checkpoint);
+  struct cleat__values values = {0};
+  cleat_status status = cleat__values_read(info->metadata, &values, err);
+  if (status != CLEAT_OK)
+    return status;
   cleat__manager_drop_checkpoint(manager);
   manager->checkpoint = checkpoint;
+  cleat__values_clear(&manager->values);
+  manager->values = values;
   cleat__pool_lock(manager->pool);
   manager->resumable = info->step;
   manager->synced.newest = info->step;
   manager->synced.latest = info->step;
   manager->synced.latest_known = true;
   cleat__pool_unlock(manager->pool);
-  cleat__values_clear(&manager->values);
-  return cleat__values_read(info->metadata, &manager->values, err);
+  return CLEAT_OK;
+}
+
+/* The same, or it is freed. */
+static cleat_status adopt(struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
+                          struct cleat_error *err) {
+  cleat_status status = cleat__manager_adopt(manager, checkpoint, err);
+  if (status != CLEAT_OK)
+    manager->store.checkpoint_free(manager->options.store_user, checkpoint);
+  return status;
 }
 
 /* A start that does not go on from the latest must know it all the same: older steps are refused. */
@@ -98,16 +111,23 @@ const struct cleat_value *cleat__manager_value(void *user, const char *name) {
   return cleat__values_find(&manager->values, name);
 }
 
+static int64_t step_of(const struct cleat__manager *manager,
+                       const struct cleat_checkpoint *checkpoint) {
+  return manager->store.checkpoint_info(manager->options.store_user, checkpoint)->step;
+}
+
 /* Whether the job that saved it was of this one's parallel shape. */
-static cleat_status check_shape(const struct cleat__manager *manager, struct cleat_error *err) {
+static cleat_status check_shape(const struct cleat__manager *manager,
+                                const struct cleat_checkpoint *checkpoint,
+                                struct cleat_error *err) {
   char differences[512] = "";
   if (manager->options.strict_topology == 0 ||
-      manager->store.checkpoint_reshard(manager->options.store_user, manager->checkpoint,
-                                        differences, sizeof(differences)) == 0)
+      manager->store.checkpoint_reshard(manager->options.store_user, checkpoint, differences,
+                                        sizeof(differences)) == 0)
     return CLEAT_OK;
   cleat_status status =
       cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by a job of another shape: %s",
-                       (long long)manager->resumable, differences);
+                       (long long)step_of(manager, checkpoint), differences);
   cleat__error_hint(
       err, "start with that shape again; or leave strict_topology away, if every rank asks "
            "for its own slices by name");
@@ -133,15 +153,16 @@ static cleat_status step_back(struct cleat__manager *manager, int64_t *step,
   return status == CLEAT_OK ? adopt(manager, checkpoint, err) : status;
 }
 
-static cleat_status load_checkpoint(struct cleat__manager *manager,
-                                    const struct cleat_load_request *requests, size_t count,
-                                    const struct cleat_load_options *options,
-                                    struct cleat_error *err) {
-  cleat_status status = check_shape(manager, err);
+cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
+                                      struct cleat_checkpoint *checkpoint,
+                                      const struct cleat_load_request *requests, size_t count,
+                                      const struct cleat_load_options *options,
+                                      struct cleat_error *err) {
+  cleat_status status = check_shape(manager, checkpoint, err);
   if (status != CLEAT_OK)
     return status;
-  return manager->store.load_tensors(manager->options.store_user, manager->checkpoint, requests,
-                                     count, options, err);
+  return manager->store.load_tensors(manager->options.store_user, checkpoint, requests, count,
+                                     options, err);
 }
 
 /* Damage is passed over only by one who need not agree with other ranks, and did not ask for a step. */
@@ -156,7 +177,8 @@ static cleat_status load_older(struct cleat__manager *manager,
                err->message);
     status = step_back(manager, &step, err);
     if (status == CLEAT_OK)
-      status = load_checkpoint(manager, requests, count, options, err);
+      status =
+          cleat__manager_load_from(manager, manager->checkpoint, requests, count, options, err);
   }
   if (status == CLEAT_NOT_FOUND) {
     *err = first;
@@ -173,7 +195,8 @@ cleat_status cleat__manager_load(void *user, const struct cleat_load_request *re
   if (manager->checkpoint == NULL) {
     return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no checkpoint to load");
   }
-  cleat_status status = load_checkpoint(manager, requests, count, options, err);
+  cleat_status status =
+      cleat__manager_load_from(manager, manager->checkpoint, requests, count, options, err);
   if (is_damage(status)) {
     bool alone = manager->world_size <= 1;
     if (alone && manager->options.load != CLEAT_MANAGER_LOAD_STEP)

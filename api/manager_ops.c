@@ -118,7 +118,14 @@ static cleat_status store_prune(void *user, struct cleat_client *client,
   return cleat_prune(client, options, NULL, err);
 }
 
-/* Every function of the table: X(name). The default is store_<name>. */
+static cleat_status store_rollback(void *user, struct cleat_client *client,
+                                   const struct cleat_rollback_options *options,
+                                   struct cleat_error *err) {
+  (void)user;
+  return cleat_rollback(client, options, err);
+}
+
+/* Every function that a table must have: X(name). The default is store_<name>. */
 #define STORE_MAP(X)    \
   X(ranks)              \
   X(resume)             \
@@ -142,7 +149,7 @@ const struct cleat_manager_store_ops *cleat_manager_store_default(void) {
 #define ENTRY(name) .name = store_##name,
                                                        STORE_MAP(ENTRY)
 #undef ENTRY
-  };
+                                                           .rollback = store_rollback};
   return &table;
 }
 

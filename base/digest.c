@@ -2,9 +2,10 @@
  * nothing. digest_plain.c does the same without libraries.
  *
  * What takes memory inside OpenSSL counts as a fallible call (cleat__fault_point), so that tests reach the
- * error paths of callers. */
+ * error paths of callers. Whatever may take a lock inside of OpenSSL keeps forks out (fork.h). */
 #include "base/checksum.h"
 
+#include "base/fork.h"
 #include "base/mem.h"
 
 #include <isa-l/crc.h>
@@ -42,16 +43,28 @@ static cleat_status digest_spans(const EVP_MD *kind, const struct cleat__span *s
   EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
   if (context == NULL)
     return CLEAT_NO_MEMORY;
+  cleat__fork_hold();
   int good = EVP_DigestInit_ex(context, kind, NULL);
+  cleat__fork_release();
   for (size_t i = 0; i < count && good == 1; i++)
     if (spans[i].length > 0)
       good = EVP_DigestUpdate(context, spans[i].base, spans[i].length);
+  cleat__fork_hold();
   if (good == 1)
     good = EVP_DigestFinal_ex(context, digest, NULL);
   if (good != 1)
     status = openssl_failure();
   EVP_MD_CTX_free(context);
+  cleat__fork_release();
   return status;
+}
+
+static cleat_status digest_once(const EVP_MD *kind, const void *bytes, size_t size,
+                                uint8_t *digest) {
+  cleat__fork_hold();
+  int good = EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, kind, NULL);
+  cleat__fork_release();
+  return good == 1 ? CLEAT_OK : openssl_failure();
 }
 
 cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
@@ -65,25 +78,24 @@ cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
 }
 
 cleat_status cleat__checksum_prepare(void) {
-  if (cleat__fault_point() || OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL) != 1)
+  if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
-  return CLEAT_OK;
+  cleat__fork_hold();
+  int good = OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL);
+  cleat__fork_release();
+  return good == 1 ? CLEAT_OK : CLEAT_NO_MEMORY;
 }
 
 cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT__SHA256_BYTES]) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
-  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_sha256(), NULL) != 1)
-    return openssl_failure();
-  return CLEAT_OK;
+  return digest_once(EVP_sha256(), bytes, size, digest);
 }
 
 cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
-  if (EVP_Digest(size == 0 ? "" : bytes, size, digest, NULL, EVP_md5(), NULL) != 1)
-    return openssl_failure();
-  return CLEAT_OK;
+  return digest_once(EVP_md5(), bytes, size, digest);
 }
 
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
@@ -94,8 +106,9 @@ cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *by
     return CLEAT_NO_MEMORY;
   unsigned length = CLEAT__SHA256_BYTES;
   /* A NULL key means "the last one" to OpenSSL. */
-  if (HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
-           size == 0 ? (const void *)"" : bytes, size, digest, &length) == NULL)
-    return openssl_failure();
-  return CLEAT_OK;
+  cleat__fork_hold();
+  const void *made = HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
+                          size == 0 ? (const void *)"" : bytes, size, digest, &length);
+  cleat__fork_release();
+  return made != NULL ? CLEAT_OK : openssl_failure();
 }

@@ -39,8 +39,9 @@ struct cleat__device_ops {
   const char *name;
 
   /* Host memory: `bytes` bytes, page-aligned. With `resident` every page is there when it returns,
-   * so that the first copy costs what later ones do; without, that is left to the first use. Owned
-   * by the caller, freed by host_free with the same size. NULL in devices that pin the host's. */
+   * so that the first copy costs what later ones do; without, that is left to the first use. A forked
+   * child does not have it. Owned by the caller, freed by host_free with the same size. NULL in devices that
+   * pin the host's. */
   cleat_status (*host_alloc)(struct cleat__device *device, size_t bytes, bool resident,
                              void **memory, struct cleat_error *err);
   void (*host_free)(struct cleat__device *device, void *memory, size_t bytes);

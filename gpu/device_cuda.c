@@ -3,12 +3,12 @@
  * No call is made before somebody has CUDA memory, so a program with host tensors runs where there
  * is no driver. Copies of a queue are put on one non-blocking stream; whoever waits for them sleeps
  * on an event (cudaEventBlockingSync) instead of spinning. The caller's threads keep their current
- * device; the client's workers, which submit and wait, have none of their own to keep.
+ * device and capture mode; the client's workers, which submit and wait, have none of their own to keep.
  *
  * Threads: `lock` guards what pin makes; everything else is constant, atomic, or CUDA's, which is
  * thread-safe. The context owns the registration of the pinned block, a queue owns its stream.
  * Source of the rules: CUDA Runtime API, "Stream Management", "Event Management", "Memory
- * Management". */
+ * Management", "API synchronization behavior". */
 #include "gpu/device.h"
 
 #include "base/mem.h"
@@ -18,7 +18,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* Copies up to this size go to the device many in a call: above it, the call is not what counts. */
@@ -34,8 +33,7 @@ struct cuda_device {
   atomic_bool no_batch; /* the driver does not know cudaMemcpyBatchAsync */
   pthread_mutex_t lock;
   struct {
-    void *pinned; /* the block, once pin has dealt with it */
-    size_t pinned_bytes;
+    void *pinned;    /* the block, once pin has dealt with it */
     bool registered; /* false: the system refused, and copies are slow */
   } synced;
 };
@@ -95,11 +93,8 @@ static const char *hint_of(cudaError_t code) {
 
 /* Fills *err from a failed call, and takes the failure out of the thread's CUDA state, where the
  * program's own code would stumble over it. */
-static cleat_status cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal,
-                              const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static cleat_status cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal,
-                              const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static cleat_status
+cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal, const char *format, ...) {
   char what[160];
   va_list args;
   va_start(args, format);
@@ -161,74 +156,108 @@ static cleat_status check_usable(struct cleat_error *err) {
   return cuda_fail(err, code != cudaSuccess ? code : cudaErrorNoDevice, 0, "be used");
 }
 
-/* ---- The current device of a thread ------------------------------------------------------------ */
+/* ---- The current device and capture mode of a thread -------------------------------------------- */
 
-/* For the client's workers. They stay with the device: to go back to one that the process does not use
+/* Somebody may be capturing a CUDA graph, in this thread or another one. By a thread's default mode, calls that are not part
+ * of a stream (to pin, to allocate, to wait) are refused meanwhile, and end that capture. What Cleat calls belongs to no
+ * graph, so its calls are made in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
+static cleat_status exchange_mode(enum cudaStreamCaptureMode *mode, struct cleat_error *err) {
+  cudaError_t code = cudaThreadExchangeStreamCaptureMode(mode);
+  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, 0, "leave CUDA graphs alone");
+}
+
+/* For the client's workers. They stay with the device and the mode: to go back to a device that the process does not use
  * would make a context there. */
 static cleat_status use_device(const struct cuda_queue *queue, struct cleat_error *err) {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cleat_status status = check_process(err);
+  if (status == CLEAT_OK)
+    status = exchange_mode(&mode, err);
   if (status != CLEAT_OK)
     return status;
   cudaError_t code = cudaSetDevice(queue->ordinal);
   return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, queue->ordinal, "be chosen");
 }
 
-/* For the caller's threads. Makes `ordinal` current; *before is for leave_device. */
-static cleat_status enter_device(int ordinal, int *before, struct cleat_error *err) {
-  cudaError_t code = cudaGetDevice(before);
-  if (code == cudaSuccess && *before != ordinal)
-    code = cudaSetDevice(ordinal);
-  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, ordinal, "be chosen");
+/* What a thread of the caller's had before. */
+struct visit {
+  int ordinal, before;
+  enum cudaStreamCaptureMode mode;
+};
+
+static cleat_status enter(struct visit *visit, struct cleat_error *err) {
+  *visit = (struct visit){.mode = cudaStreamCaptureModeRelaxed};
+  return exchange_mode(&visit->mode, err);
 }
 
-static void leave_device(int ordinal, int before) {
-  if (before != ordinal && cudaSetDevice(before) != cudaSuccess)
+static void leave(const struct visit *visit) {
+  enum cudaStreamCaptureMode mode = visit->mode;
+  if (visit->before != visit->ordinal && cudaSetDevice(visit->before) != cudaSuccess)
     (void)cudaGetLastError();
+  if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess)
+    (void)cudaGetLastError();
+}
+
+/* Makes `ordinal` current too; -1: the device that is. After a failure there is nothing to leave. */
+static cleat_status enter_device(int ordinal, struct visit *visit, struct cleat_error *err) {
+  cleat_status status = enter(visit, err);
+  if (status != CLEAT_OK)
+    return status;
+  int before = 0;
+  cudaError_t code = cudaGetDevice(&before);
+  if (code == cudaSuccess && ordinal >= 0 && before != ordinal)
+    code = cudaSetDevice(ordinal);
+  if (code != cudaSuccess) {
+    status = cuda_fail(err, code, ordinal, "be chosen");
+    leave(visit);
+    return status;
+  }
+  visit->before = before;
+  visit->ordinal = ordinal >= 0 ? ordinal : before;
+  return CLEAT_OK;
 }
 
 /* ---- Host memory ------------------------------------------------------------------------------ */
 
-/* With the lock held. It is made for this: whoever else needs the block waits until it is pinned. */
+/* With the lock held. It is made for this: whoever else needs the block waits until it is pinned. `*refused`: the
+ * system has too little memory to pin, which the caller logs once the lock is free. */
 static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes,
-                               struct cleat_error *err) {
+                               cudaError_t *refused, struct cleat_error *err) {
+  struct visit visit;
+  cleat_status status = enter_device(ordinal, &visit, err);
+  if (status != CLEAT_OK)
+    return status;
   cudaError_t code = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
-  if (code != cudaSuccess && code != cudaErrorMemoryAllocation && code != cudaErrorNotSupported)
-    return cuda_fail(err, code, ordinal, "pin %zu bytes of host memory", bytes);
-  cuda->synced.pinned = memory;
-  cuda->synced.pinned_bytes = bytes;
-  cuda->synced.registered = code == cudaSuccess;
-  if (code != cudaSuccess) {
-    (void)cudaGetLastError();
-    cleat__log(&cuda->log, CLEAT_LOG_WARNING,
-               "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow",
-               bytes, cudaGetErrorString(code));
+  if (code == cudaSuccess || code == cudaErrorMemoryAllocation || code == cudaErrorNotSupported) {
+    cuda->synced.pinned = memory;
+    cuda->synced.registered = code == cudaSuccess;
+    *refused = code;
+    if (code != cudaSuccess)
+      (void)cudaGetLastError();
   } else {
-    /* A forked child must not make the pages under the device's feet copy-on-write. */
-    (void)madvise(memory, bytes, MADV_DONTFORK);
+    status = cuda_fail(err, code, visit.ordinal, "pin %zu bytes of host memory", bytes);
   }
-  return CLEAT_OK;
+  leave(&visit);
+  return status;
 }
 
 static cleat_status cuda_pin(struct cleat__device *device, int ordinal, void *memory, size_t bytes,
                              struct cleat_error *err) {
   struct cuda_device *cuda = device_of(device);
+  cudaError_t refused = cudaSuccess;
   cleat_status status = check_usable(err);
   if (status != CLEAT_OK)
     return status;
-  int before = 0;
-  if (ordinal < 0 && cudaGetDevice(&ordinal) != cudaSuccess)
-    ordinal = 0;
   pthread_mutex_lock(&cuda->lock);
-  if (cuda->synced.pinned == NULL) {
-    status = enter_device(ordinal, &before, err);
-    if (status == CLEAT_OK) {
-      status = pin_locked(cuda, ordinal, memory, bytes, err);
-      leave_device(ordinal, before);
-    }
-  } else if (cuda->synced.pinned != memory) {
+  if (cuda->synced.pinned == NULL)
+    status = pin_locked(cuda, ordinal, memory, bytes, &refused, err);
+  else if (cuda->synced.pinned != memory)
     status = cleat__error_set(err, CLEAT_INTERNAL, "a second block of staging memory");
-  }
   pthread_mutex_unlock(&cuda->lock);
+  if (refused != cudaSuccess)
+    cleat__log(&cuda->log, CLEAT_LOG_WARNING,
+               "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow",
+               bytes, cudaGetErrorString(refused));
   return status;
 }
 
@@ -238,8 +267,13 @@ static cleat_status cuda_locate(struct cleat__device *device, const void *addres
   cleat_status status = check_usable(err);
   if (status != CLEAT_OK)
     return status;
+  struct visit visit;
   struct cudaPointerAttributes found = {0};
+  status = enter(&visit, err);
+  if (status != CLEAT_OK)
+    return status;
   cudaError_t code = cudaPointerGetAttributes(&found, address);
+  leave(&visit);
   /* Runtimes before 11 call an address that is not theirs an invalid value. */
   if (code != cudaSuccess && code != cudaErrorInvalidValue)
     return cuda_fail(err, code, 0, "look at an address");
@@ -269,13 +303,13 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
     return cleat__error_no_memory(err, "a CUDA stream");
   fresh->queue.device = device;
   fresh->ordinal = ordinal;
-  int before = 0;
-  status = enter_device(ordinal, &before, err);
+  struct visit visit;
+  status = enter_device(ordinal, &visit, err);
   if (status == CLEAT_OK) {
     cudaError_t code = cudaStreamCreateWithFlags(&fresh->stream, cudaStreamNonBlocking);
     if (code != cudaSuccess)
       status = cuda_fail(err, code, ordinal, "make a stream");
-    leave_device(ordinal, before);
+    leave(&visit);
   }
   if (status != CLEAT_OK) {
     cleat__free(fresh);
@@ -285,27 +319,55 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
   return CLEAT_OK;
 }
 
+/* Of what is being captured nothing is done yet, and an event in it would be part of the graph. To ask does no harm to the
+ * capture. */
+static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStream_t stream,
+                                       struct cleat_error *err) {
+  enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaError_t code = cudaStreamIsCapturing(stream, &capture);
+  if (code == cudaSuccess && capture == cudaStreamCaptureStatusNone)
+    return CLEAT_OK;
+  if (code != cudaSuccess && code != cudaErrorStreamCaptureImplicit)
+    return cuda_fail(err, code, queue->ordinal, "look at the tensors' stream");
+  (void)cudaGetLastError();
+  cleat_status status =
+      cleat__error_set(err, CLEAT_INVALID, "%s is being captured into a CUDA graph",
+                       code == cudaSuccess ? "the stream that the tensor is behind"
+                                           : "a stream that the default stream waits for");
+  cleat__error_hint(err, "save and load before cudaStreamBeginCapture or after "
+                         "cudaStreamEndCapture, or name another stream in the tensor's place");
+  return status;
+}
+
+static cudaError_t put_behind(const struct cuda_queue *queue, cudaStream_t stream) {
+  cudaEvent_t event = NULL;
+  cudaError_t code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  if (code != cudaSuccess)
+    return code;
+  code = cudaEventRecord(event, stream);
+  if (code == cudaSuccess)
+    code = cudaStreamWaitEvent(queue->stream, event, 0);
+  /* What waits for it goes on waiting. */
+  (void)cudaEventDestroy(event);
+  return code;
+}
+
 static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
                                      struct cleat_error *err) {
   struct cuda_queue *queue = queue_of(base);
-  int before = 0;
+  struct visit visit;
   cleat_status status = check_process(err);
   if (status == CLEAT_OK)
-    status = enter_device(queue->ordinal, &before, err);
+    status = enter_device(queue->ordinal, &visit, err);
   if (status != CLEAT_OK)
     return status;
-  cudaEvent_t event = NULL;
-  cudaError_t code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-  if (code == cudaSuccess) {
-    code = cudaEventRecord(event, stream);
-    if (code == cudaSuccess)
-      code = cudaStreamWaitEvent(queue->stream, event, 0);
-    /* What waits for it goes on waiting. */
-    (void)cudaEventDestroy(event);
+  status = check_not_captured(queue, stream, err);
+  if (status == CLEAT_OK) {
+    cudaError_t code = put_behind(queue, stream);
+    if (code != cudaSuccess)
+      status = cuda_fail(err, code, queue->ordinal, "wait for the tensors' stream");
   }
-  if (code != cudaSuccess)
-    status = cuda_fail(err, code, queue->ordinal, "wait for the tensors' stream");
-  leave_device(queue->ordinal, before);
+  leave(&visit);
   return status;
 }
 
@@ -437,13 +499,13 @@ static cleat_status cuda_wait(struct cleat__queue *base, struct cleat_error *err
 static void cuda_queue_free(struct cleat__queue *base) {
   struct cuda_queue *queue = queue_of(base);
   struct cleat_error ignored;
-  int before = 0;
+  struct visit visit;
   if (check_process(&ignored) == CLEAT_OK &&
-      enter_device(queue->ordinal, &before, &ignored) == CLEAT_OK) {
+      enter_device(queue->ordinal, &visit, &ignored) == CLEAT_OK) {
     if (cudaStreamSynchronize(queue->stream) != cudaSuccess ||
         cudaStreamDestroy(queue->stream) != cudaSuccess)
       (void)cudaGetLastError();
-    leave_device(queue->ordinal, before);
+    leave(&visit);
   }
   cleat__free(queue);
 }
@@ -480,13 +542,13 @@ static cleat_status cuda_device_take(struct cleat__queue *base, size_t bytes, vo
 static void cuda_device_give(struct cleat__queue *base, void *memory) {
   struct cuda_queue *queue = queue_of(base);
   struct cleat_error ignored;
-  int before = 0;
+  struct visit visit;
   if (check_process(&ignored) != CLEAT_OK ||
-      enter_device(queue->ordinal, &before, &ignored) != CLEAT_OK)
+      enter_device(queue->ordinal, &visit, &ignored) != CLEAT_OK)
     return;
   if (cudaFreeAsync(memory, queue->stream) != cudaSuccess)
     (void)cudaGetLastError();
-  leave_device(queue->ordinal, before);
+  leave(&visit);
 }
 
 /* ---- The device ------------------------------------------------------------------------------- */
@@ -494,10 +556,12 @@ static void cuda_device_give(struct cleat__queue *base, void *memory) {
 static void cuda_close(struct cleat__device *device) {
   struct cuda_device *cuda = device_of(device);
   struct cleat_error ignored;
-  if (cuda->synced.registered && check_process(&ignored) == CLEAT_OK) {
+  struct visit visit;
+  if (cuda->synced.registered && check_process(&ignored) == CLEAT_OK &&
+      enter(&visit, &ignored) == CLEAT_OK) {
     if (cudaHostUnregister(cuda->synced.pinned) != cudaSuccess)
       (void)cudaGetLastError();
-    (void)madvise(cuda->synced.pinned, cuda->synced.pinned_bytes, MADV_DOFORK);
+    leave(&visit);
   }
   pthread_mutex_destroy(&cuda->lock);
   cleat__free(cuda);

@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static int write_and_close(int fd, const struct cleat__span *body, size_t body_c
   if (failure == 0 && crc != announced)
     failure = EBADMSG;
   if (failure == 0)
-    failure = cleat__file_sync(fd);
+    failure = cleat__sync_file(fd);
   if (close(fd) != 0 && failure == 0)
     failure = errno;
   return failure;

@@ -6,6 +6,7 @@
  *   file_list.c       listing
  *   file_multipart.c  uploads in parts
  *   file_uploads.c    which uploads are unfinished; going on with one
+ *   file_lock.c       files that are opened to be locked
  *   file_sweep.c      what processes that died left hidden
  *   file_journal.c    the file beside an upload that says whose it is and which parts it holds
  *
@@ -90,11 +91,6 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
 int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
                       const atomic_bool *cancel, uint32_t *crc32c);
 
-/* Wait until a file, or the names in a folder, are on stable storage. Return 0 or an errno
- * value. */
-int cleat__file_sync(int fd);
-int cleat__file_sync_folder(int fd);
-
 /* The opaque tag of one state of one file. */
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
 
@@ -114,6 +110,14 @@ int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat
 /* Removes the lock file of the folder that a dead process left; one that is held stays. Returns whether
  * it is gone now. With `dry_run`, whether it would be. */
 bool cleat__file_drop_lock(int folder, bool dry_run);
+
+/* ---- file_lock.c ---- */
+
+/* openat() of a file that is to be locked (flock), never through a link. No forked child has it, so that the lock ends with the
+ * process that took it, whatever children live on. Close with cleat__file_lock_close. -1: errno says why. */
+int cleat__file_lock_open(int folder, const char *name, int flags);
+/* 0, or what close said. Any lock on it ends. */
+int cleat__file_lock_close(int fd);
 
 /* ---- file_list.c, file_multipart.c: operations of the table ---- */
 

@@ -21,6 +21,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +98,7 @@ static void unpin(struct cleat__file_store *store, const char *id) {
   }
   pthread_mutex_unlock(&store->synced.lock);
   if (found != NULL) {
-    close(found->fd);
+    (void)cleat__file_lock_close(found->fd);
     cleat__free(found);
   }
 }
@@ -135,13 +136,13 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   open->pinned = open->fd >= 0;
   if (open->pinned)
     return CLEAT_OK;
-  open->fd = openat(open->place.folder, open->data, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  open->fd = cleat__file_lock_open(open->place.folder, open->data, O_RDWR);
   /* A file system without locks is no reason to fail. */
   if (open->fd >= 0 && (flock(open->fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK))
     return CLEAT_OK;
   bool adopted = open->fd >= 0;
   if (adopted)
-    close(open->fd);
+    (void)cleat__file_lock_close(open->fd);
   status = adopted || errno == ENOENT ? no_such_upload(upload, err)
                                       : cleat__file_fail(store, errno, verb, upload->key, err);
   cleat__file_place_close(&open->place);
@@ -150,7 +151,7 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
 
 /* 0, or what close said; for a pinned file, 0. */
 static int close_upload(struct open_upload *open) {
-  int failure = !open->pinned && close(open->fd) != 0 ? errno : 0;
+  int failure = !open->pinned ? cleat__file_lock_close(open->fd) : 0;
   cleat__file_place_close(&open->place);
   return failure;
 }
@@ -177,16 +178,16 @@ static int reserve(int fd, uint64_t size) {
 /* Makes the upload's file, locks it, and keeps it open; 0 or an errno value. */
 static int make_data(struct cleat__file_store *files, int folder, const char *hidden,
                      const char *id, uint64_t size) {
-  int fd = openat(folder, hidden, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int fd = cleat__file_lock_open(folder, hidden, O_RDWR | O_CREAT | O_EXCL);
   if (fd < 0)
     return errno;
   (void)flock(fd, LOCK_SH | LOCK_NB);
   int failure = reserve(fd, size);
   if (failure != 0) {
     unlinkat(folder, hidden, 0);
-    close(fd);
+    (void)cleat__file_lock_close(fd);
   } else if (!cleat__file_pin(files, id, fd)) {
-    close(fd);
+    (void)cleat__file_lock_close(fd);
   }
   return failure;
 }
@@ -353,7 +354,7 @@ static cleat_status finish(const struct cleat__file_store *files,
     return cleat__error_set(err, CLEAT_INTEGRITY, "%s cannot be completed: its size was changed",
                             upload->key);
   if (failure == 0)
-    failure = cleat__file_sync(open->fd);
+    failure = cleat__sync_file(open->fd);
   if (failure != 0)
     return cleat__file_fail(files, failure, "make durable", upload->key, err);
   static const struct cleat__put_options create_only = {.condition = CLEAT__PUT_CREATE_ONLY};
@@ -378,7 +379,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
   status = cleat__file_place_open(files, upload->key, false, "complete", &place, err);
   if (status != CLEAT_OK)
     return status;
-  int failure = cleat__file_sync_folder(place.folder);
+  int failure = cleat__sync_folder(place.folder);
   cleat__file_place_close(&place);
   if (failure != 0)
     return cleat__file_fail(files, failure, "make durable", upload->key, err);

@@ -5,6 +5,7 @@
 #include "storage/file.h"
 
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +82,7 @@ cleat_status cleat__file_changed(const struct cleat__file_store *store, const ch
  * take it away with all that it holds. */
 static int make_folder(int parent, const char *name) {
   if (mkdirat(parent, name, 0777) == 0) {
-    int failure = cleat__file_sync_folder(parent);
+    int failure = cleat__sync_folder(parent);
     if (failure != 0) {
       errno = failure;
       return -1;
@@ -107,7 +108,7 @@ static int make_path(const char *path) {
   int fd = open(parent, FOLDER_FLAGS);
   if (fd < 0)
     return errno;
-  int failure = cleat__file_sync_folder(fd);
+  int failure = cleat__sync_folder(fd);
   close(fd);
   return failure;
 }

@@ -31,12 +31,12 @@ struct sweep {
 
 /* Whether somebody has the file open who holds a lock on it. */
 static bool is_held(int folder, const char *name) {
-  int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  int fd = cleat__file_lock_open(folder, name, O_RDONLY | O_NONBLOCK);
   if (fd < 0)
     return errno != ENOENT;
   /* A file system without locks cannot tell: then it is age alone that counts. */
   bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);
+  (void)cleat__file_lock_close(fd);
   return held;
 }
 

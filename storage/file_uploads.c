@@ -273,7 +273,7 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
                                 const struct cleat__upload *upload, int folder, const char *data,
                                 int *fd, struct cleat_error *err) {
   struct stat info;
-  int opened = openat(folder, data, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  int opened = cleat__file_lock_open(folder, data, O_RDWR);
   if (opened < 0 && errno != ENOENT)
     return cleat__file_fail(files, errno, "write", upload->key, err);
   if (opened < 0)
@@ -289,7 +289,7 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
     *fd = opened;
     return CLEAT_OK;
   }
-  close(opened);
+  (void)cleat__file_lock_close(opened);
   return not_to_be_had(upload, why, err);
 }
 
@@ -315,7 +315,7 @@ cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
   if (status == CLEAT_OK && !cleat__file_pin(files, upload->id, fd))
     status = not_to_be_had(upload, "too many uploads are open", err);
   if (status != CLEAT_OK && fd >= 0)
-    close(fd);
+    (void)cleat__file_lock_close(fd);
   cleat__file_place_close(&place);
   return status;
 }

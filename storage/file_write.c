@@ -20,6 +20,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,21 +103,6 @@ int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, 
   return 0;
 }
 
-int cleat__file_sync(int fd) {
-  if (cleat__fault_point())
-    return EIO;
-  while (fsync(fd) != 0)
-    if (errno != EINTR)
-      return errno;
-  return 0;
-}
-
-int cleat__file_sync_folder(int fd) {
-  int failure = cleat__file_sync(fd);
-  /* Some file systems cannot sync a folder, and say so; their names are as safe as they get. */
-  return failure == EINVAL ? 0 : failure;
-}
-
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
   snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx-%" PRIx64 ".%08lx\"",
            (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
@@ -127,10 +113,10 @@ void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
 /* ---- The lock on a folder's names ---- */
 
 static int open_lock(int folder) {
-  int fd = openat(folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDWR | O_CREAT);
   /* Another user's, in a shared folder. */
   if (fd < 0 && errno == EACCES)
-    fd = openat(folder, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDONLY);
   return fd;
 }
 
@@ -158,7 +144,7 @@ static int lock_names(const struct cleat__file_store *store, int folder, const a
       *fd = lock;
       return 0;
     }
-    close(lock);
+    (void)cleat__file_lock_close(lock);
     if (failure != 0 && failure != EWOULDBLOCK && failure != EINTR)
       return failure;
     if (clock->monotonic_ms(clock->ctx) >= end)
@@ -172,18 +158,18 @@ static void unlock_names(int folder, int fd) {
   if (fd < 0)
     return;
   unlinkat(folder, LOCK_NAME, 0);
-  close(fd);
+  (void)cleat__file_lock_close(fd);
 }
 
 /* As any other who wants the lock: whoever opened the file before it is unlinked finds it unlinked. */
 bool cleat__file_drop_lock(int folder, bool dry_run) {
-  int fd = openat(folder, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDONLY);
   if (fd < 0)
     return false;
   bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_current_lock(folder, fd);
   if (ours && !dry_run)
     ours = unlinkat(folder, LOCK_NAME, 0) == 0;
-  close(fd);
+  (void)cleat__file_lock_close(fd);
   return ours;
 }
 
@@ -268,7 +254,7 @@ cleat_status cleat__file_publish(const struct cleat__file_store *store, const ch
     failure = replace_name(store, place, hidden, NULL, cancel);
   if (failure != 0)
     return explain(store, key, condition, failure, err);
-  failure = cleat__file_sync_folder(place->folder);
+  failure = cleat__sync_folder(place->folder);
   if (failure != 0)
     return cleat__file_fail(store, failure, "make durable", key, err);
   return CLEAT_OK;
@@ -286,5 +272,5 @@ int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat
   failure = unlinkat(place->folder, place->name, 0) == 0 || errno == ENOENT ? 0 : errno;
   unlock_names(place->folder, lock);
   /* A name that comes back after a power cut would be a checkpoint whose files are gone. */
-  return failure != 0 ? failure : cleat__file_sync_folder(place->folder);
+  return failure != 0 ? failure : cleat__sync_folder(place->folder);
 }

@@ -1,11 +1,13 @@
-/* http.c: libcurl handles, kept and lent to one request at a time. See http.h.
+/* http.c: one request on a libcurl handle. See http.h.
  *
- * The list of idle handles is the only thing that threads share; its lock is held for the push and
- * the pop alone. Everything else belongs to the thread that runs the request. */
+ * The pool of handles is the only thing that threads share. Everything else belongs to the thread that runs the
+ * request. */
 #include "storage/http.h"
 
+#include "base/fork.h"
 #include "base/mem.h"
 #include "storage/http_call.h"
+#include "storage/http_pool.h"
 #include "storage/http_race.h"
 
 #include <errno.h>
@@ -14,79 +16,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An easy handle, and the sockets of the connections that were made for it. */
-struct side {
-  CURL *curl;
-  struct cleat__http_sockets sockets;
-};
-
-/* What a request runs on, between requests: the multi handle keeps the connection alive. */
-struct handle {
-  CURLM *multi;
-  struct side sides[2]; /* the other one is there only while a request is sent twice */
-  int main;
-  struct handle *next;
-};
-
 struct cleat__http {
   char *ca_file;
   char *user_agent;
   int64_t connect_ms;
   const struct cleat__http_proxies *proxies;
-  struct {
-    pthread_mutex_t lock;
-    struct handle *idle; /* newest first: its connection is the least likely to have been closed */
-  } synced;
+  struct cleat__http_pool *pool;
 };
-
-/* ---- handles ---- */
-
-static struct handle *pop_idle(struct cleat__http *http) {
-  pthread_mutex_lock(&http->synced.lock);
-  struct handle *handle = http->synced.idle;
-  if (handle != NULL)
-    http->synced.idle = handle->next;
-  pthread_mutex_unlock(&http->synced.lock);
-  return handle;
-}
-
-static void push_idle(struct cleat__http *http, struct handle *handle) {
-  pthread_mutex_lock(&http->synced.lock);
-  handle->next = http->synced.idle;
-  http->synced.idle = handle;
-  pthread_mutex_unlock(&http->synced.lock);
-}
-
-static void close_side(struct side *side) {
-  curl_easy_cleanup(side->curl);
-  side->curl = NULL;
-}
-
-/* The multi handle last: it closes the connection, and tells a side's list of sockets. */
-static void free_handle(struct handle *handle) {
-  close_side(&handle->sides[0]);
-  close_side(&handle->sides[1]);
-  curl_multi_cleanup(handle->multi);
-  cleat__free(handle);
-}
-
-static struct handle *make_handle(void) {
-  struct handle *handle = cleat__calloc(1, sizeof *handle);
-  if (handle == NULL)
-    return NULL;
-  handle->multi = cleat__fault_point() ? NULL : curl_multi_init();
-  handle->sides[0].curl = cleat__fault_point() ? NULL : curl_easy_init();
-  if (handle->multi == NULL || handle->sides[0].curl == NULL ||
-      curl_multi_setopt(handle->multi, CURLMOPT_MAXCONNECTS, 2L) != CURLM_OK) {
-    free_handle(handle);
-    return NULL;
-  }
-  return handle;
-}
 
 cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
                              struct cleat_error *err) {
+  cleat__fork_hold();
   CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  cleat__fork_release();
   if (code != CURLE_OK)
     return cleat__error_set(err, CLEAT_INTERNAL, "libcurl does not start: %s",
                             curl_easy_strerror(code));
@@ -94,17 +36,21 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
   char *ca_file = options->ca_file != NULL ? cleat__strdup(options->ca_file) : NULL;
   char *user_agent =
       cleat__strdup(options->user_agent != NULL ? options->user_agent : "cleat/" CLEAT_VERSION);
-  if (made == NULL || user_agent == NULL || (options->ca_file != NULL && ca_file == NULL)) {
+  cleat_status status = CLEAT_OK;
+  if (made == NULL || user_agent == NULL || (options->ca_file != NULL && ca_file == NULL))
+    status = cleat__error_no_memory(err, "the HTTP client");
+  else
+    status = cleat__http_pool_new(options->keep_ms, &made->pool, err);
+  if (status != CLEAT_OK) {
     cleat__free(made);
     cleat__free(ca_file);
     cleat__free(user_agent);
-    return cleat__error_no_memory(err, "the HTTP client");
+    return status;
   }
   made->ca_file = ca_file;
   made->proxies = options->proxies;
   made->connect_ms = options->connect_ms > 0 ? options->connect_ms : CLEAT__HTTP_CONNECT_MS;
   made->user_agent = user_agent;
-  pthread_mutex_init(&made->synced.lock, NULL);
   *http = made;
   return CLEAT_OK;
 }
@@ -112,9 +58,7 @@ cleat_status cleat__http_new(const struct cleat__http_options *options, struct c
 void cleat__http_free(struct cleat__http *http) {
   if (http == NULL)
     return;
-  for (struct handle *handle = pop_idle(http); handle != NULL; handle = pop_idle(http))
-    free_handle(handle);
-  pthread_mutex_destroy(&http->synced.lock);
+  cleat__http_pool_free(http->pool);
   cleat__free(http->ca_file);
   cleat__free(http->user_agent);
   cleat__free(http);
@@ -205,13 +149,7 @@ static struct curl_slist *make_headers(const struct cleat__http_request *request
 
 /* ---- the outcome ---- */
 
-/* A handshake that is cut off is a broken connection, not a wrong certificate; libcurl has one code
- * for both. */
-static bool is_cut_handshake(const char *message) {
-  return strstr(message, "SSL_ERROR_SYSCALL") != NULL || strstr(message, "reset by peer") != NULL;
-}
-
-static enum cleat__transport transport_of(CURLcode code, const char *message) {
+static enum cleat__transport transport_of(CURLcode code) {
   switch (code) {
   case CURLE_OK:
     return CLEAT__TRANSPORT_OK;
@@ -224,8 +162,7 @@ static enum cleat__transport transport_of(CURLcode code, const char *message) {
     return CLEAT__TRANSPORT_CONNECT;
   case CURLE_OPERATION_TIMEDOUT:
     return CLEAT__TRANSPORT_TIMEOUT;
-  case CURLE_SSL_CONNECT_ERROR:
-    return is_cut_handshake(message) ? CLEAT__TRANSPORT_BROKEN : CLEAT__TRANSPORT_TLS;
+  case CURLE_SSL_CONNECT_ERROR: /* of those that are final */
   case CURLE_PEER_FAILED_VERIFICATION:
   case CURLE_SSL_CERTPROBLEM:
   case CURLE_SSL_CIPHER:
@@ -276,12 +213,34 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
     call->reply->too_long = true;
     snprintf(message, size, "the body is longer than expected");
     return CLEAT__TRANSPORT_MALFORMED;
+  case CLEAT__HTTP_VERDICT_AGAIN:
+    call->reply->unrepeated = true;
+    snprintf(message, size, "%s",
+             call->header_count > 0 ? "the server refuses \"Expect: 100-continue\""
+                                    : "a kept connection was closed before a reply");
+    return CLEAT__TRANSPORT_BROKEN;
   case CLEAT__HTTP_VERDICT_HEADERS:
     snprintf(message, size, "the reply has more than %d headers or %d bytes of them",
              CLEAT__HTTP_HEADERS_MAX, CLEAT__HTTP_HEADER_BYTES_MAX);
     return CLEAT__TRANSPORT_MALFORMED;
   default:
     return CLEAT__TRANSPORT_NO_MEMORY;
+  }
+}
+
+/* A handshake that is cut off is a broken connection, not a wrong certificate. */
+static enum cleat__transport transport_of_handshake(const struct cleat__http_call *call) {
+  char *message = call->reply->message;
+  size_t size = sizeof call->reply->message;
+  switch (cleat__http_tls_judge(&call->tls, call->sockets->ended)) {
+  case CLEAT__HTTP_HANDSHAKE_CUT:
+    snprintf(message, size, "the connection was closed within the TLS handshake");
+    return CLEAT__TRANSPORT_BROKEN;
+  case CLEAT__HTTP_HANDSHAKE_NOT_TLS:
+    snprintf(message, size, CLEAT__S3_NO_TLS);
+    return CLEAT__TRANSPORT_TLS;
+  default:
+    return CLEAT__TRANSPORT_TLS;
   }
 }
 
@@ -353,7 +312,9 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
     reply->status = 0; /* it was not the store that answered */
     return transport_of_refusal(connect_status);
   }
-  return blame_reply(call, code, transport_of(code, curl_message));
+  if (code == CURLE_SSL_CONNECT_ERROR)
+    return transport_of_handshake(call);
+  return blame_reply(call, code, transport_of(code));
 }
 
 /* ---- sending ---- */
@@ -391,7 +352,7 @@ struct run {
   int64_t elapsed_ms;               /* when it was last asked whether that is due */
   struct cleat__http_reply reply;   /* the second one's */
   struct curl_slist *headers;
-  struct handle *handle;
+  struct cleat__http_handle *handle;
   struct lane lanes[2];
   bool ended[2];
 };
@@ -406,7 +367,8 @@ static CURLcode prepare_lane(struct run *run, struct lane *lane) {
   if (code == CURLE_OK)
     code = set_request(curl, lane->call.request, run->headers);
   if (code == CURLE_OK)
-    code = cleat__http_sockets_attach(lane->call.sockets, curl);
+    code = cleat__http_sockets_attach(lane->call.sockets, curl,
+                                      lane->proxy == NULL ? lane->call.request->avoid : NULL);
   if (code == CURLE_OK)
     code = cleat__http_call_attach(&lane->call);
   if (code == CURLE_OK)
@@ -416,8 +378,10 @@ static CURLcode prepare_lane(struct run *run, struct lane *lane) {
 
 static enum cleat__transport end_lane(struct run *run, int which, CURLcode code) {
   struct lane *lane = &run->lanes[which];
-  if (!run->ended[which])
+  if (!run->ended[which]) {
+    lane->call.reply->peer = lane->call.sockets->peer;
     lane->transport = finish(&lane->call, code, lane->proxy, lane->message);
+  }
   run->ended[which] = true;
   return lane->transport;
 }
@@ -428,6 +392,12 @@ static bool on_settles(void *ctx, int which, CURLcode code) {
   int status =
       end_lane(run, which, code) == CLEAT__TRANSPORT_OK ? run->lanes[which].call.reply->status : 0;
   return status > 0 && status < 500 && status != 408 && status != 429;
+}
+
+static bool on_relents(void *ctx, int which, CURLcode code) {
+  struct run *run = ctx;
+  return code == CURLE_COULDNT_CONNECT &&
+         cleat__http_sockets_relent(run->lanes[which].call.sockets);
 }
 
 static bool on_is_due(void *ctx, int64_t elapsed_ms) {
@@ -447,12 +417,13 @@ static bool has_gaps(const struct cleat__http_request *request) {
 static CURL *on_second(void *ctx, bool *alone) {
   struct run *run = ctx;
   struct lane *lane = &run->lanes[1];
-  struct side *side = &run->handle->sides[1 - run->handle->main];
-  side->curl = cleat__fault_point() ? NULL : curl_easy_init();
+  struct cleat__http_side *side = &run->handle->sides[1 - run->handle->main];
+  side->curl = cleat__http_curl_new();
   if (side->curl == NULL)
     return NULL;
   run->again = *run->request;
   run->again.fresh = true;
+  run->again.avoid = &run->handle->sides[run->handle->main].sockets.peer;
   /* What is left of the time that both have. */
   if (run->again.limit_ms > 0)
     run->again.limit_ms =
@@ -485,7 +456,7 @@ static void check_again(const struct cleat__http_request *request,
 
 /* After two: the winner's handle and reply are the request's. */
 static void keep_winner(struct run *run, int winner, struct cleat__http_reply *reply) {
-  struct handle *handle = run->handle;
+  struct cleat__http_handle *handle = run->handle;
   uint64_t twice_bytes = moved_bytes(run->lanes[1 - winner].call.curl);
   if (winner == 1) {
     cleat__http_reply_clear(reply);
@@ -500,12 +471,12 @@ static void keep_winner(struct run *run, int winner, struct cleat__http_reply *r
 }
 
 static enum cleat__transport run_request(struct run *run, struct cleat__http_reply *reply) {
-  static const struct cleat__http_race_ops once = {.settles = on_settles};
+  static const struct cleat__http_race_ops once = {.relents = on_relents, .settles = on_settles};
   static const struct cleat__http_race_ops twice = {
-      .is_due = on_is_due, .second = on_second, .settles = on_settles};
+      .is_due = on_is_due, .second = on_second, .relents = on_relents, .settles = on_settles};
   const struct cleat__http *http = run->http;
   struct lane *lane = &run->lanes[0];
-  struct handle *handle = run->handle;
+  struct cleat__http_handle *handle = run->handle;
   struct cleat_error problem;
   if (http->proxies != NULL && cleat__http_proxies_find(http->proxies, run->request->url,
                                                         &lane->proxy, &problem) != CLEAT_OK) {
@@ -520,7 +491,7 @@ static enum cleat__transport run_request(struct run *run, struct cleat__http_rep
   enum cleat__transport transport = end_lane(run, winner, code);
   if (run->lanes[1].call.curl != NULL)
     keep_winner(run, winner, reply);
-  close_side(&handle->sides[1 - handle->main]);
+  cleat__http_side_close(&handle->sides[1 - handle->main]);
   /* The handle outlives what it points to. */
   curl_easy_reset(handle->sides[handle->main].curl);
   return transport;
@@ -539,10 +510,8 @@ enum cleat__transport cleat__http_send(struct cleat__http *http,
                                        struct cleat__http_reply *reply) {
   enum cleat__transport transport = CLEAT__TRANSPORT_NO_MEMORY;
   struct run run = {.http = http, .request = request};
-  run.handle = pop_idle(http);
+  run.handle = cleat__http_pool_take(http->pool);
   cleat__http_call_init(&run.lanes[0].call, NULL, request, reply);
-  if (run.handle == NULL)
-    run.handle = make_handle();
   if (run.handle == NULL)
     goto done;
   run.lanes[0].call.curl = run.handle->sides[run.handle->main].curl;
@@ -557,9 +526,9 @@ done:
   /* After a transfer that failed before it was connected, libcurl 7.88 refuses to set the buffer size
    * of the handle again; and a connection that broke is worth nothing. */
   if (run.handle != NULL && transport == CLEAT__TRANSPORT_OK && is_connection_clean(request, reply))
-    push_idle(http, run.handle);
+    cleat__http_pool_give(http->pool, run.handle);
   else if (run.handle != NULL)
-    free_handle(run.handle);
+    cleat__http_handle_free(run.handle);
   return transport;
 }
 

@@ -2,8 +2,8 @@
  *
  * A struct cleat__http is shared by all threads of a store. It keeps idle handles in a list whose
  * newest is taken first: N threads at work hold N handles, and each handle keeps its one connection
- * alive between requests. Nothing is retried here but what libcurl does by itself: a request on a kept
- * connection that turns out to be dead before any byte of a reply came is sent again on a new one.
+ * alive between requests. One that the other side closes meanwhile is closed at once (http_pool.h). Nothing is retried here, and libcurl is kept from it: a request on a kept
+ * connection that closes before any byte of a reply may have arrived. That is BROKEN, with reply->unrepeated.
  *
  * Body bytes move once: from the caller's spans into libcurl's upload buffer, or from its receive
  * buffer into the caller's spans, with the CRC-32C taken while they are in the cache. Redirects are
@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/span.h"
+#include "storage/http_address.h"
 #include "storage/http_proxy.h"
 #include "storage/s3_error.h"
 #include "storage/store.h"
@@ -52,6 +53,7 @@ struct cleat__http_options {
 
   const char *ca_file; /* PEM bundle, instead of the system's; NULL: the system's */
   int64_t connect_ms;  /* 0: CLEAT__HTTP_CONNECT_MS */
+  int64_t keep_ms;     /* of idle handles (http_pool.h); 0: its default, -1: none is kept */
 
   /* Borrowed for the client's life; NULL: past any proxy, whatever the environment says. */
   const struct cleat__http_proxies *proxies;
@@ -76,11 +78,13 @@ struct cleat__http_request {
   int64_t limit_ms;     /* the whole request; 0: none */
   bool fresh;           /* on a new connection */
   bool ask_first;       /* Expect: 100-continue; needs a body that is not empty */
+  /* With `fresh`: not this address, where the name has another; may be NULL. */
+  const union cleat__http_address *avoid;
   const atomic_bool *cancel; /* looked at about once a second; may be NULL */
   int64_t
       grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */
   /* NULL, or asked some ten times a second whether to send the request once more, on a new connection, beside the first
-   * one, which goes on: the first answer below 500 counts, and the other one is dropped. For requests that may be carried
+   * one, which goes on, and to another address where the name has several: the first answer below 500 counts, and the other one is dropped. For requests that may be carried
    * out twice. Both send from, or receive into, the same spans; what these hold in the end is what crc32c is of. */
   bool (*second_is_due)(void *ctx, int64_t elapsed_ms);
   void *second_ctx;
@@ -94,10 +98,13 @@ struct cleat__http_reply {
   uint32_t crc32c;           /* of those that went to the spans */
   bool too_long;             /* MALFORMED because a 2xx body is longer than the spans or text_cap */
   int64_t content_length;    /* -1: not told */
-  bool second;               /* it answers the second of two */
-  uint64_t twice_bytes;      /* moved for the other one */
-  char message[256];         /* of a transport that is not OK; one line */
-  char etag[CLEAT__ETAG_MAX]; /* with its quotes */
+  bool sent;                 /* the request, or a part of it: the server may have it */
+  union cleat__http_address peer; /* where it went, or tried to connect last */
+  bool unrepeated;                /* BROKEN where libcurl would send it once more by itself */
+  bool second;                    /* it answers the second of two */
+  uint64_t twice_bytes;           /* moved for the other one */
+  char message[256];              /* of a transport that is not OK; one line */
+  char etag[CLEAT__ETAG_MAX];     /* with its quotes */
   char content_range[96];
   char stored_crc32c[24]; /* x-amz-checksum-crc32c */
   char date[40];
@@ -114,11 +121,12 @@ struct cleat__http_reply {
 struct cleat__http;
 
 /* Initialises libcurl, which is thread-safe from 7.84 on, and never undoes that: the program may use
- * libcurl too. Errors: NO_MEMORY, INTERNAL. */
+ * libcurl too. Errors: NO_MEMORY, INTERNAL, IO (no thread). */
 cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
                              struct cleat_error *err);
 
-/* Closes all connections. No request may be running. NULL is allowed. */
+/* Closes all connections. No request may be running. NULL is allowed. In a forked child the connections are the parent's:
+ * they are left alone. */
 void cleat__http_free(struct cleat__http *http);
 
 /* Sends and waits for the whole reply. *reply must have been initialised and is overwritten, also on

@@ -77,7 +77,7 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
   return taken;
 }
 
-/* libcurl rewinds to send the body again on a new connection; it asks for nothing but the start. */
+/* libcurl rewinds before it would send the body once more; it asks for nothing but the start. */
 static int on_seek(void *ctx, curl_off_t offset, int origin) {
   struct cleat__http_call *call = ctx;
   if (origin != SEEK_SET || offset != 0)
@@ -225,6 +225,26 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
   return length;
 }
 
+/* ---- sending again ---- */
+
+/* Called before the request is sent, each time. When a kept connection closes without a reply, libcurl sends the request
+ * on another one by itself: the caller would take two copies for one. So it does after a 417, with the same headers. */
+static int on_send(void *ctx, char *peer, char *self, int peer_port, int self_port) {
+  struct cleat__http_call *call = ctx;
+  (void)peer;
+  (void)self;
+  (void)peer_port;
+  (void)self_port;
+  if (call->reply->sent) {
+    call->verdict = CLEAT__HTTP_VERDICT_AGAIN;
+    return CURL_PREREQFUNC_ABORT;
+  }
+  call->reply->sent = true;
+  cleat__http_sockets_settle(call->sockets);
+  cleat__http_tls_detach(call->curl);
+  return CURL_PREREQFUNC_OK;
+}
+
 /* ---- progress ---- */
 
 /* Bytes that were handed to the kernel and that the other side has not acknowledged: with a large
@@ -310,6 +330,8 @@ CURLcode cleat__http_call_attach(struct cleat__http_call *call) {
   SET(CURLOPT_XFERINFOFUNCTION, on_progress);
   SET(CURLOPT_XFERINFODATA, call);
   SET(CURLOPT_NOPROGRESS, 0L);
+  SET(CURLOPT_PREREQFUNCTION, on_send);
+  SET(CURLOPT_PREREQDATA, call);
   if (call->request->has_body) {
     SET(CURLOPT_READFUNCTION, on_read);
     SET(CURLOPT_READDATA, call);
@@ -317,5 +339,5 @@ CURLcode cleat__http_call_attach(struct cleat__http_call *call) {
     SET(CURLOPT_SEEKDATA, call);
   }
 #undef SET
-  return code;
+  return code == CURLE_OK ? cleat__http_tls_attach(&call->tls, curl) : code;
 }

@@ -6,6 +6,7 @@
 
 #include "storage/http.h"
 #include "storage/http_socket.h"
+#include "storage/http_tls.h"
 
 #include <curl/curl.h>
 
@@ -18,12 +19,14 @@ enum cleat__http_verdict {
   CLEAT__HTTP_VERDICT_TOO_LONG,
   CLEAT__HTTP_VERDICT_HEADERS, /* too many, or too long */
   CLEAT__HTTP_VERDICT_ENOUGH,  /* an error whose end is not worth waiting for */
+  CLEAT__HTTP_VERDICT_AGAIN,   /* libcurl was about to send it once more */
   CLEAT__HTTP_VERDICT_NO_MEMORY
 };
 
 struct cleat__http_call {
   CURL *curl;
   struct cleat__http_sockets *sockets; /* of curl */
+  struct cleat__http_tls tls;
   const struct cleat__http_request *request;
   struct cleat__http_reply *reply;
   struct cleat__span_cursor body;

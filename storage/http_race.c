@@ -2,6 +2,7 @@
 #include "storage/http_race.h"
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/mem.h"
 
 /* As libcurl's own. It looks at cancel flags and time limits at least so often. */
@@ -44,8 +45,10 @@ static CURLcode start(struct race *race, int which, CURL *curl) {
 
 /* Ends it, wherever it is; the connection of one that was not at its end is closed. */
 static void stop(struct race *race, int which) {
+  cleat__fork_hold();
   if (race->running[which])
     curl_multi_remove_handle(race->multi, race->curls[which]);
+  cleat__fork_release();
   race->running[which] = false;
 }
 
@@ -60,6 +63,9 @@ static void end_all(struct race *race, int counts) {
 static void on_end(struct race *race, int which, CURLcode code) {
   race->codes[which] = code;
   stop(race, which);
+  if (race->ops->relents(race->ctx, which, code) &&
+      start(race, which, race->curls[which]) == CURLE_OK)
+    return;
   if (race->ops->settles(race->ctx, which, code) || !race->running[1 - which])
     end_all(race, which);
 }
@@ -106,7 +112,9 @@ int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_op
   race.decided = start(&race, 0, first) != CURLE_OK;
   while (!race.decided) {
     int running = 0;
+    cleat__fork_hold();
     CURLMcode multi_code = curl_multi_perform(multi, &running);
+    cleat__fork_release();
     if (multi_code == CURLM_OK)
       read_ends(&race);
     if (!race.decided && may_second && is_due(&race)) {

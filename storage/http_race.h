@@ -14,6 +14,8 @@ struct cleat__http_race_ops {
   /* The second handle, with all options set; NULL: it cannot be had, and is not asked for again. `*alone`: the first is to
    * end at once. */
   CURL *(*second)(void *ctx, bool *alone);
+  /* Transfer 0 or 1 has ended like this, without a connection. True: it is begun anew, as it is. */
+  bool (*relents)(void *ctx, int which, CURLcode code);
   /* Transfer 0 or 1 has ended like this. True: nothing better can come of the other. */
   bool (*settles)(void *ctx, int which, CURLcode code);
 };

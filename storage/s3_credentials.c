@@ -59,13 +59,15 @@ static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cl
   return err->status;
 }
 
-/* Asks one after the other. */
+/* Asks one after the other. `before`: where the keys have come from so far, "" before the first ones. */
 static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool *cancel,
-                          struct cleat__s3_credentials *keys, const char **source,
-                          struct cleat_error *err) {
-  const struct cleat__s3_search search = {&chain->settings, chain->clock, cancel};
+                          const char *before, struct cleat__s3_credentials *keys,
+                          const char **source, struct cleat_error *err) {
+  struct cleat__s3_search search = {
+      .settings = &chain->settings, .clock = chain->clock, .cancel = cancel};
   for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++) {
     bool found = false;
+    search.known = strcmp(before, PROVIDERS[i].source) == 0;
     cleat_status status = PROVIDERS[i].fetch(&search, keys, &found, err);
     if (status)
       return status;
@@ -189,13 +191,14 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
 }
 
 /* Asks the providers. What came, and what went wrong, stands in the chain after. */
-static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel, bool first,
-                          struct cleat_error *err) {
+static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel,
+                          const char *before, struct cleat_error *err) {
+  bool first = before[0] == '\0';
   struct cleat__s3_credentials fresh = {0};
   struct cleat_error problem;
   const char *source = "";
   cleat__error_clear(&problem);
-  cleat_status status = fetch(chain, cancel, &fresh, &source, &problem);
+  cleat_status status = fetch(chain, cancel, before, &fresh, &source, &problem);
   bool changed = end_renewal(chain, status, &fresh, source, &problem);
   cleat__s3_credentials_wipe(&fresh);
   if (!first && changed)
@@ -223,7 +226,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
       seen = chain->synced.renewals;
     entered = true;
     enum step step = is_cancelled(cancel) ? WAIT : next_locked(chain, now, seen);
-    bool first = chain->synced.source[0] == '\0';
+    const char *before = chain->synced.source;
     if (step == USE)
       *credentials = chain->synced.keys;
     else if (step == FAIL)
@@ -240,7 +243,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
     if (is_cancelled(cancel) && step != RENEW)
       return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
     /* The next round uses what came, or the old keys, or tells the error. */
-    if (step == RENEW && renew(chain, cancel, first, err) == CLEAT_CANCELLED)
+    if (step == RENEW && renew(chain, cancel, before, err) == CLEAT_CANCELLED)
       return CLEAT_CANCELLED;
   }
 }

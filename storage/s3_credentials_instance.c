@@ -1,8 +1,9 @@
 /* s3_credentials_instance.c: the instance metadata of EC2, version 2: a token by PUT, the role's
  * name, its keys. See s3_provider.h.
  *
- * Most machines have none. Nobody there is no error, and costs about a second; version 1, which
- * answers without a token, is not asked. Never by way of a proxy. Source: Amazon EC2 User Guide,
+ * Most machines have none. Nobody there is no error, and costs about a second and a half; version 1,
+ * which answers without a token, is not asked. Who takes the question and does not answer is there:
+ * that is an error. So is nobody, where keys have come from here before. Never by way of a proxy. Source: Amazon EC2 User Guide,
  * "Use the Instance Metadata Service". */
 #include "storage/s3_provider.h"
 
@@ -12,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Lower: a busy metadata service is taken for none. Higher: every start on other machines waits. */
-#define FIRST_MS 1000
-#define LIMIT_MS 5000
+/* Lower: where a packet is lost, which is sent again after 1 s, the machine has no metadata. Higher: every start on
+ * other machines waits. */
+#define CONNECT_MS 1500
 #define TRIES 3
 #define TOKEN_MAX 1024
 #define ROLE_MAX 128
@@ -29,9 +30,11 @@ struct instance {
   char role[ROLE_MAX + 1];
 };
 
+/* `reached`: for the token, which is what tells whether there is anybody. */
 static cleat_status ask(const struct instance *instance, const char *method, const char *path,
-                        const char *header, bool first, struct cleat__s3_answer **answer,
+                        const char *header, bool *reached, struct cleat__s3_answer **answer,
                         struct cleat_error *err) {
+  bool look = reached != NULL && !instance->search->known;
   const char *base = instance->search->settings->instance_endpoint;
   size_t length = strlen(base);
   while (length > 0 && base[length - 1] == '/')
@@ -45,11 +48,12 @@ static cleat_status ask(const struct instance *instance, const char *method, con
                                         .url = url,
                                         .headers = headers,
                                         .header_count = 1,
-                                        .body = first ? "" : NULL,
+                                        .body = reached != NULL ? "" : NULL,
                                         .direct = true,
-                                        .connect_ms = FIRST_MS,
-                                        .limit_ms = first ? FIRST_MS : LIMIT_MS,
-                                        .tries = first ? 1 : TRIES};
+                                        .connect_ms = CONNECT_MS,
+                                        .limit_ms = instance->search->settings->instance_ms,
+                                        .tries = look ? 1 : TRIES,
+                                        .reached = reached};
   cleat_status status = cleat__s3_ask(instance->search, &question, answer, err);
   cleat__free(url);
   return status;
@@ -94,10 +98,15 @@ static bool is_token(const struct cleat__s3_answer *answer) {
 static cleat_status get_token(struct instance *instance, bool *there, struct cleat_error *err) {
   struct cleat__s3_answer *answer = NULL;
   struct cleat_error problem;
+  bool reached = false;
   cleat_status status =
-      ask(instance, "PUT", "/latest/api/token", TTL_HEADER, true, &answer, &problem);
+      ask(instance, "PUT", "/latest/api/token", TTL_HEADER, &reached, &answer, &problem);
   *there = !status && answer->http_status < 300;
-  if (status == CLEAT_NETWORK || status == CLEAT_TIMEOUT)
+  bool silent = status == CLEAT_NETWORK || status == CLEAT_TIMEOUT;
+  if (silent && reached)
+    cleat__error_hint(&problem, "in a container its answers may need a higher hop limit; "
+                                "AWS_EC2_METADATA_DISABLED=true leaves the instance metadata out");
+  if (silent && !reached && !instance->search->known)
     status = CLEAT_OK;
   else if (status)
     *err = problem;
@@ -113,7 +122,7 @@ static cleat_status get_token(struct instance *instance, bool *there, struct cle
 /* *there false: the machine has no role. */
 static cleat_status get_role(struct instance *instance, bool *there, struct cleat_error *err) {
   struct cleat__s3_answer *answer = NULL;
-  cleat_status status = ask(instance, "GET", ROLE_PATH, instance->header, false, &answer, err);
+  cleat_status status = ask(instance, "GET", ROLE_PATH, instance->header, NULL, &answer, err);
   if (status)
     return status;
   *there = answer->http_status != 404;
@@ -131,7 +140,7 @@ static cleat_status get_keys(const struct instance *instance, struct cleat__s3_c
   struct cleat__s3_answer *answer = NULL;
   char path[sizeof ROLE_PATH + ROLE_MAX];
   snprintf(path, sizeof path, ROLE_PATH "%s", instance->role);
-  cleat_status status = ask(instance, "GET", path, instance->header, false, &answer, err);
+  cleat_status status = ask(instance, "GET", path, instance->header, NULL, &answer, err);
   if (status)
     return status;
   status = answer->http_status < 300

@@ -226,8 +226,8 @@ static const struct {
   const char *advice;
 } TLS_ADVICE[] = {
     {CLEAT__S3_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
-    {"wrong version number", "does not speak TLS: write http:// in the endpoint "
-                             "(AWS_ENDPOINT_URL), or switch TLS on there"},
+    {CLEAT__S3_NO_TLS, "does not speak TLS: write http:// in the endpoint (AWS_ENDPOINT_URL), or "
+                       "switch TLS on there"},
     {"has expired",
      "has a certificate that has ended: renew it there; or this machine's clock is wrong"},
     {"not yet valid", "has a certificate that begins later: is this machine's clock right?"},

@@ -38,6 +38,9 @@ struct cleat__s3_result {
 /* The message of a CLEAT__TRANSPORT_TLS whose server told, in plain HTTP, that it wants TLS. */
 #define CLEAT__S3_WANTS_TLS "it was asked in plain HTTP"
 
+/* And of one whose server answered a TLS handshake with something else. */
+#define CLEAT__S3_NO_TLS "what it answers is not TLS"
+
 /* Whether `text`, the body of a reply with `http_status`, says that the port wants TLS. */
 bool cleat__s3_wants_tls(int http_status, const char *text);
 

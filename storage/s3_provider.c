@@ -92,6 +92,7 @@ cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
   settings->proxies = options->proxies;
   settings->skew_s = options->skew_s;
   settings->process_ms = options->process_ms;
+  settings->instance_ms = options->instance_ms > 0 ? options->instance_ms : CLEAT__S3_INSTANCE_MS;
   cleat_status status = read_keys(settings, options, err);
   if (status)
     return status;
@@ -291,6 +292,8 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
   cleat__http_reply_init(&reply);
   enum cleat__transport transport = cleat__http_send(http, &request, &reply);
   cleat_status status = judge(question, transport, &reply, err);
+  if (question->reached != NULL && reply.sent)
+    *question->reached = true;
   if (!status) {
     bool success = reply.status < 300;
     answer->http_status = reply.status;
@@ -316,6 +319,7 @@ cleat_status cleat__s3_ask(const struct cleat__s3_search *search,
   struct cleat__http *http = NULL;
   struct cleat__http_options options = {.ca_file = question->ca_file,
                                         .connect_ms = question->connect_ms,
+                                        .keep_ms = -1, /* one question, once in hours */
                                         .proxies =
                                             question->direct ? NULL : search->settings->proxies};
   struct cleat__s3_answer *made = cleat__calloc(1, sizeof *made);

@@ -16,6 +16,9 @@
 
 /* What a place may answer. AWS's documents are below 3 KiB. */
 #define CLEAT__S3_ANSWER_MAX 65536u
+/* How long the instance metadata may take for one answer. Lower: a busy one ends a search for keys. Higher: a container
+ * whose packets do not get so far waits at each start. */
+#define CLEAT__S3_INSTANCE_MS 5000
 /* Of a token in a file. STS takes 4 to 20,000 bytes. */
 #define CLEAT__S3_TOKEN_FILE_MAX 20000u
 
@@ -33,7 +36,8 @@ struct cleat__s3_chain_options {
   atomic_llong
       *skew_s; /* true time minus the clock's, as far as it is known; outlives the chain; NULL: 0 */
   struct cleat__log log;
-  int64_t process_ms; /* for a credential_process; 0: CLEAT__S3_PROCESS_MS */
+  int64_t process_ms;  /* for a credential_process; 0: CLEAT__S3_PROCESS_MS */
+  int64_t instance_ms; /* for one answer of the instance metadata; 0: CLEAT__S3_INSTANCE_MS */
 };
 
 /* Owns its strings. A text that is not set is NULL. */
@@ -63,6 +67,7 @@ struct cleat__s3_settings {
   struct cleat__s3_credentials options;
   struct cleat__s3_credentials environment;
   int64_t process_ms;
+  int64_t instance_ms;
 };
 
 /* Reads options and environment. Errors: INVALID (half-set options, too long, anonymous with
@@ -77,6 +82,7 @@ struct cleat__s3_search {
   const struct cleat__s3_settings *settings;
   const struct cleat__clock *clock;
   const atomic_bool *cancel; /* may be NULL */
+  bool known;                /* the keys that were used so far came from the place that is asked */
 };
 
 /* Asks one place. CLEAT_OK with *found false: this place is not set up, ask the next. An error
@@ -139,6 +145,7 @@ struct cleat__s3_question {
   int64_t connect_ms;
   int64_t limit_ms; /* of one try */
   unsigned tries;   /* of transport failures, 429 and 5xx */
+  bool *reached;    /* NULL, or set where somebody took the question */
 };
 
 struct cleat__s3_answer {

@@ -27,11 +27,12 @@ struct sender {
   struct cleat__retry_config limits; /* the client's, or less */
   struct cleat__retry retry;
   char payload_hash[CLEAT__SHA256_HEX];
-  unsigned malformed; /* tries whose reply could not be read */
-  bool fresh;         /* the next try takes a new connection */
-  bool ask_first;     /* and sends its body only once the store has seen the headers */
-  bool keyless;       /* the last try had no keys to sign with */
-  char signature[65]; /* of the last try: hex, "" when it was not signed */
+  unsigned malformed;              /* tries whose reply could not be read */
+  bool fresh;                      /* the next try takes a new connection */
+  bool ask_first;                  /* and sends its body only once the store has seen the headers */
+  union cleat__http_address avoid; /* where the last try's connection broke, or went nowhere */
+  bool keyless;                    /* the last try had no keys to sign with */
+  char signature[65];              /* of the last try: hex, "" when it was not signed */
 
   /* of the last try */
   const struct cleat__s3_config *config;
@@ -218,6 +219,7 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .limit_ms = left_ms > 0 ? left_ms : 1,
                                      .fresh = sender->fresh,
                                      .ask_first = sender->ask_first,
+                                     .avoid = &sender->avoid,
                                      .cancel = sender->cancel,
                                      .grace_ms = request->grace_ms};
   return request->repeatable ? transmit_hedged(sender, &http)
@@ -499,9 +501,11 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   atomic_fetch_add(&sender->s3->store.retries, 1);
   /* What damaged a body may sit on this connection's way. */
   sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK || class == CLEAT__RETRY_DIGEST;
+  sender->avoid = sender->fresh ? reply->peer : (union cleat__http_address){0};
   /* A store that refuses and closes while the body is still coming resets the connection, and its answer is lost with
-   * it: each try would end like this one. */
-  sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN &&
+   * it: each try would end like this one. A kept connection has mostly been closed for its age, and not
+   * all servers know the question. */
+  sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN && !reply->unrepeated &&
                       cleat__spans_length(sender->request->body, sender->request->body_count) > 0;
   return CLEAT_OK;
 }

@@ -165,6 +165,21 @@ static cleat_status choose_endpoint(const struct cleat__s3_settings *settings,
   return CLEAT_OK;
 }
 
+/* Whoever reads a web identity token on its way has the role's keys. Requests for other roles are signed, and hold no
+ * secret. */
+static cleat_status check_confidential(const struct cleat__s3_role *role,
+                                       const struct sts_request *request, struct cleat_error *err) {
+  const struct cleat__s3_endpoint *endpoint = &request->endpoint;
+  if (!role->web_token || endpoint->https || cleat__s3_endpoint_is_loopback(endpoint))
+    return CLEAT_OK;
+  (void)cleat__error_set(err, CLEAT_INVALID,
+                         "the web identity token is not sent over plain HTTP to %s",
+                         request->place);
+  cleat__error_hint(err, "set AWS_ENDPOINT_URL_STS to an endpoint that begins with https://; "
+                         "without it, AWS_ENDPOINT_URL is STS's too");
+  return err->status;
+}
+
 static cleat_status add_field(struct cleat__buffer *form, const char *name, const char *value) {
   if (!value)
     return CLEAT_OK;
@@ -312,6 +327,8 @@ cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
   cleat_status status = check_role(role, err);
   if (!status)
     status = choose_endpoint(search->settings, &request, err);
+  if (!status)
+    status = check_confidential(role, &request, err);
   if (!status)
     status = make_form(search, role, &request, err);
   if (!status)

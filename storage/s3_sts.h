@@ -17,7 +17,7 @@ struct cleat__s3_role {
 };
 
 /* Asks for keys of the role. Errors: DENIED with STS's code, those of cleat__s3_ask, INVALID
- * (endpoint, duration). */
+ * (endpoint, duration, a web identity token that would go to another machine over plain HTTP). */
 cleat_status cleat__s3_sts_assume(const struct cleat__s3_search *search,
                                   const struct cleat__s3_role *role,
                                   struct cleat__s3_credentials *keys, struct cleat_error *err);

@@ -128,7 +128,8 @@ const struct cleat_bench_report *cleat__bench_report(const struct cleat_bench *b
 void cleat__bench_free(struct cleat_bench *bench) {
   if (bench == NULL)
     return;
-  cleat__single_end(&bench->single);
+  if (!cleat__single_end(&bench->single))
+    return;
   cleat__free(bench->buffers);
   cleat__free(bench);
 }

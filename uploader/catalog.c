@@ -5,6 +5,7 @@
 #include "uploader/catalog.h"
 
 #include "base/mem.h"
+#include "uploader/commit.h"
 #include "uploader/listing.h"
 #include "uploader/name.h"
 #include "uploader/operation.h"
@@ -117,7 +118,8 @@ static void list_finish(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
   /* An answer, whatever it is: it weighs by its request, not by its few bytes. */
-  bool answered = listed->status == CLEAT_OK || listed->status == CLEAT_NOT_FOUND;
+  bool answered =
+      listed->status == CLEAT_OK || cleat__commit_is_absent(listed->status, &listed->failure);
   cleat__client_end_transfer_locked(listing->operation.client, CLEAT__DOWN, listed->began_s,
                                     answered ? 1 : 0);
   if (answered || is_damage(listed->status))
@@ -243,17 +245,29 @@ static cleat_status latest_none(const struct cleat_client *client, size_t damage
   return status;
 }
 
+/* For the one who asked: a success has no error to tell it by. */
+static void note_passed_over(struct cleat_checkpoint *checkpoint, size_t damaged,
+                             const struct cleat_error *newest) {
+  checkpoint->damage = *newest;
+  checkpoint->info.passed_over = damaged;
+  checkpoint->info.damage = &checkpoint->damage;
+}
+
 static cleat_status latest_search(struct cleat_client *client, const struct steps *steps,
                                   struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  struct cleat_error newest;
   size_t damaged = 0;
   for (size_t i = steps->count; i-- > 0;) {
     cleat_status status = latest_try(client, steps->items[i], checkpoint, err);
     bool passed_over = status != CLEAT_NEWER && is_damage(status);
-    if (status != CLEAT_NOT_FOUND && !passed_over)
+    if (status == CLEAT_OK && damaged > 0)
+      note_passed_over(*checkpoint, damaged, &newest);
+    if (!cleat__commit_is_absent(status, err) && !passed_over)
       return status;
     if (passed_over)
       cleat__log(&client->log, CLEAT_LOG_WARNING, "passed over: %s", err->message);
-    damaged += passed_over;
+    if (passed_over && damaged++ == 0)
+      newest = *err;
   }
   return latest_none(client, damaged, err);
 }

@@ -29,6 +29,7 @@ struct cleat_checkpoint {
   struct cleat_client *client;
   struct cleat__manifest manifest;
   struct cleat_checkpoint_info info;
+  struct cleat_error damage;     /* info.damage, where there is one */
   struct cleat__record *records; /* of each rank */
   struct cleat__checkpoint_file *files;
   size_t file_count;

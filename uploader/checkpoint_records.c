@@ -5,6 +5,7 @@
 #include "uploader/checkpoint.h"
 
 #include "base/mem.h"
+#include "uploader/commit.h"
 #include "uploader/name.h"
 #include "uploader/operation.h"
 
@@ -76,7 +77,7 @@ static cleat_status record_fetch(struct cleat_client *client,
     *text = NULL;
     status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
                           cancel, err);
-    if (status == CLEAT_NOT_FOUND)
+    if (cleat__commit_is_absent(status, err))
       return record_damaged(ref->key, "is missing", err);
     if (status != CLEAT_OK)
       return status;

@@ -4,6 +4,7 @@
 #include "uploader/client.h"
 
 #include "base/checksum.h"
+#include "base/fork.h"
 #include "base/mem.h"
 #include "uploader/identity.h"
 
@@ -61,16 +62,20 @@ static cleat_status identify(struct cleat_client *client,
 cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err) {
+  if (cleat__fork_watch(err) != CLEAT_OK)
+    return err->status;
   if (cleat__checksum_prepare() != CLEAT_OK)
     return cleat__error_no_memory(err, "OpenSSL");
   struct cleat_client *fresh = cleat__calloc(1, sizeof(*fresh));
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the client");
+  fresh->generation = cleat__fork_generation();
   fresh->store = store;
   fresh->clock = cleat__clock_system();
   fresh->log = (struct cleat__log){options->log, options->log_user};
   atomic_init(&fresh->never, false);
   atomic_init(&fresh->resumed, false);
+  atomic_init(&fresh->rollbacks, 0);
   atomic_init(&fresh->number, 0);
   atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
 
@@ -151,6 +156,10 @@ cleat_status cleat__client_count_try(struct cleat_client *client, int64_t step, 
 void cleat__client_close(struct cleat_client *client) {
   if (client == NULL)
     return;
+  if (!cleat__client_is_ours(client)) {
+    cleat__fork_set_aside(client);
+    return;
+  }
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
     client->cuda->ops->close(client->cuda);
@@ -159,6 +168,10 @@ void cleat__client_close(struct cleat_client *client) {
   free_tries(client);
   cleat__free(client->start);
   cleat__free(client);
+}
+
+bool cleat__client_is_ours(const struct cleat_client *client) {
+  return cleat__fork_is_ours(client->generation);
 }
 
 cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct cleat_error *err) {

@@ -50,8 +50,10 @@ struct cleat_client {
   unsigned world_size; /* 1 or more */
   struct cleat_topology topology;
   unsigned rank_timeout_s;
-  char nonce[33];      /* this process's */
-  atomic_bool resumed; /* cleat_resume was called */
+  char nonce[33];        /* this process's */
+  unsigned generation;   /* of the process that opened it: see base/fork.h */
+  atomic_bool resumed;   /* cleat_resume was called */
+  atomic_uint rollbacks; /* how often cleat_rollback was: all ranks count alike */
   atomic_ulong
       number; /* of this start among those of the job; 0: it was not registered (see starts.h) */
   atomic_bool never;      /* a cancel flag that nobody raises */
@@ -74,7 +76,11 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
                                     const struct cleat_client_options *options,
                                     struct cleat_client **client, struct cleat_error *err);
 
+/* In a forked child it touches nothing of what the parent's threads may have been changing, nor the store. */
 void cleat__client_close(struct cleat_client *client);
+
+/* Whether the client, and so all that was made with it, is of this process. Any thread. */
+bool cleat__client_is_ours(const struct cleat_client *client);
 
 /* Pins the staging memory, if that has not been done, so that CUDA devices copy to and from it at full
  * speed. Errors as the device's pin. */

@@ -51,6 +51,8 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
     standing->same_start = strcmp(manifest.start, client->start) == 0;
     (void)strncpy(standing->start, manifest.start, CLEAT__ID_MAX);
     (void)strncpy(standing->attempt, manifest.attempt, CLEAT__ID_MAX);
+    if (manifest.replaced != NULL)
+      (void)strncpy(standing->replaced, manifest.replaced, CLEAT__ID_MAX);
   }
   cleat__manifest_clear(&manifest);
   return CLEAT_OK;
@@ -250,6 +252,12 @@ static cleat_status manifest_read_back(struct cleat_client *client,
   return status;
 }
 
+/* Our put was carried out: what stands is ours, or has taken the place of ours since. */
+static bool is_ours(const struct cleat__manifest *stored, const struct cleat__manifest *ours) {
+  return strcmp(stored->token, ours->token) == 0 ||
+         (stored->replaced != NULL && strcmp(stored->replaced, ours->attempt) == 0);
+}
+
 /* The put failed with *err; reads back who has the step. `late`: a try of it may be carried out yet, and its condition
  * may not be looked at any more. */
 static cleat_status manifest_settle(struct cleat_client *client,
@@ -261,7 +269,7 @@ static cleat_status manifest_settle(struct cleat_client *client,
   struct cleat_error second;
   bool found = false;
   cleat_status read = manifest_read_back(client, manifest, &object, &stored, &found, &second);
-  bool ours = read == CLEAT_OK && found && strcmp(stored.token, manifest->token) == 0;
+  bool ours = read == CLEAT_OK && found && is_ours(&stored, manifest);
   /* What was to be replaced still stands: that says no more than finding nothing does. */
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
   cleat_status status = CLEAT_OK;
@@ -314,7 +322,7 @@ static cleat_status manifest_confirm(struct cleat_client *client,
     status = cleat__error_set(err, CLEAT_STORE, "the manifest that was put is not there");
   if (*in_doubt)
     status = in_doubt_error(manifest->step, err);
-  else if (strcmp(stored.token, manifest->token) != 0)
+  else if (!is_ours(&stored, manifest))
     status = lost_to(manifest->step, stored.attempt, err);
   cleat__manifest_clear(&stored);
   return status;
@@ -343,7 +351,7 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
     if (status != CLEAT_OK) {
       /* Some stores look at the condition before they take the body (versitygw): a try that stalled behind that is
        * carried out whenever it goes on, over the winner's. */
-      bool late = failed_tries > 0 || (unguarded && put_in_doubt(err));
+      bool late = failed_tries > 0 || put_in_doubt(err);
       status = manifest_settle(client, manifest, replace_etag, late, in_doubt, err);
     } else if (unguarded) {
       status = manifest_confirm(client, manifest, in_doubt, err);

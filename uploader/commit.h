@@ -22,6 +22,7 @@ struct cleat__standing {
   char etag[CLEAT__ETAG_MAX]; /* for replacing it */
   char start[CLEAT__ID_MAX + 1];
   char attempt[CLEAT__ID_MAX + 1];
+  char replaced[CLEAT__ID_MAX + 1]; /* the attempt that it took the place of; "": none */
 };
 
 /* Reads the manifest of `step`, if there is one. A damaged one exists, by nobody. */

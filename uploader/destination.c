@@ -3,11 +3,22 @@
  * A new destination is one rename of that folder. Into one that exists, the folder lies inside it (one
  * file system, so that moving is renaming), and its files take their places one by one; paths inside
  * the destination are walked component by component with O_NOFOLLOW, so that no link leads out.
+ *
+ * What goes to the disk, in this order: the bytes of each file, the names in the fresh folder, the final name.
+ *
+ * Each file has its own fsync, which names the file that fails, and not one syncfs. That waits for the writes of other
+ * processes too: beside a neighbour with 3 GB unwritten it took 1.2 s, and fsyncs took 0.15 s. Durability is cheap because the
+ * disk begins with each part when it comes (sync_file_range), and because load.c syncs files in batches, by all workers at
+ * once, so that one commit of the journal serves many. Writing alone, on ext4 over NVMe with 2 cores: 1 GiB took 0.20 s
+ * unsynced, 0.65 s with fsyncs at the end and 0.44 s this way; 2,000 files of 64 KiB took 0.25 s, 0.48 s and 0.30 s.
+ *
  * The struct owns its paths and descriptors. */
 #include "uploader/destination.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/sync.h"
+#include "uploader/destination_folders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +46,7 @@ struct cleat__destination {
   int fresh_fd;
   int root_fd;                           /* of the destination, when inside; else -1 */
   struct cleat__destination_file *files; /* own array; names borrowed */
+  int *fds;                              /* of each file, while it is written; else -1 */
   size_t count;
   /* Of the files whose index has the same rest. The kernel lets one thread at a time write to a file, and those that
    * wait for that spin: a quarter of a load's CPU. Here they sleep. */
@@ -48,6 +60,11 @@ static void destination_free(struct cleat__destination *destination) {
     (void)close(destination->fresh_fd);
   if (destination->root_fd >= 0)
     (void)close(destination->root_fd);
+  for (size_t i = 0; destination->fds != NULL && i < destination->count; i++) {
+    if (destination->fds[i] >= 0)
+      (void)close(destination->fds[i]);
+  }
+  cleat__free(destination->fds);
   cleat__free(destination->path);
   cleat__free(destination->fresh);
   cleat__free(destination->files);
@@ -231,7 +248,10 @@ static cleat_status destination_new(const char *path, const struct cleat__destin
   made->count = count;
   made->path = cleat__strndup(path, length);
   made->files = cleat__calloc(count, sizeof(*made->files));
-  if (made->path == NULL || made->files == NULL) {
+  made->fds = cleat__calloc(count, sizeof(*made->fds));
+  for (size_t i = 0; made->fds != NULL && i < count; i++)
+    made->fds[i] = -1;
+  if (made->path == NULL || made->files == NULL || made->fds == NULL) {
     destination_free(made);
     return cleat__error_no_memory(err, "the destination");
   }
@@ -285,33 +305,61 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
   return CLEAT_OK;
 }
 
+/* Under the file's turn. -1 with errno. */
+static int open_file(struct cleat__destination *destination, size_t index) {
+  /* The folder is ours and fresh: there is no link in it. */
+  if (destination->fds[index] < 0)
+    destination->fds[index] = openat(destination->fresh_fd, destination->files[index].name,
+                                     O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  return destination->fds[index];
+}
+
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
                                       uint64_t offset, const struct cleat__span *spans,
                                       size_t count, struct cleat_error *err) {
   const char *name = destination->files[index].name;
+  uint64_t at = offset;
   int why = 0;
   if (cleat__fault_point())
     return cleat__error_errno(err, EIO, "cannot write %s", name);
-  /* The folder is ours and fresh: there is no link in it. */
-  int fd = openat(destination->fresh_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0)
-    return cleat__error_errno(err, errno, "cannot write %s", name);
   cleat_status status = CLEAT_OK;
   pthread_mutex_t *turn = &destination->turns[index % TURNS];
   pthread_mutex_lock(turn);
-  for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
-    status = write_all(fd, &spans[i], offset, &why);
-    offset += spans[i].length;
-  }
-  pthread_mutex_unlock(turn);
-  if (close(fd) != 0 && status == CLEAT_OK) {
+  int fd = open_file(destination, index);
+  if (fd < 0) {
     why = errno;
     status = CLEAT_IO;
   }
-  if (status != CLEAT_OK) {
-    status = cleat__error_errno(err, why, "cannot write %s/%s", destination->path, name);
+  for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
+    status = write_all(fd, &spans[i], at, &why);
+    at += spans[i].length;
   }
-  return status;
+  pthread_mutex_unlock(turn);
+  if (status == CLEAT_OK)
+    why = cleat__sync_begin(fd, offset, at - offset);
+  return why == 0 ? CLEAT_OK
+                  : cleat__error_errno(err, why, "cannot write %s/%s", destination->path, name);
+}
+
+cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
+                                     bool *unsynced, struct cleat_error *err) {
+  pthread_mutex_t *turn = &destination->turns[index % TURNS];
+  pthread_mutex_lock(turn);
+  int fd = open_file(destination, index), failure = fd < 0 ? errno : 0;
+  destination->fds[index] = -1;
+  pthread_mutex_unlock(turn);
+  if (failure == 0)
+    failure = cleat__sync_file(fd);
+  if (cleat__sync_is_unsupported(failure)) {
+    *unsynced = true;
+    failure = 0;
+  }
+  if (fd >= 0 && close(fd) != 0 && failure == 0)
+    failure = errno;
+  if (failure == 0)
+    return CLEAT_OK;
+  return cleat__error_errno(err, failure, "cannot put %s/%s on the disk", destination->path,
+                            destination->files[index].name);
 }
 
 /* ---- End ---------------------------------------------------------------------------------------- */
@@ -331,30 +379,85 @@ static cleat_status file_move(const struct cleat__destination *destination, cons
   return status;
 }
 
-static cleat_status commit_new(const struct cleat__destination *destination,
-                               struct cleat_error *err) {
-  /* NOREPLACE: somebody may have made the destination meanwhile. */
-  if (renameat2(AT_FDCWD, destination->fresh, AT_FDCWD, destination->path, RENAME_NOREPLACE) == 0) {
-    return CLEAT_OK;
+/* Syncs every folder that holds one of the files, or one of these folders, below root_fd and with it. */
+static cleat_status sync_folders(const struct cleat__destination *destination, int root_fd,
+                                 struct cleat_error *err) {
+  struct cleat__destination_folders folders;
+  cleat_status status =
+      cleat__destination_folders(destination->files, destination->count, &folders, err);
+  if (status != CLEAT_OK)
+    return status;
+  for (size_t i = 0; status == CLEAT_OK && i < folders.count; i++) {
+    int fd = -1;
+    const char *ignored = NULL;
+    status = walk_to_folder(root_fd, folders.names[i], false, &fd, &ignored, err);
+    if (status != CLEAT_OK)
+      break;
+    int failure = fd >= 0 ? cleat__sync_folder(fd) : ENOENT;
+    if (failure != 0)
+      status = cleat__error_errno(err, failure, "cannot put the folder %s/%s on the disk",
+                                  destination->path, folders.names[i]);
+    if (fd >= 0)
+      (void)close(fd);
   }
+  cleat__destination_folders_clear(&folders);
+  return status;
+}
+
+static cleat_status commit_inside(const struct cleat__destination *destination,
+                                  struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; status == CLEAT_OK && i < destination->count; i++) {
+    status = file_move(destination, destination->files[i].name, err);
+  }
+  return status == CLEAT_OK ? sync_folders(destination, destination->root_fd, err) : status;
+}
+
+/* 0 or an errno value. */
+static int rename_new(const char *from, const char *to) {
+  /* NOREPLACE: somebody may have made the destination meanwhile. */
+  if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+    return 0;
   if (errno == EINVAL ||
       errno == ENOSYS) { /* a file system without it: rename keeps full folders */
-    if (rename(destination->fresh, destination->path) == 0)
-      return CLEAT_OK;
+    if (rename(from, to) == 0)
+      return 0;
   }
-  return cleat__error_errno(err, errno, "cannot move the loaded files to %s", destination->path);
+  return errno;
+}
+
+/* The folder that the destination is in. NULL: no memory. */
+static char *parent_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (slash == NULL)
+    return cleat__strdup(".");
+  return slash == path ? cleat__strdup("/") : cleat__strndup(path, (size_t)(slash - path));
+}
+
+static cleat_status commit_new(const struct cleat__destination *destination,
+                               struct cleat_error *err) {
+  const char *path = destination->path;
+  cleat_status status = sync_folders(destination, destination->fresh_fd, err);
+  char *parent = status == CLEAT_OK ? parent_of(path) : NULL;
+  if (status == CLEAT_OK && parent == NULL)
+    return cleat__error_no_memory(err, "a path");
+  if (status != CLEAT_OK)
+    return status;
+  int failure = rename_new(destination->fresh, path);
+  if (failure != 0) {
+    status = cleat__error_errno(err, failure, "cannot move the loaded files to %s", path);
+  } else if ((failure = cleat__sync_folder_at(parent)) != 0) {
+    status = cleat__error_errno(err, failure, "cannot put the name %s on the disk", path);
+    (void)rename_new(path, destination->fresh); /* a load that failed leaves nothing */
+  }
+  cleat__free(parent);
+  return status;
 }
 
 cleat_status cleat__destination_commit(struct cleat__destination *destination,
                                        struct cleat_error *err) {
-  cleat_status status = CLEAT_OK;
-  if (!destination->inside) {
-    status = commit_new(destination, err);
-  } else {
-    for (size_t i = 0; status == CLEAT_OK && i < destination->count; i++) {
-      status = file_move(destination, destination->files[i].name, err);
-    }
-  }
+  cleat_status status =
+      destination->inside ? commit_inside(destination, err) : commit_new(destination, err);
   if (status != CLEAT_OK || destination->inside)
     fresh_remove(destination);
   destination_free(destination);

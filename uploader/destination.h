@@ -1,9 +1,9 @@
 /* destination.h: a directory that files are loaded into, all or none.
  *
  * Files are written below a fresh directory beside the destination (or inside it, when it exists
- * and may be written to) and moved into place when all are there. Links inside the destination are
- * never followed. Writes to different places may run on several threads; begin, commit and abandon
- * on one. */
+ * and may be written to) and moved into place when all are there, and all are on the disk: a power cut
+ * leaves no name without its bytes. Links inside the destination are never followed. Writes to different
+ * places, and syncs of different files, may run on several threads; begin, commit and abandon on one. */
 #ifndef CLEAT_UPLOADER_DESTINATION_H
 #define CLEAT_UPLOADER_DESTINATION_H
 
@@ -27,13 +27,19 @@ cleat_status cleat__destination_begin(const char *path, bool force,
                                       struct cleat__destination **destination,
                                       struct cleat_error *err);
 
-/* Writes the spans into file `index` at `offset`. */
+/* Writes the spans into file `index` at `offset`. The file stays open until its sync: a descriptor that was opened later need
+ * not be told that writing it to the disk has failed. */
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
                                       uint64_t offset, const struct cleat__span *spans,
                                       size_t count, struct cleat_error *err);
 
-/* Moves everything into place and frees. On failure nothing that existed is lost; the fresh
- * directory is removed, and freed all the same. */
+/* Waits until file `index`, to which all was written, is on the disk, and closes it. Every file has to be synced before the commit.
+ * *unsynced (left alone otherwise) is set where the file system knows no sync. Errors: IO, NO_SPACE, with the file's name. */
+cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
+                                     bool *unsynced, struct cleat_error *err);
+
+/* Moves everything into place and frees; the names are on the disk when it returns. On failure nothing that existed is lost; the
+ * fresh directory is removed, and freed all the same. */
 cleat_status cleat__destination_commit(struct cleat__destination *destination,
                                        struct cleat_error *err);
 

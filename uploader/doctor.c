@@ -55,6 +55,6 @@ const struct cleat_check *cleat__doctor_get_check(const struct cleat_doctor *doc
 void cleat__doctor_free(struct cleat_doctor *doctor) {
   if (doctor == NULL)
     return;
-  cleat__single_end(&doctor->single);
-  cleat__free(doctor);
+  if (cleat__single_end(&doctor->single))
+    cleat__free(doctor);
 }

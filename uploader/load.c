@@ -1,11 +1,13 @@
 /* A load: what is fetched next, and what follows.
  *
  * Like a save, a load is a job of the worker pool: `take` hands out parts, `process` fetches, checks
- * and delivers one, `finish` counts it. Three kinds share it: tensors into caller memory, files into
- * a directory, and verify, which drops what it has checked. The load owns its plan; the checkpoint
+ * and delivers one, `finish` counts it. Four kinds share it: tensors into caller memory, files into
+ * a directory, which are synced and then moved into place, verify, which drops what it has checked, and the comparison with
+ * files of this machine, which reads those. The load owns its plan; the checkpoint
  * and the client outlive it. */
 #include "uploader/load.h"
 
+#include "base/fork.h"
 #include "base/mem.h"
 #include "uploader/load_job.h"
 #include "uploader/name.h"
@@ -24,6 +26,11 @@ uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct clea
   const struct cleat_file_info *info = &load->checkpoint->files[fetch->file].info;
   uint64_t left = info->size - info->part_bytes * fetch->part;
   return left < info->part_bytes ? left : info->part_bytes;
+}
+
+/* Files that are compared are read on this machine: they are none of the transfers whose number is limited. */
+static bool uses_store(const struct cleat_load *load) {
+  return load->kind != CLEAT__LOAD_COMPARE;
 }
 
 /* ---- Take ------------------------------------------------------------------------------------ */
@@ -63,7 +70,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
   size_t needed = 0;
-  if (!cleat__client_may_transfer_locked(client, CLEAT__DOWN))
+  if (uses_store(load) && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
     return NULL;
   if (fetch->buffered) {
     uint64_t bytes = cleat__load_part_bytes(load, fetch);
@@ -77,8 +84,30 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   task->kind = CLEAT__LOAD_FETCH;
   task->fetch = *fetch;
   task->buffer_count = needed;
-  task->began_s = cleat__client_begin_transfer_locked(client, CLEAT__DOWN);
+  if (uses_store(load))
+    task->began_s = cleat__client_begin_transfer_locked(client, CLEAT__DOWN);
   advance_locked(load);
+  return task;
+}
+
+static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
+                                                 enum cleat__load_task_kind kind) {
+  struct cleat__load_task *task = load->synced.idle;
+  load->synced.idle = task->next;
+  task->kind = kind;
+  task->buffer_count = 0;
+  return task;
+}
+
+/* The next file to be synced; NULL: none yet. `last`: there is nothing more to be fetched, or it is under way. */
+static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool last) {
+  size_t waiting = load->synced.sync_end - load->synced.sync_begun;
+  load->synced.draining =
+      waiting > 0 && (load->synced.draining || last || waiting >= CLEAT__LOAD_SYNC_BATCH);
+  if (!load->synced.draining)
+    return NULL;
+  struct cleat__load_task *task = take_idle_locked(load, CLEAT__LOAD_SYNC);
+  task->fetch = (struct cleat__fetch){.file = load->synced.to_sync[load->synced.sync_begun++]};
   return task;
 }
 
@@ -88,11 +117,8 @@ static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
     return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
     load->synced.finish_begun = true;
-    struct cleat__load_task *task = load->synced.idle;
-    load->synced.idle = task->next;
-    task->kind = load->operation.synced.stopping ? CLEAT__LOAD_ABANDON : CLEAT__LOAD_COMMIT;
-    task->buffer_count = 0;
-    return task;
+    return take_idle_locked(load, load->operation.synced.stopping ? CLEAT__LOAD_ABANDON
+                                                                  : CLEAT__LOAD_COMMIT);
   }
   cleat__operation_end_locked(&load->operation);
   return NULL;
@@ -103,8 +129,13 @@ static struct cleat__task *load_take(struct cleat__job *job) {
   struct cleat__fetch fetch;
   if (load->operation.synced.ended)
     return NULL;
-  if (!load->operation.synced.stopping && !load->synced.finish_begun && peek_locked(load, &fetch)) {
-    return (struct cleat__task *)take_fetch_locked(load, &fetch);
+  if (!load->operation.synced.stopping && !load->synced.finish_begun) {
+    bool more = peek_locked(load, &fetch);
+    struct cleat__load_task *sync = take_sync_locked(load, !more);
+    if (sync != NULL)
+      return (struct cleat__task *)sync;
+    if (more)
+      return (struct cleat__task *)take_fetch_locked(load, &fetch);
   }
   return (struct cleat__task *)take_finish_locked(load);
 }
@@ -133,6 +164,19 @@ static cleat_status process_file(struct cleat_load *load, const struct cleat__lo
   return status;
 }
 
+static cleat_status process_sync(struct cleat_load *load, const struct cleat__load_task *task,
+                                 struct cleat_error *err) {
+  bool unsynced = false;
+  cleat_status status =
+      cleat__destination_sync(load->destination, task->fetch.file, &unsynced, err);
+  if (unsynced && !atomic_exchange(&load->unsynced_told, true))
+    cleat__log(
+        &load->operation.client->log, CLEAT_LOG_WARNING,
+        "the file system cannot sync %s: what is loaded is on the disk when that system says so",
+        load->checkpoint->files[task->fetch.file].info.name);
+  return status;
+}
+
 /* Nothing runs beside it. */
 static cleat_status process_finish(struct cleat_load *load, const struct cleat__load_task *task,
                                    struct cleat_error *err) {
@@ -147,12 +191,16 @@ static cleat_status process_finish(struct cleat_load *load, const struct cleat__
 static void load_process(struct cleat__job *job, struct cleat__task *taken) {
   struct cleat_load *load = load_of(job);
   struct cleat__load_task *task = (struct cleat__load_task *)taken;
-  if (task->kind != CLEAT__LOAD_FETCH) {
+  if (task->kind == CLEAT__LOAD_SYNC) {
+    task->status = process_sync(load, task, &task->error);
+  } else if (task->kind != CLEAT__LOAD_FETCH) {
     task->status = process_finish(load, task, &task->error);
   } else if (load->kind == CLEAT__LOAD_TENSORS) {
     task->status = cleat__load_process_tensors(load, task, &task->error);
   } else if (load->kind == CLEAT__LOAD_FILES) {
     task->status = process_file(load, task, &task->error);
+  } else if (load->kind == CLEAT__LOAD_COMPARE) {
+    task->status = cleat__load_process_compare(load, task, &task->error);
   } else {
     task->status = process_verify(load, task, &task->error);
   }
@@ -160,11 +208,21 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 
 /* ---- Finish ---------------------------------------------------------------------------------- */
 
+/* All its bytes were delivered; a file in a folder is done when it is on the disk too. */
+static void file_is_there_locked(struct cleat_load *load, size_t file) {
+  if (load->kind == CLEAT__LOAD_FILES)
+    load->synced.to_sync[load->synced.sync_end++] = file;
+  else
+    load->synced.files_done++;
+}
+
 static void finish_success_locked(struct cleat_load *load, const struct cleat__load_task *task) {
   if (task->kind == CLEAT__LOAD_FETCH) {
     load->synced.bytes_done += cleat__load_part_bytes(load, &task->fetch);
     if (--load->synced.parts_left[task->fetch.file] == 0)
-      load->synced.files_done++;
+      file_is_there_locked(load, task->fetch.file);
+  } else if (task->kind == CLEAT__LOAD_SYNC) {
+    load->synced.files_done++;
   } else if (task->kind == CLEAT__LOAD_COMMIT) {
     /* A cancel that came while the files were moved into place came too late. */
     cleat__error_clear(&load->operation.synced.error);
@@ -174,7 +232,7 @@ static void finish_success_locked(struct cleat_load *load, const struct cleat__l
 static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
   struct cleat_load *load = load_of(job);
   struct cleat__load_task *task = (struct cleat__load_task *)taken;
-  if (task->kind == CLEAT__LOAD_FETCH)
+  if (task->kind == CLEAT__LOAD_FETCH && uses_store(load))
     cleat__client_end_transfer_locked(
         load->operation.client, CLEAT__DOWN, task->began_s,
         task->status == CLEAT_OK ? cleat__load_part_bytes(load, &task->fetch) : 0);
@@ -197,6 +255,8 @@ static void load_destroy(struct cleat_load *load) {
   cleat__destination_abandon(load->destination);
   cleat__lanes_clear(&load->lanes);
   cleat__free(load->synced.parts_left);
+  cleat__free(load->synced.to_sync);
+  cleat__free(load->compared);
   cleat__free(load->wanted);
   cleat__free(load->dims);
   cleat__free(load->wants);
@@ -218,7 +278,8 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
   fresh->verify = verify;
   fresh->synced.parts_left =
       cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.parts_left));
-  if (fresh->synced.parts_left == NULL) {
+  fresh->synced.to_sync = cleat__calloc(checkpoint->file_count, sizeof(*fresh->synced.to_sync));
+  if (fresh->synced.parts_left == NULL || fresh->synced.to_sync == NULL) {
     load_destroy(fresh);
     return cleat__error_no_memory(err, "the load");
   }
@@ -230,7 +291,7 @@ void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
   load->synced.parts_left[file] = parts;
   load->files_total++;
   if (parts == 0)
-    load->synced.files_done++;
+    file_is_there_locked(load, file);
 }
 
 /* Every part of every file. */
@@ -361,12 +422,28 @@ cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint, struc
   return load_launch(fresh, status, load, err);
 }
 
+cleat_status cleat__load_start_compare(struct cleat_checkpoint *checkpoint,
+                                       const struct cleat_file *files, size_t count,
+                                       struct cleat_load **load, struct cleat_error *err) {
+  struct cleat_load *fresh = NULL;
+  cleat_status status = load_new(checkpoint, CLEAT__LOAD_COMPARE, true, &fresh, err);
+  if (status != CLEAT_OK)
+    return status;
+  expect_all(fresh);
+  status = cleat__load_plan_compare(fresh, files, count, err);
+  return load_launch(fresh, status, load, err);
+}
+
 cleat_status cleat__load_wait(struct cleat_load *load, struct cleat_error *err) {
   return cleat__operation_wait(&load->operation, err);
 }
 
 void cleat__load_progress(const struct cleat_load *load, struct cleat_progress *progress) {
   struct cleat__pool *pool = load->operation.client->pool;
+  if (!cleat__operation_is_ours(&load->operation)) {
+    *progress = (struct cleat_progress){.phase = CLEAT_PHASE_FAILED};
+    return;
+  }
   cleat__pool_lock(pool);
   enum cleat_phase phase = CLEAT_PHASE_RUNNING;
   if (load->operation.synced.ended) {
@@ -390,6 +467,10 @@ void cleat__load_cancel(struct cleat_load *load) {
 void cleat__load_free(struct cleat_load *load) {
   if (load == NULL)
     return;
+  if (!cleat__operation_is_ours(&load->operation)) {
+    cleat__fork_set_aside(load);
+    return;
+  }
   struct cleat_error ignored;
   (void)cleat__operation_wait(&load->operation, &ignored);
   cleat__operation_retire(&load->operation);

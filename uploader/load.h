@@ -13,6 +13,9 @@ cleat_status cleat__load_start_files(struct cleat_checkpoint *checkpoint, const 
                                      struct cleat_load **load, struct cleat_error *err);
 cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint, struct cleat_load **load,
                                       struct cleat_error *err);
+cleat_status cleat__load_start_compare(struct cleat_checkpoint *checkpoint,
+                                       const struct cleat_file *files, size_t count,
+                                       struct cleat_load **load, struct cleat_error *err);
 cleat_status cleat__load_wait(struct cleat_load *load, struct cleat_error *err);
 void cleat__load_progress(const struct cleat_load *load, struct cleat_progress *progress);
 void cleat__load_cancel(struct cleat_load *load);

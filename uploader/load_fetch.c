@@ -4,6 +4,7 @@
  * be the network. When it stays wrong, the error names step, file, part and a tensor in it. No lock
  * is held here; a task touches its own part only. */
 #include "base/mem.h"
+#include "uploader/commit.h"
 #include "uploader/load_job.h"
 #include "uploader/name.h"
 
@@ -40,9 +41,8 @@ static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t f
   return NULL;
 }
 
-/* "step 5: part 3 of model.safetensors (tensor wte)" in front of what is wrong. */
-static void name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                      struct cleat_error *err) {
+void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                           struct cleat_error *err) {
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   const struct cleat_file_info *info = &checkpoint->files[fetch->file].info;
   uint64_t begin = cleat__load_part_begin(load, fetch);
@@ -58,7 +58,7 @@ static void name_part(const struct cleat_load *load, const struct cleat__fetch *
 /* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken us. */
 static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
                                       struct cleat_error *err) {
-  bool missing = status == CLEAT_NOT_FOUND;
+  bool missing = cleat__commit_is_absent(status, err);
   if (missing) {
     err->status = CLEAT_INTEGRITY;
     status = CLEAT_INTEGRITY;
@@ -89,7 +89,7 @@ cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat
   uint32_t ignored = 0;
   cleat_status status = fetch_bytes(load, fetch->file, offset, into, count, &ignored, err);
   if (status != CLEAT_OK)
-    name_part(load, fetch, err);
+    cleat__load_name_part(load, fetch, err);
   return status;
 }
 
@@ -115,6 +115,6 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
                load->checkpoint->files[fetch->file].info.name);
   }
   if (status != CLEAT_OK)
-    name_part(load, fetch, err);
+    cleat__load_name_part(load, fetch, err);
   return status;
 }

@@ -1,5 +1,5 @@
 /* load_job.h: the inside of a load, shared by load.c (what is fetched next), load_fetch.c (how a
- * part is fetched and checked), load_tensors.c and load_files.c (where its bytes go). */
+ * part is fetched and checked), load_tensors.c (where its bytes go) and load_compare.c (files that are there already). */
 #ifndef CLEAT_UPLOADER_LOAD_JOB_H
 #define CLEAT_UPLOADER_LOAD_JOB_H
 
@@ -7,13 +7,19 @@
 #include "uploader/lanes.h"
 #include "uploader/load.h"
 #include "uploader/operation.h"
+#include "uploader/source.h"
 #include "uploader/tensor.h"
+
+#include <stdatomic.h>
 
 /* How often a part that arrives with another checksum is fetched before the load fails. */
 #define CLEAT__LOAD_TRIES 3
 /* More runs than this in one part are scattered out of a buffer: as spans they would take more
  * memory than the part. */
 #define CLEAT__LOAD_SPANS_MAX 4096
+/* Files that are fetched wait until there are so many, and are then synced by all workers at once. Lower: more commits of the file
+ * system's journal. Higher: more descriptors. */
+#define CLEAT__LOAD_SYNC_BATCH 64
 
 /* A part to be fetched. */
 struct cleat__fetch {
@@ -40,10 +46,17 @@ struct cleat__wanted_tensor {
   unsigned lane; /* that reaches it */
 };
 
+enum cleat__load_task_kind {
+  CLEAT__LOAD_FETCH,
+  CLEAT__LOAD_SYNC,
+  CLEAT__LOAD_COMMIT,
+  CLEAT__LOAD_ABANDON
+};
+
 struct cleat__load_task {
-  enum { CLEAT__LOAD_FETCH, CLEAT__LOAD_COMMIT, CLEAT__LOAD_ABANDON } kind;
-  struct cleat__fetch fetch;
-  void **buffers; /* `capacity` pointers, of which buffer_count are held */
+  enum cleat__load_task_kind kind;
+  struct cleat__fetch fetch; /* of SYNC: its file */
+  void **buffers;            /* `capacity` pointers, of which buffer_count are held */
   size_t buffer_count;
   double began_s; /* of FETCH */
   cleat_status status;
@@ -51,7 +64,18 @@ struct cleat__load_task {
   struct cleat__load_task *next; /* idle */
 };
 
-enum cleat__load_kind { CLEAT__LOAD_TENSORS, CLEAT__LOAD_FILES, CLEAT__LOAD_VERIFY };
+enum cleat__load_kind {
+  CLEAT__LOAD_TENSORS,
+  CLEAT__LOAD_FILES,
+  CLEAT__LOAD_VERIFY,
+  CLEAT__LOAD_COMPARE
+};
+
+/* What is compared with a file of the checkpoint. */
+struct cleat__compared {
+  struct cleat__source source; /* from disk; its path is borrowed */
+  const char *data;            /* or from memory, borrowed; else NULL */
+};
 
 struct cleat_load {
   struct cleat__operation operation; /* first */
@@ -72,6 +96,9 @@ struct cleat_load {
 
   /* Files */
   struct cleat__destination *destination;
+  atomic_bool unsynced_told; /* that the file system cannot sync was logged */
+
+  struct cleat__compared *compared; /* of each file of the checkpoint; of COMPARE */
 
   struct cleat__load_task *tasks;
   void **buffer_slots;
@@ -80,6 +107,9 @@ struct cleat_load {
     struct cleat__load_task *idle;
     size_t next_fetch;           /* tensors: index; else unused */
     size_t next_file, next_part; /* files and verify */
+    size_t *to_sync;             /* files that are fetched, in the order of their ends */
+    size_t sync_begun, sync_end; /* those before the first of these are synced or being so */
+    bool draining;               /* a batch is being synced */
     bool finish_begun;           /* files: moving into place, or removing */
     size_t *parts_left;          /* of each file of the checkpoint; the array is the load's */
     uint64_t bytes_done;
@@ -106,6 +136,10 @@ cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat
                                      uint64_t offset, const struct cleat__span *into, size_t count,
                                      struct cleat_error *err);
 
+/* "step 5: part 3 of model.safetensors (tensor wte)" in front of what is wrong. */
+void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                           struct cleat_error *err);
+
 /* Counts a file with `parts` parts to be fetched; before the load is launched. */
 void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts);
 
@@ -115,6 +149,13 @@ cleat_status cleat__load_plan_tensors(struct cleat_load *load,
                                       const struct cleat_place *places, size_t count,
                                       struct cleat_error *err);
 cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
+                                         struct cleat_error *err);
+
+/* load_compare.c: finds the file for each of the checkpoint's; reads one part and compares its checksum. */
+cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files,
+                                      size_t count, struct cleat_error *err);
+cleat_status cleat__load_process_compare(struct cleat_load *load,
+                                         const struct cleat__load_task *task,
                                          struct cleat_error *err);
 
 /* load_match.c: all requests against the checkpoint; MISMATCH lists what does not fit. */

@@ -62,6 +62,8 @@ static cleat_status check_texts(const struct cleat__manifest *manifest, struct c
   cleat_status status = check_id("attempt", manifest->attempt, err);
   if (status == CLEAT_OK)
     status = check_id("start", manifest->start, err);
+  if (status == CLEAT_OK && manifest->replaced != NULL)
+    status = check_id("replaced", manifest->replaced, err);
   if (status == CLEAT_OK)
     status = check_id("cleat_version", manifest->cleat_version, err);
   if (status != CLEAT_OK)
@@ -160,6 +162,8 @@ static void put_manifest(struct cleat__json_writer *writer,
   cleat__json_put_string_field(writer, ",\n  \"attempt\": ", manifest->attempt);
   cleat__json_put_string_field(writer, ",\n  \"token\": ", manifest->token);
   cleat__json_put_string_field(writer, ",\n  \"start\": ", manifest->start);
+  if (manifest->replaced != NULL)
+    cleat__json_put_string_field(writer, ",\n  \"replaced\": ", manifest->replaced);
   cleat__json_put_uint_field(writer, ",\n  \"world_size\": ", manifest->world_size);
   cleat__json_put_text(writer, ",\n  \"topology\": ");
   cleat__json_put_text(writer, manifest->topology == NULL ? "{}" : manifest->topology);

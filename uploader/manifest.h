@@ -36,12 +36,14 @@ struct cleat__rank_ref {
 struct cleat__manifest {
   int64_t step;
   char *attempt;
-  char *token;         /* CLEAT__TOKEN_LENGTH lowercase hex digits: whose commit this is */
-  char *start;         /* the start of the job that saved it */
-  char *topology;      /* a JSON object, compact; NULL when encoded: {} */
-  char *metadata;      /* a JSON value, compact; NULL when encoded: {} */
-  char *created;       /* RFC 3339, UTC */
-  char *cleat_version; /* that wrote it */
+  char *token; /* CLEAT__TOKEN_LENGTH lowercase hex digits: whose commit this is */
+  char *start; /* the start of the job that saved it */
+  char *
+      replaced; /* the attempt whose manifest this one took the place of; NULL: none that is known */
+  char *topology;                /* a JSON object, compact; NULL when encoded: {} */
+  char *metadata;                /* a JSON value, compact; NULL when encoded: {} */
+  char *created;                 /* RFC 3339, UTC */
+  char *cleat_version;           /* that wrote it */
   struct cleat__rank_ref *ranks; /* world_size of them; rank r at index r */
   unsigned world_size;           /* 1 or more */
   size_t json_bytes;             /* of the document that it was read from */

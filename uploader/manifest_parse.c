@@ -130,10 +130,10 @@ static void read_json(struct parse *parse, char **text) {
   cleat__buffer_clear(&buffer);
 }
 
-/* The last two were checked by then; they must only not come twice. */
-static const char *const fields[] = {"step",       "attempt",  "token",   "start",
-                                     "topology",   "metadata", "created", "cleat_version",
-                                     "world_size", "ranks",    "format",  "version"};
+/* The two before the last were checked by then; they must only not come twice. The last may be missing. */
+static const char *const fields[] = {
+    "step",          "attempt",    "token", "start",  "topology", "metadata", "created",
+    "cleat_version", "world_size", "ranks", "format", "version",  "replaced"};
 enum {
   STEP,
   ATTEMPT,
@@ -147,6 +147,7 @@ enum {
   RANKS,
   FORMAT,
   VERSION,
+  REPLACED,
   FIELDS
 };
 
@@ -183,6 +184,9 @@ static void read_field(struct parse *parse, unsigned which, uint64_t *step) {
   case RANKS:
     read_ranks(parse);
     break;
+  case REPLACED:
+    read_text(parse, &manifest->replaced);
+    break;
   default:
     cleat__json_value(&parse->reader, NULL);
   }
@@ -197,7 +201,7 @@ static void read_manifest(struct parse *parse, int64_t expected_step) {
   cleat__json_object(reader);
   while (cleat__json_field(reader, fields, FIELDS, &seen, &which))
     read_field(parse, which, &step);
-  cleat__json_require(reader, fields, (1U << FIELDS) - 1, seen);
+  cleat__json_require(reader, fields, (1U << REPLACED) - 1, seen);
   cleat__json_end(reader);
   if (reader->status != CLEAT_OK)
     return;

@@ -1,6 +1,8 @@
 /* Waiting for, failing and cancelling a save or a load. See operation.h. */
 #include "uploader/operation.h"
 
+#include "base/fork.h"
+
 void cleat__operation_init(struct cleat__operation *operation, struct cleat_client *client) {
   operation->client = client;
   atomic_init(&operation->cancel, false);
@@ -40,7 +42,13 @@ cleat_status cleat__operation_status_locked(const struct cleat__operation *opera
   return status;
 }
 
+bool cleat__operation_is_ours(const struct cleat__operation *operation) {
+  return cleat__client_is_ours(operation->client);
+}
+
 cleat_status cleat__operation_wait(struct cleat__operation *operation, struct cleat_error *err) {
+  if (!cleat__operation_is_ours(operation))
+    return cleat__fork_refuse("the client", err);
   struct cleat__pool *pool = operation->client->pool;
   cleat__pool_lock(pool);
   while (!operation->synced.ended)
@@ -52,6 +60,8 @@ cleat_status cleat__operation_wait(struct cleat__operation *operation, struct cl
 
 void cleat__operation_cancel(struct cleat__operation *operation, const char *what) {
   struct cleat_error error;
+  if (!cleat__operation_is_ours(operation))
+    return;
   (void)cleat__error_set(&error, CLEAT_CANCELLED, "%s was cancelled", what);
   cleat__pool_lock(operation->client->pool);
   if (!operation->synced.ended)

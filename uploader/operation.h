@@ -36,6 +36,10 @@ void cleat__operation_stop_locked(struct cleat__operation *operation);
 /* Nothing is in flight any more: wakes those who wait. */
 void cleat__operation_end_locked(struct cleat__operation *operation);
 
+/* Whether it is of this process. In a forked child nobody ends it, and its locks may be held for ever: wait fails there
+ * (UNSUPPORTED), cancel does nothing, and whoever frees it sets it aside. */
+bool cleat__operation_is_ours(const struct cleat__operation *operation);
+
 /* Returns its status once it has ended. */
 cleat_status cleat__operation_wait(struct cleat__operation *operation, struct cleat_error *err);
 

@@ -3,96 +3,18 @@
 #include "uploader/ranks.h"
 
 #include "base/checksum.h"
-#include "base/json_reader.h"
-#include "base/json_writer.h"
 #include "base/mem.h"
-#include "uploader/document.h"
 #include "uploader/identity.h"
 #include "uploader/listing.h"
+#include "uploader/note.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define NOTE "note of a rank"
-#define NOTE_FORMAT "cleat.note"
-#define NOTE_VERSION "1.0"
-#define NOTE_BYTES_MAX ((size_t)64 * 1024)
 /* How often a record that makes no sense is read: it may have been damaged on its way. */
 #define TRIES 3
 
-/* ---- Notes: claims, failures, twins --------------------------------------------------------------- */
-
-/* `why` NULL: a claim, which says only whose it is. */
-static cleat_status note_encode(const struct cleat_client *client, const struct cleat_error *why,
-                                struct cleat__buffer *out, struct cleat_error *err) {
-  struct cleat__json_writer writer;
-  cleat__json_writer_init(&writer, out);
-  cleat__json_put_text(&writer, "{\"format\":\"" NOTE_FORMAT "\",\"version\":\"" NOTE_VERSION
-                                "\",\"rank\":");
-  cleat__json_put_uint(&writer, client->rank);
-  cleat__json_put_string_field(&writer, ",\"nonce\":", client->nonce);
-  if (why != NULL) {
-    cleat__json_put_string_field(&writer, ",\"status\":", cleat_status_name(why->status));
-    cleat__json_put_string_field(&writer, ",\"message\":", why->message);
-    cleat__json_put_string_field(&writer, ",\"hint\":", why->hint);
-  }
-  cleat__json_put_text(&writer, "}\n");
-  return cleat__json_writer_end(&writer, NOTE, err);
-}
-
-static cleat_status note_put(struct cleat_client *client, const char *key,
-                             const struct cleat_error *why, const atomic_bool *cancel,
-                             struct cleat_error *err) {
-  struct cleat__buffer text;
-  cleat__buffer_init(&text, NOTE_BYTES_MAX);
-  cleat_status status = note_encode(client, why, &text, err);
-  if (status == CLEAT_OK)
-    status = cleat__commit_document(client, key, &text, NULL, cancel, err);
-  cleat__buffer_clear(&text);
-  return status;
-}
-
-static cleat_status status_by_name(const struct cleat__json_text *name) {
-#define STATUS(number, status, text)                                                      \
-  if (name->length == strlen(#status) && memcmp(name->bytes, #status, name->length) == 0) \
-    return CLEAT_##status;
-  CLEAT_STATUS_MAP(STATUS)
-#undef STATUS
-  return CLEAT_STORE;
-}
-
-/* Makes *err what the failure of `rank` says. */
-static void failure_parse(const char *json, size_t size, unsigned rank, struct cleat_error *err) {
-  static const char *const fields[] = {"status", "message", "hint"};
-  struct cleat__json_reader reader;
-  struct cleat_error ignored;
-  struct cleat__json_text text = {NULL, 0};
-  cleat_status status = CLEAT_STORE;
-  char message[1800] = "it has failed", hint[sizeof err->hint] = "";
-  uint32_t seen = 0;
-  unsigned which = 0;
-  cleat__json_reader_init(&reader, json, size, CLEAT__JSON_DEPTH_MAX, NOTE, &ignored);
-  cleat__json_object(&reader);
-  while (cleat__json_field(&reader, fields, 3, &seen, &which)) {
-    if (!cleat__json_string(&reader, &text))
-      break;
-    if (which == 0)
-      status = status_by_name(&text);
-    else if (which == 1)
-      (void)snprintf(message, sizeof message, "%.*s", (int)text.length, text.bytes);
-    else
-      (void)snprintf(hint, sizeof hint, "%.*s", (int)text.length, text.bytes);
-  }
-  cleat__json_reader_clear(&reader);
-  /* Rank 0 passes on what it has heard, and what it says itself of another rank begins with that rank, too. No field says
-   * so: the message is for people, nothing is decided by it, and "rank 0: rank 3: disk full" would be no worse than long. */
-  bool passed_on = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
-  char of[16] = "";
-  if (!passed_on)
-    (void)snprintf(of, sizeof of, "rank %u: ", rank);
-  (void)cleat__error_set(err, status == CLEAT_OK ? CLEAT_STORE : status, "%s%s", of, message);
-  cleat__error_hint(err, "%s", hint);
-}
+/* ---- What the others say ----------------------------------------------------------------------------- */
 
 /* *found: there is a failure of `rank`, which is in *failure. */
 static cleat_status failure_read(struct cleat_save *save, unsigned rank, const atomic_bool *cancel,
@@ -100,16 +22,8 @@ static cleat_status failure_read(struct cleat_save *save, unsigned rank, const a
                                  struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   char key[CLEAT__OBJECT_KEY_MAX];
-  char *text = NULL;
-  size_t size = 0;
   cleat__key_rank(save->plan->step, save->attempt, rank, "failed", key);
-  cleat_status status =
-      CLEAT__STORE(client->store, get_small, key, NOTE_BYTES_MAX, &text, &size, NULL, cancel, err);
-  *found = status == CLEAT_OK;
-  if (*found)
-    failure_parse(text, size, rank, failure);
-  cleat__free(text);
-  return cleat__commit_is_absent(status, err) ? CLEAT_OK : status;
+  return cleat__note_read(client, key, rank, cancel, found, failure, err);
 }
 
 cleat_status cleat__ranks_look_closed(struct cleat_save *save, struct cleat_error *err) {
@@ -158,7 +72,7 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
                           const atomic_bool *cancel, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_rank(step, attempt, client->rank, "claim", key);
-  cleat_status status = note_put(client, key, NULL, cancel, err);
+  cleat_status status = cleat__note_put(client, key, NULL, cancel, err);
   if (status != CLEAT_LOST)
     return status;
   struct cleat_error why, ignored;
@@ -169,7 +83,7 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
   cleat__error_hint(&why,
                     "each rank is one process, and each start of a job has a name of its own");
   cleat__key_rank(step, attempt, client->rank, "twin", key);
-  (void)note_put(client, key, &why, cancel, &ignored); /* the other one is to know, too */
+  (void)cleat__note_put(client, key, &why, cancel, &ignored); /* the other one is to know, too */
   *err = why;
   return status;
 }
@@ -239,10 +153,14 @@ static cleat_status watch_manifest(struct cleat_save *save, struct cleat_error *
                                            &save->operation.cancel, &now, err);
   if (status != CLEAT_OK || !now.exists)
     return status;
-  if (strcmp(now.attempt, save->attempt) == 0) {
+  /* Ours stands; or it did, and somebody has replaced it since. */
+  if (strcmp(now.attempt, save->attempt) == 0 || strcmp(now.replaced, save->attempt) == 0) {
     save->ranks->found = CLEAT__WATCH_COMMITTED;
     return CLEAT_OK;
   }
+  /* What is to be replaced, or what came in between: rank 0 knows, which replaces it, or fails and says so. */
+  if (save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE && save->operation.client->rank != 0)
+    return CLEAT_OK;
   /* What is to be replaced still stands. */
   if (save->standing.exists && strcmp(now.attempt, save->standing.attempt) == 0)
     return CLEAT_OK;
@@ -338,7 +256,7 @@ static void tell(struct cleat_client *client, int64_t step, const char *attempt,
   char key[CLEAT__OBJECT_KEY_MAX];
   struct cleat_error problem;
   cleat__key_rank(step, attempt, client->rank, "failed", key);
-  if (note_put(client, key, why, &client->never, &problem) != CLEAT_OK)
+  if (cleat__note_put(client, key, why, &client->never, &problem) != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING,
                "the other ranks cannot be told that this one failed, and wait for it: %s",
                problem.message);

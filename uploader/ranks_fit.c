@@ -6,6 +6,7 @@
 #include "uploader/coverage.h"
 #include "uploader/replicas.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static cleat_status check_record(const struct cleat_save *save, unsigned rank,
@@ -68,6 +69,39 @@ static cleat_status check_replicas(const struct cleat_checkpoint *view, struct c
   return status;
 }
 
+static int compare_texts(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Whether every file that must be there is some rank's. */
+static cleat_status check_required(const struct cleat_save *save,
+                                   const struct cleat_checkpoint *view, struct cleat_error *err) {
+  size_t missing = 0;
+  const char *example = NULL;
+  if (save->required_count == 0)
+    return CLEAT_OK;
+  const char **names = cleat__calloc(view->file_count, sizeof *names);
+  if (names == NULL)
+    return cleat__error_no_memory(err, "the check of the ranks' files");
+  for (size_t i = 0; i < view->file_count; i++)
+    names[i] = view->files[i].info.name;
+  if (view->file_count > 0)
+    qsort(names, view->file_count, sizeof *names, compare_texts);
+  for (size_t i = 0; i < save->required_count; i++) {
+    const char *wanted = save->required[i];
+    if (bsearch(&wanted, names, view->file_count, sizeof *names, compare_texts) == NULL &&
+        missing++ == 0)
+      example = wanted;
+  }
+  cleat__free(names);
+  if (missing == 0)
+    return CLEAT_OK;
+  return cleat__error_set(err, CLEAT_MISMATCH,
+                          "%zu of the files that the checkpoint is made of are on no rank, such as "
+                          "%s",
+                          missing, example);
+}
+
 cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) {
   unsigned world_size = save->operation.client->world_size;
   struct cleat_checkpoint view = {.client = save->operation.client};
@@ -93,6 +127,8 @@ cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) 
     status = check_replicas(&view, err);
     if (status == CLEAT_OK)
       status = check_tensors(&view, err);
+    if (status == CLEAT_OK)
+      status = check_required(save, &view, err);
     if (status != CLEAT_OK)
       cleat__error_context(err, "step %lld", (long long)save->plan->step);
   }

@@ -147,25 +147,11 @@ cleat_status cleat__resume_settle(struct cleat_save *save, size_t file, struct c
 
 /* ---- The sources ------------------------------------------------------------------------------ */
 
-static cleat_status source_crc(struct cleat_save *save, size_t file, size_t part, void *block,
-                               uint32_t *crc32c, struct cleat_error *err) {
-  uint64_t offset = save->plan->record.files[file].part_bytes * part;
-  uint64_t left = cleat__plan_part_bytes(save->plan, file, part);
-  uint32_t crc = 0;
-  while (left > 0) {
-    struct cleat__span into = {block, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES};
-    if (atomic_load(&save->operation.cancel))
-      return cleat__error_set(err, CLEAT_CANCELLED, "the save was cancelled");
-    cleat_status status =
-        cleat__source_read(&save->plan->files[file].source, offset, &into, 1, NULL, err);
-    if (status != CLEAT_OK)
-      return status;
-    crc = cleat__crc32c(crc, block, into.length);
-    offset += into.length;
-    left -= into.length;
-  }
-  *crc32c = crc;
-  return CLEAT_OK;
+static cleat_status source_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
+                               struct cleat_error *err) {
+  return cleat__source_crc32c(
+      &save->plan->files[file].source, save->plan->record.files[file].part_bytes * part,
+      cleat__plan_part_bytes(save->plan, file, part), &save->operation.cancel, crc32c, err);
 }
 
 static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
@@ -182,17 +168,12 @@ static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part
 
 cleat_status cleat__resume_read_sources(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  void *block = cleat__alloc(BLOCK_BYTES);
-  if (block == NULL)
-    return cleat__error_no_memory(err, "a part");
   for (size_t i = 0; i < save->plan->record.file_count && status == CLEAT_OK; i++) {
     struct cleat__file_entry *entry = &save->plan->record.files[i];
     for (size_t k = 0; k < entry->part_count && status == CLEAT_OK; k++) {
-      status = save->plan->files[i].from_disk
-                   ? source_crc(save, i, k, block, &entry->crc32c[k], err)
-                   : memory_crc(save, i, k, &entry->crc32c[k], err);
+      status = save->plan->files[i].from_disk ? source_crc(save, i, k, &entry->crc32c[k], err)
+                                              : memory_crc(save, i, k, &entry->crc32c[k], err);
     }
   }
-  cleat__free(block);
   return status;
 }

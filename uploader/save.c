@@ -224,6 +224,15 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   return NULL;
 }
 
+/* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged before
+ * either: the older one may need the buffers. */
+static bool must_wait_its_turn_locked(const struct cleat_save *save) {
+  const struct cleat_save *older = save->operation.client->synced.saves;
+  while (older != save && older->plan->step != save->plan->step)
+    older = older->synced.next;
+  return older != save;
+}
+
 static struct cleat__task *save_take(struct cleat__job *job) {
   struct cleat_save *save = save_of(job);
   struct cleat__save_task *task = NULL;
@@ -234,6 +243,8 @@ static struct cleat__task *save_take(struct cleat__job *job) {
   task = take_snapshot_locked(save);
   if (task != NULL)
     return (struct cleat__task *)task;
+  if (!save->synced.look_begun && must_wait_its_turn_locked(save))
+    return NULL;
   if (!save->synced.look_begun) {
     save->synced.look_begun = true;
     return (struct cleat__task *)cleat__save_task_locked(save, CLEAT__SAVE_LOOK);
@@ -276,15 +287,9 @@ static void file_open_locked(struct cleat_save *save, struct cleat__save_file *f
 }
 
 static void finish_look_locked(struct cleat_save *save) {
-  const struct cleat__standing *standing = &save->standing;
   save->synced.look_done = true;
-  if (standing->exists && standing->same_start) {
-    save->synced.outcome = CLEAT_OUTCOME_ALREADY;
-  } else if (standing->exists && save->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
-    save->synced.outcome = CLEAT_OUTCOME_SKIPPED;
-  }
-  if (save->synced.outcome != CLEAT_OUTCOME_PENDING) {
-    cleat__operation_stop_locked(&save->operation);
+  if (save->standing.exists && save->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
+    cleat__save_skipped_locked(save);
     return;
   }
   for (size_t i = 0; i < save->plan->record.file_count; i++) {
@@ -373,6 +378,23 @@ void cleat__save_committed_locked(struct cleat_save *save) {
   end_locked(save);
 }
 
+void cleat__save_skipped_locked(struct cleat_save *save) {
+  save->synced.outcome = CLEAT_OUTCOME_SKIPPED;
+  cleat__operation_stop_locked(&save->operation);
+}
+
+/* As after a commit that was lost: nobody can commit this attempt. */
+static void finish_commit_locked(struct cleat_save *save) {
+  if (!save->beaten) {
+    cleat__save_committed_locked(save);
+    return;
+  }
+  if (!save->in_doubt && !save->sealed)
+    save->synced.clean_allowed = true;
+  cleat__error_clear(&save->operation.synced.error); /* a cancel that came too late */
+  cleat__save_skipped_locked(save);
+}
+
 static void finish_success_locked(struct cleat_save *save, struct cleat__save_task *task) {
   switch (task->kind) {
   case CLEAT__SAVE_LOOK:
@@ -400,7 +422,7 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
       cleat__save_ranks_wait_locked(save);
     break;
   case CLEAT__SAVE_COMMIT:
-    cleat__save_committed_locked(save);
+    finish_commit_locked(save);
     break;
   case CLEAT__SAVE_WATCH:
     cleat__save_finish_watch_locked(save);

@@ -105,9 +105,12 @@ struct cleat_save {
   int64_t record_wall_s; /* set by RECORD: when it was put, by this machine's clock */
   struct cleat__standing standing;
   bool in_doubt; /* set by COMMIT: the manifest may yet appear */
+  bool beaten;   /* set by COMMIT: another attempt has the step, and it is to be skipped then */
 
   cleat_status (*confirm)(void *user, struct cleat_error *err); /* the caller's; or NULL */
   void *confirm_user;
+  char **required; /* files that some rank must have; of rank 0 alone */
+  size_t required_count;
   bool resume;  /* go on with what an earlier try left, and leave what this one stores */
   bool shared;  /* another process may go on with this attempt: see claim.h */
   bool claimed; /* set by LOOK: our claim may be in the store */
@@ -150,6 +153,9 @@ struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
 
 /* The step is committed: the save has ended well. */
 void cleat__save_committed_locked(struct cleat_save *save);
+
+/* The step is there, and to be skipped: what this save has stored goes, and it ends well. */
+void cleat__save_skipped_locked(struct cleat_save *save);
 
 /* save_ranks.c: what is next, of several ranks: a record of another to be read, or a look at them. */
 struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save);

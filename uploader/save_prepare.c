@@ -171,6 +171,9 @@ void cleat__save_destroy(struct cleat_save *save) {
     cleat__free(save->files[i].have);
   }
   cleat__ranks_free(save);
+  for (size_t i = 0; i < save->required_count; i++)
+    cleat__free(save->required[i]);
+  cleat__free(save->required);
   cleat__save_drop_snapshot(save);
   cleat__lanes_clear(&save->lanes);
   cleat__free(save->tensor_lanes);
@@ -214,11 +217,30 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   return err->status;
 }
 
+static cleat_status save_require(struct cleat_save *save, const struct cleat_save_request *request,
+                                 struct cleat_error *err) {
+  const struct cleat_client *client = save->operation.client;
+  if (request->required_count == 0 || client->world_size == 1 || client->rank != 0)
+    return CLEAT_OK;
+  save->required = cleat__calloc(request->required_count, sizeof *save->required);
+  while (save->required != NULL && save->required_count < request->required_count) {
+    char *name = cleat__strdup(request->required[save->required_count]);
+    if (name == NULL)
+      break;
+    save->required[save->required_count++] = name;
+  }
+  if (save->required_count < request->required_count)
+    return cleat__error_no_memory(err, "the names of files");
+  return CLEAT_OK;
+}
+
 cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
                                  struct cleat_error *err) {
   cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
   save->confirm = request->confirm;
   save->confirm_user = request->confirm_user;
+  if (status == CLEAT_OK)
+    status = save_require(save, request, err);
   if (status == CLEAT_OK)
     status = save_share(save, request, err);
   if (status == CLEAT_OK)

@@ -108,8 +108,7 @@ void cleat__save_finish_watch_locked(struct cleat_save *save) {
   if (ranks->found == CLEAT__WATCH_COMMITTED) {
     cleat__save_committed_locked(save);
   } else if (ranks->found == CLEAT__WATCH_SKIP) {
-    save->synced.outcome = CLEAT_OUTCOME_SKIPPED;
-    cleat__operation_stop_locked(&save->operation);
+    cleat__save_skipped_locked(save);
   } else {
     pace_locked(save, note_arrivals_locked(save));
   }

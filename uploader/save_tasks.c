@@ -22,21 +22,34 @@ static size_t index_of(const struct cleat_save *save, const struct cleat__save_f
   return (size_t)(file - save->files);
 }
 
-static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
-                                           &save->operation.cancel, &save->standing, err);
-  if (status != CLEAT_OK || (save->standing.exists && save->standing.same_start))
-    return status;
-  if (!save->standing.exists || save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE)
-    return save->ranks != NULL ? cleat__ranks_claim(save, err)
-           : save->shared      ? cleat__resume_begin(save, err)
-                               : CLEAT_OK;
-  if (save->plan->if_exists == CLEAT_IF_EXISTS_SKIP)
-    return CLEAT_OK;
-  status = cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by another start",
-                            (long long)save->plan->step);
+static cleat_status refuse_existing(const struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_EXISTS, "step %lld is committed already, by %s start",
+                       (long long)save->plan->step, save->standing.same_start ? "this" : "another");
   cleat__error_hint(err, "choose another step, or ask for skip or replace");
   return status;
+}
+
+/* The attempt becomes ours, where anybody else could think that it is his. */
+static cleat_status begin_attempt(struct cleat_save *save, struct cleat_error *err) {
+  if (save->ranks != NULL)
+    return cleat__ranks_claim(save, err);
+  return save->shared ? cleat__resume_begin(save, err) : CLEAT_OK;
+}
+
+/* What if_exists means does not depend on who has committed the step. Of several ranks that replace, rank 0 alone says
+ * what: a rank that has seen less, or more, must not come to another end. */
+static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) {
+  bool replaces = save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE;
+  cleat_status status = CLEAT_OK;
+  if (!replaces || save->operation.client->rank == 0)
+    status = cleat__commit_look(save->operation.client, save->plan->step, &save->operation.cancel,
+                                &save->standing, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (!save->standing.exists || replaces)
+    return begin_attempt(save, err);
+  return save->plan->if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OK : refuse_existing(save, err);
 }
 
 /* ---- Parts ------------------------------------------------------------------------------------ */
@@ -351,10 +364,15 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
   save->manifest.ranks = refs;
   save->manifest.world_size = client->world_size;
   save->manifest.topology = save->plan->record.topology;
+  save->manifest.replaced = save->standing.attempt[0] != '\0' ? save->standing.attempt : NULL;
   status = cleat__commit_manifest(client, &save->manifest,
                                   save->standing.exists ? save->standing.etag : NULL,
                                   &save->in_doubt, err);
   cleat__free(refs);
+  /* Somebody was faster, and that is as good. */
+  save->beaten = status == CLEAT_LOST && save->plan->if_exists == CLEAT_IF_EXISTS_SKIP;
+  if (save->beaten)
+    status = CLEAT_OK;
   /* None of it is the manifest's own. */
   save->manifest.ranks = NULL;
   save->manifest.created = NULL;

@@ -1,4 +1,5 @@
 /* save_wait.c: what the owner of a save asks of it: the fence, the end, how far it is. See save.h. */
+#include "base/fork.h"
 #include "uploader/save_job.h"
 
 static bool is_staged_locked(const struct cleat_save *save) {
@@ -9,6 +10,8 @@ static bool is_staged_locked(const struct cleat_save *save) {
 
 cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
   struct cleat__pool *pool = save->operation.client->pool;
+  if (!cleat__operation_is_ours(&save->operation))
+    return cleat__fork_refuse("the client", err);
   cleat__pool_lock(pool);
   /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
   while (!is_staged_locked(save) && !save->operation.synced.ended)
@@ -31,6 +34,10 @@ static enum cleat_phase phase_locked(const struct cleat_save *save) {
 
 void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
   struct cleat__pool *pool = save->operation.client->pool;
+  if (!cleat__operation_is_ours(&save->operation)) {
+    *progress = (struct cleat_progress){.phase = CLEAT_PHASE_FAILED};
+    return;
+  }
   cleat__pool_lock(pool);
   *progress = (struct cleat_progress){
       .phase = phase_locked(save),
@@ -54,6 +61,10 @@ void cleat__save_cancel(struct cleat_save *save) {
 void cleat__save_free(struct cleat_save *save) {
   if (save == NULL)
     return;
+  if (!cleat__operation_is_ours(&save->operation)) {
+    cleat__fork_set_aside(save);
+    return;
+  }
   struct cleat_error ignored;
   (void)cleat__operation_wait(&save->operation, &ignored);
   cleat__operation_retire(&save->operation);

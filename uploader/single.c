@@ -1,6 +1,8 @@
 /* single.c: see single.h. */
 #include "uploader/single.h"
 
+#include "base/fork.h"
+
 static struct cleat__single *single_of(struct cleat__job *job) {
   return (struct cleat__single *)job;
 }
@@ -40,6 +42,8 @@ void cleat__single_start(struct cleat__single *single, struct cleat_client *clie
 
 bool cleat__single_ended(const struct cleat__single *single) {
   struct cleat__pool *pool = single->operation.client->pool;
+  if (!cleat__operation_is_ours(&single->operation))
+    return true;
   cleat__pool_lock(pool);
   bool ended = single->operation.synced.ended;
   cleat__pool_unlock(pool);
@@ -48,6 +52,8 @@ bool cleat__single_ended(const struct cleat__single *single) {
 
 bool cleat__single_succeeded(const struct cleat__single *single) {
   struct cleat__pool *pool = single->operation.client->pool;
+  if (!cleat__operation_is_ours(&single->operation))
+    return false;
   cleat__pool_lock(pool);
   bool succeeded =
       single->operation.synced.ended && single->operation.synced.error.status == CLEAT_OK;
@@ -55,8 +61,13 @@ bool cleat__single_succeeded(const struct cleat__single *single) {
   return succeeded;
 }
 
-void cleat__single_end(struct cleat__single *single) {
+bool cleat__single_end(struct cleat__single *single) {
   struct cleat_error ignored;
+  if (!cleat__operation_is_ours(&single->operation)) {
+    cleat__fork_set_aside(single);
+    return false;
+  }
   (void)cleat__operation_wait(&single->operation, &ignored);
   cleat__operation_retire(&single->operation);
+  return true;
 }

@@ -23,12 +23,14 @@ struct cleat__single {
 void cleat__single_start(struct cleat__single *single, struct cleat_client *client,
                          cleat__single_fn *run);
 
+/* True also in a forked child, where nobody ends it. */
 bool cleat__single_ended(const struct cleat__single *single);
 
 /* It has ended, and well. */
 bool cleat__single_succeeded(const struct cleat__single *single);
 
-/* Waits for its end, and takes it out of the queue. */
-void cleat__single_end(struct cleat__single *single);
+/* Waits for its end, and takes it out of the queue. False: it is of the parent of this process, and was set aside;
+ * nothing of it may be freed. */
+bool cleat__single_end(struct cleat__single *single);
 
 #endif

@@ -8,12 +8,15 @@
 #include "base/error.h"
 #include "base/span.h"
 
+#include <stdatomic.h>
+
 struct cleat__source {
   const char *path; /* borrowed */
   uint64_t size;
   /* What identifies the contents that were there when we looked. */
   uint64_t device, inode;
   int64_t mtime_ns, ctime_ns;
+  uint64_t links; /* a link that comes or goes is no write, though it changes the ctime */
 };
 
 /* Looks at a regular file (links are followed). Errors: NOT_FOUND, INVALID (not a regular file),
@@ -26,6 +29,12 @@ cleat_status cleat__source_look(const char *path, struct cleat__source *source,
 cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
                                 const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
                                 struct cleat_error *err);
+
+/* The CRC-32C of a range, read in blocks; nothing of it is kept. CANCELLED when `cancel` is raised in between, else as
+ * cleat__source_read. */
+cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
+                                  uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
+                                  struct cleat_error *err);
 
 /* CHANGED when the file is not the one that was looked at any more. */
 cleat_status cleat__source_check(const struct cleat__source *source, struct cleat_error *err);

@@ -51,10 +51,12 @@ struct cleat__cli_run_options {
   unsigned quiet_time_s; /* 0: not given */
   unsigned grace_s;
   unsigned flush_s;
-  unsigned keep_local; /* 0: not given */
+  unsigned keep_local;     /* 0: not given */
+  unsigned rank_timeout_s; /* 0: not given */
   bool final;
   bool no_restore;
   bool offline_ok;
+  bool allow_unsaved;
 };
 
 /* The command line, parsed. Strings belong to argv. */
@@ -173,7 +175,7 @@ void cleat__cli_log(void *user, enum cleat_log_level level, const char *line);
 struct cleat__cli_result {
   int64_t step;
   const char *attempt;   /* NULL: not known */
-  const char *outcome;   /* JSON only: "committed", "already", … */
+  const char *outcome;   /* JSON only: "committed", "skipped", … */
   const char *text;      /* people: what follows the sizes; NULL: no sizes, `note` alone */
   const char *note;      /* people: replaces sizes and speed */
   const char *place_key; /* JSON: "url" or "destination" */

@@ -93,8 +93,12 @@ cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *ur
   options.time_limit_s = given->time_limit_s;
   options.endpoint = given->endpoint;
   options.region = given->region;
-  /* A launcher's variables are for the job that it launches, not for a program beside it; saves obey Cleat's own. */
-  bool of_ranks = strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL;
+  /* A launcher's variables are for the job that it launches, not for a program beside it; saves obey Cleat's own. A
+   * 'cleat run' is what is launched, on each machine. */
+  bool of_ranks = cli->command->wraps ||
+                  (strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL);
+  if (cli->command->wraps)
+    options.rank_timeout_s = given->run.rank_timeout_s;
   options.world_size = of_ranks ? 0 : 1;
   options.log = log;
   options.log_user = log_user;

@@ -16,6 +16,7 @@ enum {
   OPTION_ENDPOINT,
   OPTION_FINAL,
   OPTION_FLUSH,
+  OPTION_RANK_TIMEOUT,
   OPTION_GRACE,
   OPTION_IF_EXISTS,
   OPTION_JSON,
@@ -28,6 +29,7 @@ enum {
   OPTION_METRICS_FILE,
   OPTION_NO_RESTORE,
   OPTION_OFFLINE_OK,
+  OPTION_ALLOW_UNSAVED,
   OPTION_OLDER_THAN,
   OPTION_PART_SIZE,
   OPTION_PATTERN,
@@ -49,11 +51,13 @@ struct row {
 };
 
 static const struct row rows[] = {
+    {"allow-unsaved", no_argument, OPTION_ALLOW_UNSAVED, CLEAT__CLI_TAKES_RUN},
     {"dir", required_argument, OPTION_DIR, CLEAT__CLI_TAKES_RUN},
     {"dry-run", no_argument, OPTION_DRY_RUN, CLEAT__CLI_TAKES_DRY_RUN},
     {"endpoint", required_argument, OPTION_ENDPOINT, 0},
     {"final", no_argument, OPTION_FINAL, CLEAT__CLI_TAKES_RUN},
     {"flush", required_argument, OPTION_FLUSH, CLEAT__CLI_TAKES_RUN},
+    {"rank-timeout", required_argument, OPTION_RANK_TIMEOUT, CLEAT__CLI_TAKES_RUN},
     {"force", no_argument, 'f', CLEAT__CLI_TAKES_FORCE},
     {"grace", required_argument, OPTION_GRACE, CLEAT__CLI_TAKES_RUN},
     {"help", no_argument, 'h', 0},
@@ -199,6 +203,8 @@ static cleat_status set_run_value(int code, const char *value, struct cleat__cli
     return set_patience("flush", value, &run->flush_s, &run->has_flush, err);
   case OPTION_QUIET_TIME:
     return set_count("quiet-time", "seconds", value, &run->quiet_time_s, err);
+  case OPTION_RANK_TIMEOUT:
+    return set_count("rank-timeout", "seconds", value, &run->rank_timeout_s, err);
   case OPTION_KEEP_LOCAL:
     return set_count("keep-local", "checkpoints", value, &run->keep_local, err);
   case OPTION_DIR:
@@ -276,6 +282,9 @@ static bool set_flag(int code, struct cleat__cli_options *options) {
     return true;
   case OPTION_NO_RESTORE:
     options->run.no_restore = true;
+    return true;
+  case OPTION_ALLOW_UNSAVED:
+    options->run.allow_unsaved = true;
     return true;
   case OPTION_OFFLINE_OK:
     options->run.offline_ok = true;

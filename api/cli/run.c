@@ -10,6 +10,9 @@
 /* Together what a spot machine at AWS is given: two minutes. */
 enum { GRACE_S = 60, FLUSH_S = 60 };
 
+/* Lower: a machine whose part is large or whose network is slow fails the save of all. Higher: one that died holds them up. */
+enum { RANK_TIMEOUT_S = 600 };
+
 static const char help[] =
     "Runs COMMAND, which writes its checkpoints into DIR and knows nothing of Cleat.\n"
     "Before it starts, the newest checkpoint of the store is put into DIR, and the\n"
@@ -23,8 +26,10 @@ static const char help[] =
     "      --dir DIR        the folder of the checkpoints (required)\n"
     "      --layout NAME    what checkpoints look like: auto (default), cleat, dcp,\n"
     "                       torchtune, huggingface, megatron, lightning, llmc,\n"
-    "                       infinitrain, or folders\n"
-    "      --pattern GLOB   layout folders: their names; the last number is the step\n"
+    "                       infinitrain, deepspeed, nemo, verl, orbax, accelerate,\n"
+    "                       composer, or folders\n"
+    "      --pattern GLOB   layout folders: their names; the number behind a word such as\n"
+    "                       step or epoch is the step, else the last one\n"
     "      --quiet-time S   seconds without a change after which a checkpoint whose tool\n"
     "                       does not say so is taken to be whole (30)\n"
     "      --step N         restore this step, not the newest; the steps after it are\n"
@@ -36,6 +41,10 @@ static const char help[] =
     "      --keep-last N    keep so many checkpoints in the store\n"
     "      --keep-local N   keep so many in DIR; one is removed once it is in the store\n"
     "      --final          when the command ends well, save all of DIR\n"
+    "      --allow-unsaved  end as the command did although nothing that it wrote is a\n"
+    "                       checkpoint that could be saved\n"
+    "      --rank-timeout S several machines: how long one that is ready waits for the\n"
+    "                       others (600)\n"
     "      --if-exists HOW  a step that another start has saved: skip (default), fail,\n"
     "                       or replace\n"
     "      --log FORMAT     human (default) or json, a line each on standard error\n"
@@ -96,12 +105,14 @@ static cleat_status set_options(const struct cleat__cli_options *given,
   options->flush_s = run->has_flush ? run->flush_s : FLUSH_S;
   options->keep_last = given->keep_last;
   options->keep_local = run->keep_local;
+  options->rank_timeout_s = run->rank_timeout_s ? run->rank_timeout_s : RANK_TIMEOUT_S;
   /* Who goes back to an older step leaves what came after it. */
   options->if_exists = given->has_step ? CLEAT_IF_EXISTS_REPLACE : CLEAT_IF_EXISTS_SKIP;
   if (given->has_if_exists)
     options->if_exists = given->if_exists;
   options->no_restore = run->no_restore;
   options->offline_ok = run->offline_ok;
+  options->allow_unsaved = run->allow_unsaved;
   options->final = run->final;
   options->command = given->arguments;
   cleat_status status = set_layout(run, options, err);

@@ -5,6 +5,9 @@
 
 #include <inttypes.h>
 
+/* What to say instead of sizes and speed. */
+#define SKIPPED_NOTE "it was committed already, and stays as it is; skipped"
+
 static const char help[] =
     "Saves files as the checkpoint of one step. It is visible to others once it is\n"
     "whole, and not before.\n"
@@ -15,42 +18,20 @@ static const char help[] =
     "\n"
     "      --step N         the step, a whole number from 0 on (required)\n"
     "      --metadata JSON  any JSON value to keep with the step\n"
-    "      --if-exists HOW  when the step is there already: fail (default), skip,\n"
-    "                       or replace\n"
+    "      --if-exists HOW  when the step is there already, whoever saved it: fail\n"
+    "                       (default), skip, or replace\n"
     "      --resume         go on with a save of this step that was killed: what is\n"
     "                       stored already is compared by checksum, and only what is\n"
     "                       missing is sent. When this one fails too, what it stored\n"
     "                       stays for the next --resume\n";
 
-static const char *outcome_name(enum cleat_outcome outcome) {
-  switch (outcome) {
-  case CLEAT_OUTCOME_ALREADY:
-    return "already";
-  case CLEAT_OUTCOME_SKIPPED:
-    return "skipped";
-  default:
-    return "committed";
-  }
-}
-
-/* What to say instead of sizes and speed, when nothing was uploaded. */
-static const char *outcome_note(enum cleat_outcome outcome) {
-  switch (outcome) {
-  case CLEAT_OUTCOME_ALREADY:
-    return "this start had saved it already; nothing was uploaded";
-  case CLEAT_OUTCOME_SKIPPED:
-    return "another start had saved it already; skipped";
-  default:
-    return NULL;
-  }
-}
-
 static int report(const struct cleat__cli *cli, const char *url,
                   const struct cleat_progress *last) {
+  bool skipped = last->outcome == CLEAT_OUTCOME_SKIPPED;
   const struct cleat__cli_result result = {.step = cli->options.step,
-                                           .outcome = outcome_name(last->outcome),
+                                           .outcome = skipped ? "skipped" : "committed",
                                            .text = "saved to",
-                                           .note = outcome_note(last->outcome),
+                                           .note = skipped ? SKIPPED_NOTE : NULL,
                                            .place_key = "url",
                                            .place = url,
                                            .files = last->files_total,

@@ -1,61 +1,26 @@
-/* command.c: the command as a child. See command.h; signals are in signals.c.
- *
- * It is started by posix_spawn: in a process with threads a fork could run nothing but what is safe
- * in a signal handler, and would copy the page tables of the staging memory. */
+/* command.c: the command, by way of its guard. See command.h and guard.h; signals are in signals.c. */
 #include "api/run/command_private.h"
 
+#include "api/run/guard.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
-#include <spawn.h>
+#include <poll.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-/* The child can take the terminal itself, before it runs a line of the command. */
-#if defined(__GLIBC_PREREQ) && !defined(CLEAT_NO_SPAWN_TCSETPGRP)
-#if __GLIBC_PREREQ(2, 35)
-#define HAVE_SPAWN_TCSETPGRP 1
-#endif
-#endif
-
-/* ---- The environment ---- */
-
-static bool same_name(const char *a, const char *b) {
-  size_t length = strcspn(a, "=");
-  return strncmp(a, b, length) == 0 && b[length] == '=';
-}
-
-static bool is_replaced(const char *entry, char *const *additions) {
-  for (; *additions; additions++)
-    if (same_name(*additions, entry))
-      return true;
-  return false;
-}
-
-static size_t count_words(char *const *words) {
-  size_t count = 0;
-  while (words[count])
-    count++;
-  return count;
-}
-
-/* Owned: the array alone. NULL: no memory. */
-static char **make_environment(char *const *additions) {
-  size_t added = count_words(additions), count = 0;
-  char **made = cleat__calloc(count_words(environ) + added + 1, sizeof *made);
-  if (!made)
-    return NULL;
-  for (char **entry = environ; *entry; entry++)
-    if (!is_replaced(*entry, additions))
-      made[count++] = *entry;
-  memcpy(made + count, additions, added * sizeof *made);
-  return made;
-}
+enum {
+  LEAVE_MS = 5000,                            /* for a guard that is told to end */
+  SWEEP_MS = CLEAT__RUN_GUARD_GRACE_MS + 5000 /* for one that ends what is left first */
+};
 
 /* ---- The terminal ---- */
 
@@ -74,87 +39,209 @@ static void take_terminal(const struct cleat__run_command *command) {
     (void)tcsetpgrp(STDIN_FILENO, getpgrp());
 }
 
-/* ---- Start ---- */
+/* ---- The guard ---- */
 
-struct start {
+struct plan {
+  struct cleat__run_guard_plan of_guard;
   char *path;
-  char **words; /* argv */
-  char **environment;
-  const struct cleat__run_signals *signals;
-  bool foreground;
 };
 
-static int set_attributes(posix_spawnattr_t *attributes, const struct cleat__run_signals *signals) {
-  int code = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                      POSIX_SPAWN_SETSIGDEF);
-  if (code == 0)
-    code = posix_spawnattr_setpgroup(attributes, 0);
-  if (code == 0)
-    code = posix_spawnattr_setsigmask(attributes, &signals->before);
-  return code == 0 ? posix_spawnattr_setsigdefault(attributes, &signals->defaults) : code;
+static void free_plan(struct plan *plan) {
+  cleat__free(plan->path);
+  cleat__free(plan->of_guard.shell_words);
+  cleat__free(plan->of_guard.environment);
 }
 
-static int set_actions(posix_spawn_file_actions_t *actions, bool foreground) {
-#ifdef HAVE_SPAWN_TCSETPGRP
-  return foreground ? posix_spawn_file_actions_addtcsetpgrp_np(actions, STDIN_FILENO) : 0;
+static size_t count_words(char *const *words) {
+  size_t count = 0;
+  while (words[count])
+    count++;
+  return count;
+}
+
+/* The guard takes all of it along in its fork. Owned: path, and the arrays. */
+static cleat_status make_plan(char *const *argv, const struct cleat__run_signals *signals, int keep,
+                              struct plan *plan, struct cleat_error *err) {
+  static char shell[] = "/bin/sh";
+  struct cleat__run_guard_plan *of_guard = &plan->of_guard;
+  size_t words = count_words(argv), variables = count_words(environ);
+  cleat_status status = cleat__run_command_locate(argv[0], &plan->path, err);
+  if (status != CLEAT_OK)
+    return status;
+  of_guard->shell_words = cleat__calloc(words + 2, sizeof(char *));
+  of_guard->environment = cleat__calloc(variables + CLEAT__RUN_ADDITIONS_MAX + 1, sizeof(char *));
+  if (!of_guard->shell_words || !of_guard->environment)
+    return cleat__error_no_memory(err, "the command's environment");
+  of_guard->path = plan->path;
+  of_guard->words =
+      (char **)(uintptr_t)argv; /* execve takes what it does not change as not const */
+  of_guard->shell_words[0] = shell;
+  of_guard->shell_words[1] = plan->path;
+  memcpy(of_guard->shell_words + 2, argv + 1, (words - 1) * sizeof *argv);
+  memcpy(of_guard->environment, environ, variables * sizeof *environ);
+  of_guard->mask = signals->before;
+  of_guard->defaults = signals->defaults;
+  of_guard->keep = keep;
+  return CLEAT_OK;
+}
+
+static cleat_status fork_guard(struct cleat__run_command *command,
+                               struct cleat__run_guard_plan *plan, struct cleat_error *err) {
+  int ends[2];
+  if (cleat__fault_point())
+    return cleat__error_no_memory(err, "the command's guard");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return cleat__error_errno(err, errno, "cannot make a socket for the command's guard");
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    plan->link = ends[1];
+    cleat__run_guard(plan);
+  }
+  int code = pid < 0 ? errno : 0;
+  close(ends[1]);
+  if (code != 0) {
+    close(ends[0]);
+    return cleat__error_errno(err, code, "cannot start a guard for the command");
+  }
+  *command = (struct cleat__run_command){.guard = pid, .linked = true, .link = ends[0]};
+  return CLEAT_OK;
+}
+
+cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char *const *argv,
+                                        const struct cleat__run_signals *signals, int keep,
+                                        struct cleat_error *err) {
+  struct plan plan = {.path = NULL};
+  cleat_status status = make_plan(argv, signals, keep, &plan, err);
+  if (status == CLEAT_OK)
+    status = fork_guard(command, &plan.of_guard, err);
+  free_plan(&plan);
+  return status;
+}
+
+static void unlink_guard(struct cleat__run_command *command) {
+  if (command->linked)
+    close(command->link);
+  command->linked = false;
+}
+
+/* Until it has ended. What it has still to tell is of no use any more: only its end closes the socket for writing. */
+static bool await_guard(const struct cleat__run_command *command, int limit_ms) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  int64_t end_ms = clock->monotonic_ms(clock->ctx) + limit_ms;
+  struct pollfd link = {.fd = command->link, .events = POLLIN};
+  struct cleat__run_guard_reply reply;
+  while (!(link.revents & POLLHUP)) {
+    int64_t left_ms = end_ms - clock->monotonic_ms(clock->ctx);
+    if (left_ms <= 0 || poll(&link, 1, (int)left_ms) < 0)
+      return false;
+    (void)recv(command->link, &reply, sizeof reply, MSG_DONTWAIT);
+  }
+  return true;
+}
+
+/* True: it listens. */
+static bool say_farewell(const struct cleat__run_command *command, bool leave) {
+  const struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_LEAVE};
+  if (!command->linked)
+    return false;
+  if (!leave)
+    return shutdown(command->link, SHUT_WR) == 0;
+  return send(command->link, &request, sizeof request, MSG_NOSIGNAL) == (ssize_t)sizeof request;
+}
+
+bool cleat__run_command_close(struct cleat__run_command *command, bool leave) {
+  bool over = true;
+  if (command->guard > 0) {
+    bool listens = say_farewell(command, leave);
+    over = listens && await_guard(command, leave ? LEAVE_MS : SWEEP_MS);
+    if (!over && (leave || !listens))
+      over = kill(command->guard, SIGKILL) == 0;
+    while (over && waitpid(command->guard, NULL, 0) < 0 && errno == EINTR) {
+    }
+  }
+  unlink_guard(command);
+  if (command->has_handle)
+    close(command->handle);
+  command->has_handle = false;
+  command->guard = 0;
+  return over;
+}
+
+int cleat__run_command_fd(const struct cleat__run_command *command) {
+  return command->linked ? command->link : -1;
+}
+
+bool cleat__run_command_guard_lost(const struct cleat__run_command *command) {
+  return command->guard_lost;
+}
+
+/* ---- Start ---- */
+
+static cleat_status ask(const struct cleat__run_command *command,
+                        const struct cleat__run_guard_request *request,
+                        struct cleat__run_guard_reply *reply, struct cleat_error *err) {
+  ssize_t got = -1;
+  if (command->linked &&
+      send(command->link, request, sizeof *request, MSG_NOSIGNAL) == (ssize_t)sizeof *request)
+    do
+      got = recv(command->link, reply, sizeof *reply, 0);
+    while (got < 0 && errno == EINTR);
+  if (got == (ssize_t)sizeof *reply)
+    return CLEAT_OK;
+  return cleat__error_set(err, CLEAT_IO, "the command cannot be started: its guard was killed");
+}
+
+static cleat_status pack(char *const *additions, struct cleat__run_guard_request *request,
+                         struct cleat_error *err) {
+  size_t used = 0;
+  for (; *additions; additions++) {
+    size_t length = strlen(*additions) + 1;
+    if (request->count == CLEAT__RUN_ADDITIONS_MAX || length > sizeof request->additions - used)
+      return cleat__error_set(err, CLEAT_LIMIT,
+                              "the names of folders are too long for the command");
+    memcpy(request->additions + used, *additions, length);
+    used += length;
+    request->count++;
+  }
+  return CLEAT_OK;
+}
+
+static int handle_of(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return (int)syscall(SYS_pidfd_open, pid, 0);
 #else
-  (void)actions;
-  (void)foreground;
-  return 0;
+  (void)pid;
+  return -1;
 #endif
 }
 
-/* 0, or an errno value. */
-static int spawn(const struct start *start, pid_t *pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  if (cleat__fault_point() || posix_spawn_file_actions_init(&actions) != 0)
-    return ENOMEM;
-  if (posix_spawnattr_init(&attributes) != 0) {
-    posix_spawn_file_actions_destroy(&actions);
-    return ENOMEM;
-  }
-  int code = set_actions(&actions, start->foreground);
-  if (code == 0)
-    code = set_attributes(&attributes, start->signals);
-  if (code == 0)
-    code = posix_spawn(pid, start->path, &actions, &attributes, start->words, start->environment);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return code;
+cleat_status cleat__run_command_make(struct cleat__run_command *command, char *const *additions,
+                                     struct cleat_error *err) {
+  static char *const none[] = {NULL};
+  struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_MAKE};
+  struct cleat__run_guard_reply reply;
+  pid_t owner = tcgetpgrp(STDIN_FILENO); /* below 0: no terminal, or not ours */
+  request.foreground = owner >= 0 && owner == getpgrp();
+  /* Should the guard be killed. Without it the command's end could not be had then. */
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  cleat_status status = pack(additions ? additions : none, &request, err);
+  if (status == CLEAT_OK)
+    status = ask(command, &request, &reply, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (reply.code != 0)
+    return cleat__error_errno(err, reply.code, "the command cannot be started");
+  command->pid = reply.pid;
+  command->terminal = owner >= 0;
+  command->handle = handle_of(reply.pid);
+  command->has_handle = command->handle >= 0;
+  return CLEAT_OK;
 }
 
-/* As execvp: what is executable and no known format is a script of the shell's. */
-static int spawn_by_shell(const struct start *start, pid_t *pid) {
-  static char shell[] = "/bin/sh";
-  size_t count = count_words(start->words);
-  char **words = cleat__calloc(count + 2, sizeof *words);
-  if (!words)
-    return ENOMEM;
-  words[0] = shell;
-  words[1] = start->path;
-  memcpy(words + 2, start->words + 1, (count - 1) * sizeof *words);
-  struct start by_shell = *start;
-  by_shell.path = shell;
-  by_shell.words = words;
-  int code = spawn(&by_shell, pid);
-  cleat__free(words);
-  return code;
-}
-
-static int spawn_somehow(struct start *start, pid_t *pid) {
-  int code = spawn(start, pid);
-  /* The terminal may have hung up since it was looked at: the training need not end for that. */
-  if (start->foreground && (code == ENOTTY || code == EIO || code == EPERM || code == EINVAL)) {
-    start->foreground = false;
-    code = spawn(start, pid);
-  }
-  return code == ENOEXEC ? spawn_by_shell(start, pid) : code;
-}
-
-static cleat_status fail(const struct start *start, int code, struct cleat_error *err) {
+static cleat_status fail(const char *name, int code, struct cleat_error *err) {
   if (code == E2BIG) {
-    (void)cleat__error_errno(err, code, "the command %s cannot be started", start->path);
+    (void)cleat__error_errno(err, code, "the command %s cannot be started", name);
     cleat__error_hint(err, "its arguments and the environment are too long together");
     return err->status = CLEAT_LIMIT;
   }
@@ -162,46 +249,22 @@ static cleat_status fail(const struct start *start, int code, struct cleat_error
     (void)cleat__error_set(err, CLEAT_NOT_FOUND,
                            "the command %s cannot be started: it is gone, or the interpreter that "
                            "it names does not exist",
-                           start->path);
+                           name);
     cleat__error_hint(err, "see its first line after \"#!\"; or the dynamic loader, by file(1)");
     return err->status;
   }
-  return cleat__error_errno(err, code, "the command %s cannot be started", start->path);
+  return cleat__error_errno(err, code, "the command %s cannot be started", name);
 }
 
-static cleat_status start_at(struct cleat__run_command *command, struct start *start,
-                             struct cleat_error *err) {
-  pid_t pid = 0;
-  pid_t owner = tcgetpgrp(STDIN_FILENO); /* below 0: no terminal, or not ours */
-  start->foreground = owner >= 0 && owner == getpgrp();
-  int code = spawn_somehow(start, &pid);
-  if (code != 0)
-    return fail(start, code, err);
-  *command = (struct cleat__run_command){.pid = pid, .terminal = owner >= 0};
-#ifndef HAVE_SPAWN_TCSETPGRP
-  /* It may have read from the terminal by now and been stopped: cleat__run_command_reap continues it. */
-  give_terminal(command);
-#endif
-  return CLEAT_OK;
-}
-
-cleat_status cleat__run_command_start(struct cleat__run_command *command, char *const *argv,
-                                      char *const *additions,
-                                      const struct cleat__run_signals *signals,
+cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name,
                                       struct cleat_error *err) {
-  static char *const none[] = {NULL};
-  /* posix_spawn takes what it does not change as not const. */
-  struct start start = {.words = (char **)(uintptr_t)argv, .signals = signals};
-  cleat_status status = cleat__run_command_locate(argv[0], &start.path, err);
-  if (status)
-    return status;
-  /* Without it orphans go to a process that may not wait for them; that is no reason not to train. */
-  (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  start.environment = make_environment(additions ? additions : none);
-  status = start.environment ? start_at(command, &start, err)
-                             : cleat__error_no_memory(err, "the command's environment");
-  cleat__free(start.environment);
-  cleat__free(start.path);
+  const struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_GO};
+  struct cleat__run_guard_reply reply;
+  cleat_status status = ask(command, &request, &reply, err);
+  if (status == CLEAT_OK && reply.code != 0)
+    status = fail(name, reply.code, err);
+  if (status != CLEAT_OK)
+    command->pid = 0;
   return status;
 }
 
@@ -240,13 +303,23 @@ static void stop_all(struct cleat__run_command *command) {
   go_on(command);
 }
 
+/* By its handle where the kernel has such: its number may be another process's, once the guard has seen its end. */
+static void signal_command(const struct cleat__run_command *command, int signo) {
+#ifdef SYS_pidfd_send_signal
+  if (command->has_handle &&
+      (syscall(SYS_pidfd_send_signal, command->handle, signo, NULL, 0) == 0 || errno == ESRCH))
+    return;
+#endif
+  (void)kill(command->pid, signo);
+}
+
 void cleat__run_command_signal(struct cleat__run_command *command, int signo) {
   if (signo == SIGTSTP) {
     stop_all(command);
   } else if (signo == SIGCONT) {
     go_on(command);
   } else if (is_alive(command)) {
-    (void)kill(command->pid, signo);
+    signal_command(command, signo);
     if (command->stopped && (signo == SIGTERM || signo == SIGHUP || signo == SIGINT))
       go_on(command);
   }
@@ -285,12 +358,38 @@ static void note(struct cleat__run_command *command, int status) {
     command->stopped = false;
     command->wait_status = status;
     take_terminal(command);
-    /* At once: later another group may have the number. */
-    (void)cleat__run_command_group_left(command);
   }
 }
 
+/* A stop that was over before we heard of it is none: stopping ourselves for it would leave nobody to continue us. */
+static bool is_overtaken(const struct cleat__run_command *command, int status) {
+  char byte;
+  return WIFSTOPPED(status) && recv(command->link, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+/* What the guard tells of the command. */
+static void hear(struct cleat__run_command *command) {
+  struct cleat__run_guard_reply reply;
+  while (command->linked) {
+    ssize_t got = recv(command->link, &reply, sizeof reply, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0 && errno == EAGAIN)
+      return;
+    if (got == (ssize_t)sizeof reply && reply.kind == CLEAT__RUN_GUARD_CHANGED) {
+      command->group_gone = command->group_gone || reply.group_gone;
+      if (!is_overtaken(command, reply.wait_status))
+        note(command, reply.wait_status);
+    } else if (got != (ssize_t)sizeof reply) {
+      unlink_guard(command);
+      command->guard_lost = true;
+    }
+  }
+}
+
+/* Orphans that came to us: as process 1, and when the guard was killed, the command among them. */
 void cleat__run_command_reap(struct cleat__run_command *command) {
+  hear(command);
   for (;;) {
     int status;
     pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WNOTHREAD);
@@ -298,8 +397,15 @@ void cleat__run_command_reap(struct cleat__run_command *command) {
       continue;
     if (pid <= 0)
       return;
-    if (pid == command->pid && !command->ended)
+    bool over = !WIFSTOPPED(status) && !WIFCONTINUED(status);
+    if (pid == command->guard && over) {
+      hear(command); /* its last words come first */
+      command->guard = 0;
+    } else if (pid == command->pid && !command->ended) {
       note(command, status);
+      if (over) /* at once: later another group may have the number */
+        (void)cleat__run_command_group_left(command);
+    }
   }
 }
 

@@ -1,12 +1,12 @@
 /* command.h: the training command as a child of ours, and the signals that come for it.
  *
- * The command runs in a process group of its own, with the terminal, if there is one, as its own.
- * Processes that it leaves behind come to us (we are a "child subreaper", or process 1), so that
- * none stays a zombie while a job of days runs.
+ * The command runs in a process group of its own, with the terminal, if there is one, as its own. Its parent is a small
+ * process of ours, the guard (guard.h), which tells us of its stops and its end, takes care of the processes that it leaves
+ * behind, and ends all of them should we be killed. Other orphans come to us if we are process 1.
  *
  * Threads: everything here is called on the main thread alone, the one that main() began on. That
- * is what makes reaping sound: the kernel gives orphans to a process's first thread, the command is
- * started by it, and waiting asks for that thread's children only (__WNOTHREAD in wait(2)). The
+ * is what makes reaping sound: the kernel gives orphans to a process's first thread, the guard is
+ * forked by it, and waiting asks for that thread's children only (__WNOTHREAD in wait(2)). The
  * helpers that the library starts on its own threads and waits for (credential_process) are never
  * touched; one that the library starts on the main thread has been waited for when its call is back.
  * No other code of the main thread may leave a child running while cleat__run_command_reap runs. */
@@ -52,8 +52,14 @@ void cleat__run_signals_close(struct cleat__run_signals *signals);
 
 /* ---- The command ---------------------------------------------------------------------------- */
 
-/* All zero before the start. Fields are for command.c; the loop may read `pid`. */
+/* All zero at first. Fields are for command.c; the loop may read `pid`. */
 struct cleat__run_command {
+  pid_t guard;     /* 0: none */
+  bool linked;     /* `link` is open */
+  bool guard_lost; /* it was killed; the command is our own child since */
+  bool has_handle; /* `handle` is open, a pidfd of the command */
+  int link;        /* a socket to the guard */
+  int handle;
   pid_t pid; /* and the number of its process group; 0: not started */
   bool ended;
   bool stopped;    /* by a signal; it may be continued */
@@ -63,7 +69,7 @@ struct cleat__run_command {
 };
 
 /* Is there such a program? Looked for as execvp does: along PATH, or as it is if `name` has a '/'.
- * For saying so before anything costly is done; cleat__run_command_start looks again. Errors:
+ * For saying so before anything costly is done; cleat__run_command_prepare looks again. Errors:
  * NOT_FOUND, DENIED (not executable, or a folder), NO_MEMORY. */
 cleat_status cleat__run_command_find(const char *name, struct cleat_error *err);
 
@@ -71,17 +77,38 @@ cleat_status cleat__run_command_find(const char *name, struct cleat_error *err);
  * 1 for others. */
 int cleat__run_command_error_status(const struct cleat_error *err);
 
-/* Starts argv[0] with the arguments argv (NULL-terminated), in our working directory, with our
- * environment in which each "NAME=value" of `additions` (NULL-terminated; NULL: none) replaces what
- * NAME was. It has the signal mask signals->before, a process group of its own, the terminal's
- * foreground if standard input is our terminal and we are in the foreground, and none of our
+/* Forks the guard, which is to start argv[0] with the arguments argv (NULL-terminated). To be called before there are
+ * threads: the guard is a copy of this process as it is now, with its folder and environment. `keep`: a descriptor that
+ * the guard holds open until nothing of the command lives, also when we are killed (a lock); -1: none. argv is borrowed during
+ * the call. Errors: NOT_FOUND, DENIED (as of find), NO_MEMORY, IO. */
+cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char *const *argv,
+                                        const struct cleat__run_signals *signals, int keep,
+                                        struct cleat_error *err);
+
+/* Makes the command's process: command->pid is set, and it waits. In its environment each "NAME=value" of `additions`
+ * (NULL-terminated; NULL: none) replaces what NAME was. Errors: LIMIT (too many, or too long), NO_MEMORY, IO. */
+cleat_status cleat__run_command_make(struct cleat__run_command *command, char *const *additions,
+                                     struct cleat_error *err);
+
+/* Lets it become the command; `name` is for messages. It has the signal mask signals->before, a process group of its own, the
+ * terminal's foreground if standard input is our terminal and we are in the foreground, and none of our
  * descriptors (all are close-on-exec) but 0 to 2. A file without "#!" is given to /bin/sh, as execvp
- * does. Makes this process a child subreaper. On failure the command stays all zero. Errors:
+ * does. On failure command->pid is 0 again. Errors:
  * NOT_FOUND, DENIED, LIMIT (arguments or environment too long), NO_MEMORY, IO (no more processes). */
-cleat_status cleat__run_command_start(struct cleat__run_command *command, char *const *argv,
-                                      char *const *additions,
-                                      const struct cleat__run_signals *signals,
+cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name,
                                       struct cleat_error *err);
+
+/* Readable (POLLIN) when there is something for cleat__run_command_reap; -1: no guard. */
+int cleat__run_command_fd(const struct cleat__run_command *command);
+
+/* The guard was killed. The kernel has sent the command SIGTERM then, and nobody would end it should we be killed too: it
+ * must not run on for long. */
+bool cleat__run_command_guard_lost(const struct cleat__run_command *command);
+
+/* Ends the guard. With `leave` what it watched over is left alone, in whatever session it is; else the guard ends it first,
+ * which takes 10 s if something ignores SIGTERM. False: it is still at that, and goes on when we have ended. Nothing happens without
+ * one. */
+bool cleat__run_command_close(struct cleat__run_command *command, bool leave);
 
 /* Hands a signal on to the command: to it alone, not to its group, since who knows what to do with
  * SIGUSR1 is the command, and a data loader's worker without a handler would die of it; and the

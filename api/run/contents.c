@@ -18,15 +18,20 @@ static cleat_status no_memory(struct cleat_error *err) {
 static cleat_status take_fingerprint(struct cleat__run_contents *contents,
                                      struct cleat_error *err) {
   struct cleat__cli_sources *sources = &contents->sources;
-  struct cleat__span *spans = cleat__calloc(2 * sources->count + 1, sizeof *spans);
+  struct cleat__span *spans = cleat__calloc(4 * sources->count + 1, sizeof *spans);
   if (!spans)
     return no_memory(err);
+  struct cleat__span *names = spans, *all = spans + 2 * sources->count;
   for (size_t i = 0; i < sources->count; i++) {
     struct cleat__cli_source *item = &sources->items[i];
-    spans[2 * i] = (struct cleat__span){item->name, strlen(item->name) + 1};
-    spans[2 * i + 1] = (struct cleat__span){&item->stamp, sizeof item->stamp};
+    names[2 * i] = all[2 * i] = (struct cleat__span){item->name, strlen(item->name) + 1};
+    names[2 * i + 1] =
+        (struct cleat__span){&item->stamp, offsetof(struct cleat__cli_stamp, changed_ns)};
+    all[2 * i + 1] = (struct cleat__span){&item->stamp, sizeof item->stamp};
   }
-  cleat_status status = cleat__sha256_spans(spans, 2 * sources->count, contents->fingerprint);
+  cleat_status status = cleat__sha256_spans(names, 2 * sources->count, contents->id);
+  if (status == CLEAT_OK)
+    status = cleat__sha256_spans(all, 2 * sources->count, contents->fingerprint);
   cleat__free(spans);
   if (status != CLEAT_OK)
     return cleat__error_set(err, status, "cannot compute a checksum over the list of files");
@@ -72,14 +77,12 @@ static cleat_status keep_tracker(struct cleat__run_contents *contents,
   return contents->tracker && contents->tracker_text ? CLEAT_OK : no_memory(err);
 }
 
-/* `found` is the checkpoint whose tracker goes with it; NULL: none. */
-static cleat_status read_within(const struct cleat__cli_within *within,
-                                const struct cleat__run_found *found,
-                                struct cleat__run_contents *contents, struct cleat_error *err) {
-  struct cleat__run_contents made = {0};
-  cleat_status status = cleat__cli_sources_collect_within(within, &made.sources, err);
-  if (status == CLEAT_OK)
-    status = keep_tracker(&made, found, err);
+cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources,
+                                    const struct cleat__run_found *found,
+                                    struct cleat__run_contents *contents, struct cleat_error *err) {
+  struct cleat__run_contents made = {.sources = *sources};
+  *sources = (struct cleat__cli_sources){0};
+  cleat_status status = keep_tracker(&made, found, err);
   if (status == CLEAT_OK)
     status = list_files(&made, err);
   if (status == CLEAT_OK)
@@ -89,6 +92,14 @@ static cleat_status read_within(const struct cleat__cli_within *within,
   else
     cleat__run_contents_clear(&made);
   return status;
+}
+
+static cleat_status read_within(const struct cleat__cli_within *within,
+                                const struct cleat__run_found *found,
+                                struct cleat__run_contents *contents, struct cleat_error *err) {
+  struct cleat__cli_sources sources;
+  cleat_status status = cleat__cli_sources_collect_within(within, &sources, err);
+  return status == CLEAT_OK ? cleat__run_contents_of(&sources, found, contents, err) : status;
 }
 
 cleat_status cleat__run_contents_read(const char *dir, const struct cleat__run_found *found,
@@ -112,6 +123,15 @@ void cleat__run_contents_clear(struct cleat__run_contents *contents) {
 
 /* ---- everything in DIR --------------------------------------------------------------------------- */
 
+/* Of a name in a folder of DIR the whole folder: that is for checkpoints alone. */
+static cleat_status exclude(struct cleat__run_names *excluded, const char *entry,
+                            struct cleat_error *err) {
+  char *name = cleat__strndup(entry, strcspn(entry, "/"));
+  cleat_status status = name ? cleat__run_names_add(excluded, name, err) : no_memory(err);
+  cleat__free(name);
+  return status;
+}
+
 /* The names that are not to be saved; a tracker among them, since it is stored from memory. */
 static cleat_status list_excluded(const struct cleat__run_scan *scan,
                                   const struct cleat__run_found *keep,
@@ -121,7 +141,10 @@ static cleat_status list_excluded(const struct cleat__run_scan *scan,
     const struct cleat__run_found *found = &scan->items[i];
     size_t first = found == keep ? found->entry_count - (found->tracker != NULL) : 0;
     for (size_t j = first; j < found->entry_count && status == CLEAT_OK; j++)
-      status = cleat__run_names_add(excluded, found->entries[j], err);
+      status = exclude(excluded, found->entries[j], err);
+    for (size_t j = 0; j < first && status == CLEAT_OK; j++)
+      if (strchr(found->entries[j], '/'))
+        status = exclude(excluded, found->entries[j], err);
   }
   cleat__run_names_sort(excluded);
   return status;
@@ -155,6 +178,9 @@ cleat_status cleat__run_contents_read_all(const char *dir, const char *url,
   cleat_status status = list_excluded(scan, keep, &excluded, err);
   if (status == CLEAT_OK)
     status = list_others(dir, &excluded, &others, err);
+  for (size_t i = 0; keep && i < keep->entry_count && status == CLEAT_OK; i++)
+    if (strchr(keep->entries[i], '/'))
+      status = cleat__run_names_add(&others, keep->entries[i], err);
   if (status == CLEAT_OK) {
     struct cleat__cli_within within = {
         .dir = dir, .names = others.items, .count = others.count, .url = url, .leave_out = true};

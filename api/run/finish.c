@@ -1,6 +1,7 @@
 /* finish.c: signals, the command's end, and what is saved after it. See loop.h. */
 #include "api/run/loop.h"
 
+#include "api/run/unsaved.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -105,6 +106,7 @@ void cleat__run_note_pending(struct cleat__run_loop *loop, const char *why) {
 static void judge_last(struct cleat__run_loop *loop, struct cleat__run_item *item, bool well) {
   const struct cleat__run_found *found = &item->found;
   struct cleat__run_unsaved unsaved = {.step = found->step, .path = found->path};
+  char why[512];
   bool whole = found->has_sign ? found->whole : well;
   if (!item->fingerprint[0] && whole && item->refused.status != CLEAT_OK) {
     item->state = CLEAT__RUN_LEFT;
@@ -114,9 +116,12 @@ static void judge_last(struct cleat__run_loop *loop, struct cleat__run_item *ite
   } else if (item->fingerprint[0]) {
     item->state = CLEAT__RUN_LEFT;
     unsaved.why = found->has_sign
-                      ? "it is not whole: the command ended while writing it"
+                      ? cleat__run_unsaved_why(found, why, sizeof why)
                       : "the command did not end well, and nothing says whether it is whole";
     cleat__run_report_unsaved(&loop->report, &unsaved, 1);
+    /* Its tool takes it for whole, and so would whoever sees a success. */
+    if (found->absent && item->since_ms >= loop->started_ms)
+      loop->unsaved = loop->unsaved || !loop->options->allow_unsaved;
   }
 }
 
@@ -161,8 +166,21 @@ static void advance_restoring(struct cleat__run_loop *loop, int64_t now_ms) {
   cleat__run_fail(loop, CLEAT__RUN_SIGNAL + loop->asked_by);
 }
 
+/* Nobody would end the command should we be killed too, so it does not run on for long. */
+static void note_unguarded(struct cleat__run_loop *loop, int64_t now_ms) {
+  loop->told_unguarded = true;
+  if (loop->grace_ms < 0)
+    loop->grace_ms = now_ms + (int64_t)loop->options->grace_s * 1000;
+  cleat__run_report_warning(&loop->report,
+                            "the guard of the command was killed, and with it the command was sent "
+                            "SIGTERM: it has %u s to end",
+                            loop->options->grace_s);
+}
+
 static void advance_running(struct cleat__run_loop *loop, int64_t now_ms) {
   int exit_status;
+  if (cleat__run_command_guard_lost(&loop->command) && !loop->told_unguarded)
+    note_unguarded(loop, now_ms);
   if (cleat__run_command_ended(&loop->command, &exit_status)) {
     begin_leaving(loop, exit_status, now_ms);
   } else if (loop->grace_ms >= 0 && now_ms >= loop->grace_ms && !loop->killed) {
@@ -185,7 +203,9 @@ static void advance_leaving(struct cleat__run_loop *loop, int64_t now_ms) {
 
 static void decide_exit(struct cleat__run_loop *loop) {
   int exit_status = 1;
+  cleat__run_unsaved_end(loop);
   (void)cleat__run_command_ended(&loop->command, &exit_status);
+  cleat__run_judge_followed(loop);
   /* A job that ended well and lost its last checkpoint is not done. */
   loop->exit_status = exit_status == 0 && loop->unsaved ? CLEAT__RUN_FAILED : exit_status;
   loop->report.totals.pending = 0;

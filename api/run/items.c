@@ -5,15 +5,20 @@
 #include "base/mem.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static void item_free(struct cleat__run_item *item) {
+  cleat__run_hold_drop(item->hold);
   cleat__run_found_clear(&item->found);
   cleat__free(item);
 }
 
 void cleat__run_items_clear(struct cleat__run_items *items) {
-  for (size_t i = 0; i < items->count; i++)
+  for (size_t i = 0; i < items->count; i++) {
+    cleat__run_hold_leave(items->items[i]->hold);
+    items->items[i]->hold = NULL;
     item_free(items->items[i]);
+  }
   cleat__free(items->items);
   *items = (struct cleat__run_items){0};
 }
@@ -44,7 +49,7 @@ static bool is_busy(const struct cleat__run_item *item) {
 
 static bool may_have_changed(const struct cleat__run_item *item,
                              const struct cleat__run_watch *watch) {
-  if (!watch || item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY)
+  if (!watch || item->relinked || item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY)
     return true;
   for (size_t i = 0; i < item->found.entry_count; i++) {
     if (cleat__run_watch_has(watch, item->found.entries[i]))
@@ -66,17 +71,30 @@ static void take_change(struct cleat__run_item *item) {
     item->state = CLEAT__RUN_SEEN;
 }
 
+/* Its own hold has come or gone since, and bytes have not: see hold.c. */
+static bool is_relinked(struct cleat__run_item *item, const char *now, const char *id) {
+  bool relinked = item->relinked && id[0] && strcmp(id, item->id) == 0;
+  item->relinked = false;
+  if (!relinked)
+    return false;
+  if (strcmp(item->judged, item->fingerprint) == 0)
+    cleat__run_id_copy(item->judged, now);
+  cleat__run_id_copy(item->fingerprint, now);
+  return true;
+}
+
 /* What cannot be read, because it is being written or removed, has changed; or it holds what is never saved. */
 static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t now_ms,
                          struct cleat_error *err) {
   struct cleat__run_contents contents;
-  char now[CLEAT__RUN_ID_MAX] = "";
+  char now[CLEAT__RUN_ID_MAX] = "", id[CLEAT__RUN_ID_MAX] = "";
   size_t files = 0;
   cleat_status status = cleat__run_contents_read(dir, &item->found, &contents, err);
   if (status == CLEAT_NO_MEMORY)
     return status;
   if (status == CLEAT_OK) {
     cleat__run_fingerprint(&contents, now);
+    cleat__run_contents_id(&contents, id);
     files = contents.file_count;
     cleat__run_contents_clear(&contents);
   }
@@ -84,9 +102,11 @@ static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t 
     cleat__error_clear(&item->refused);
   else
     item->refused = *err;
-  if (strcmp(now, item->fingerprint) == 0)
+  if (is_relinked(item, now, id) || strcmp(now, item->fingerprint) == 0)
     return CLEAT_OK;
   cleat__run_id_copy(item->fingerprint, now);
+  cleat__run_id_copy(item->id, id);
+  item->unheld = false;
   item->files = files;
   item->since_ms = now_ms;
   item->tries = 0;
@@ -95,8 +115,82 @@ static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t 
   return CLEAT_OK;
 }
 
+/* ---- What is held -------------------------------------------------------------------------------- */
+
+void cleat__run_item_let_go(struct cleat__run_item *item) {
+  item->relinked = item->relinked || item->hold;
+  item->alone = false;
+  cleat__run_hold_drop(item->hold);
+  item->hold = NULL;
+}
+
+/* Settling begins anew. */
+static void stir(struct cleat__run_item *item, int64_t now_ms) {
+  item->since_ms = now_ms;
+  item->tries = 0;
+  item->retry_ms = 0;
+  if (item->state == CLEAT__RUN_READY)
+    item->state = CLEAT__RUN_SEEN;
+}
+
+static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *err) {
+  struct cleat__run_contents contents;
+  cleat_status status = cleat__run_hold_contents(item->hold, &contents, err);
+  if (status != CLEAT_OK)
+    return status;
+  cleat__run_fingerprint(&contents, item->fingerprint);
+  cleat__run_contents_id(&contents, item->id);
+  item->files = contents.file_count;
+  cleat__run_contents_clear(&contents);
+  return CLEAT_OK;
+}
+
+/* Compares what is held with DIR, where it is whole too. False: DIR has another one by now. */
+static bool look_beside(struct cleat__run_item *item, const char *dir, bool *stirred) {
+  struct cleat_error ignored;
+  bool sure = item->hold->sure && !item->hold->rewrote;
+  switch (cleat__run_hold_compare(item->hold, dir, &item->found)) {
+  case CLEAT__RUN_BESIDE_MORE:
+    *stirred = true;
+    (void)cleat__run_hold_extend(item->hold, dir, &item->found, &ignored);
+    return true;
+  case CLEAT__RUN_BESIDE_MOVED:
+    item->fresh = sure;
+    return false;
+  case CLEAT__RUN_BESIDE_OTHER:
+    return false;
+  case CLEAT__RUN_BESIDE_LESS:
+    /* It is being removed; if nobody knows that it was whole, that may have begun before it was held. */
+    return sure;
+  default:
+    return true;
+  }
+}
+
+/* False: it is held no more. `newer`: DIR has a newer one that is whole. */
+static bool look_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
+  enum cleat__run_hold_news news = cleat__run_hold_look(item->hold);
+  bool stirred = news == CLEAT__RUN_HOLD_STIRRED, good = news != CLEAT__RUN_HOLD_LOST;
+  item->alone = item->gone || (item->found.has_sign && !item->found.whole);
+  if (good && !item->alone)
+    good = look_beside(item, dir, &stirred);
+  else if (good)
+    good = cleat__run_hold_stands_alone(item->hold, newer);
+  if (good && stirred)
+    stir(item, now_ms);
+  if (!good)
+    cleat__run_item_let_go(item);
+  return good;
+}
+
+bool cleat__run_item_is_whole(const struct cleat__run_item *item) {
+  return item->fingerprint[0] && (item->alone || !item->found.has_sign || item->found.whole);
+}
+
 /* When it can be ready, if nothing changes; -1: not as it is. */
 static int64_t ready_ms(const struct cleat__run_item *item, int64_t quiet_ms) {
+  if (item->alone)
+    return item->since_ms;
   if (!item->fingerprint[0] || (item->found.has_sign && !item->found.whole))
     return -1;
   return item->since_ms + (item->found.has_sign ? item->found.settle_ms : quiet_ms);
@@ -106,6 +200,8 @@ void cleat__run_item_make_ready(struct cleat__run_item *item) {
   item->state = CLEAT__RUN_READY;
   if (item->settled_files == 0)
     item->settled_files = item->files;
+  if (item->hold && !item->alone)
+    cleat__run_hold_settle(item->hold);
 }
 
 static void judge(struct cleat__run_item *item, int64_t quiet_ms, int64_t now_ms) {
@@ -130,13 +226,29 @@ static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat_
   memmove(&grown[at + 1], &grown[at], (items->count - at) * sizeof(struct cleat__run_item *));
   grown[at] = item;
   item->found = *found;
+  item->fresh = items->looked;
   items->count++;
   *found = (struct cleat__run_found){0};
   return CLEAT_OK;
 }
 
+/* Another name stands for the step now, and the one that did is still there: a newer version, not what a removal has
+ * left. It is a checkpoint like any that is seen first. */
+static void take_name(struct cleat__run_item *item, const struct cleat__run_found *found,
+                      const char *dir) {
+  struct stat info;
+  if (strcmp(item->found.path, found->path) == 0)
+    return;
+  char *before = cleat__strprintf("%s/%s", dir, item->found.path);
+  if (before && lstat(before, &info) == 0) {
+    item->state = CLEAT__RUN_SEEN;
+    item->settled_files = 0;
+  }
+  cleat__free(before);
+}
+
 static cleat_status enter(struct cleat__run_items *items, struct cleat__run_found *found,
-                          struct cleat_error *err) {
+                          const char *dir, struct cleat_error *err) {
   size_t at = at_step(items, found->step);
   if (at == items->count || items->items[at]->found.step != found->step)
     return add(items, at, found, err);
@@ -144,22 +256,53 @@ static cleat_status enter(struct cleat__run_items *items, struct cleat__run_foun
   item->gone = false;
   if (is_busy(item))
     return CLEAT_OK;
+  take_name(item, found, dir);
   cleat__run_found_clear(&item->found);
   item->found = *found;
+  item->fresh = item->fresh || (found->has_sign && !found->whole);
   *found = (struct cleat__run_found){0};
   return CLEAT_OK;
 }
 
-/* What is gone is forgotten, when nothing works on it any more. */
+/* What is gone is forgotten, when nothing works on it and it is not held. */
 static void drop_gone(struct cleat__run_items *items) {
   size_t kept = 0;
   for (size_t i = 0; i < items->count; i++) {
-    if (items->items[i]->gone && !is_busy(items->items[i]))
-      item_free(items->items[i]);
-    else
-      items->items[kept++] = items->items[i];
+    struct cleat__run_item *item = items->items[i];
+    if (!item->gone || is_busy(item) || item->hold) {
+      items->items[kept++] = item;
+      continue;
+    }
+    items->passed_by +=
+        item->whole_ms > 0 && (item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY);
+    item_free(item);
   }
   items->count = kept;
+}
+
+static bool has_newer(const struct cleat__run_items *items, size_t than) {
+  for (size_t i = than + 1; i < items->count; i++) {
+    const struct cleat__run_item *item = items->items[i];
+    if (!item->gone && cleat__run_item_is_whole(item))
+      return true;
+  }
+  return false;
+}
+
+static cleat_status look_at(struct cleat__run_items *items, size_t at, const char *dir,
+                            const struct cleat__run_watch *watch, int64_t quiet_ms, int64_t now_ms,
+                            struct cleat_error *err) {
+  struct cleat__run_item *item = items->items[at];
+  cleat_status status = CLEAT_OK;
+  if (item->hold && look_held(item, dir, has_newer(items, at), now_ms))
+    status = see_hold(item, err);
+  else if (!item->gone && may_have_changed(item, watch))
+    status = look(item, dir, now_ms, err);
+  judge(item, quiet_ms, now_ms);
+  bool is_signed = item->found.has_sign && cleat__run_item_is_whole(item);
+  if (item->whole_ms == 0 && (is_signed || item->state == CLEAT__RUN_READY))
+    item->whole_ms = now_ms;
+  return status;
 }
 
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
@@ -169,18 +312,17 @@ cleat_status cleat__run_items_update(struct cleat__run_items *items, struct clea
   for (size_t i = 0; i < items->count; i++)
     items->items[i]->gone = true;
   for (size_t i = 0; status == CLEAT_OK && i < scan->count; i++)
-    status = enter(items, &scan->items[i], err);
+    status = enter(items, &scan->items[i], dir, err);
   if (status != CLEAT_OK)
     return status;
   drop_gone(items);
-  for (size_t i = 0; status == CLEAT_OK && i < items->count; i++) {
-    struct cleat__run_item *item = items->items[i];
-    if (is_busy(item))
-      continue;
-    if (may_have_changed(item, watch))
-      status = look(item, dir, now_ms, err);
-    judge(item, quiet_ms, now_ms);
+  /* The newest first: whether there is a newer one counts for those that are gone. */
+  for (size_t i = items->count; status == CLEAT_OK && i-- > 0;) {
+    if (!is_busy(items->items[i]))
+      status = look_at(items, i, dir, watch, quiet_ms, now_ms, err);
   }
+  drop_gone(items);
+  items->looked = true;
   return status;
 }
 
@@ -242,8 +384,7 @@ size_t cleat__run_items_pending(const struct cleat__run_items *items) {
   size_t pending = 0;
   for (size_t i = 0; i < items->count; i++) {
     const struct cleat__run_item *item = items->items[i];
-    bool whole = item->state == CLEAT__RUN_SEEN && item->fingerprint[0] &&
-                 (!item->found.has_sign || item->found.whole);
+    bool whole = item->state == CLEAT__RUN_SEEN && cleat__run_item_is_whole(item);
     pending += whole || item->state == CLEAT__RUN_READY || item->state == CLEAT__RUN_SAVING;
   }
   return pending;

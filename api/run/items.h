@@ -5,10 +5,14 @@
  *       └──────── its files changed ─────────────┴──────────┴──────────┘
  *     left: not to be saved as it is, and why has been said; a change makes it seen again
  *
+ * One that is held (hold.h) is what is held, whatever becomes of it in DIR. When DIR has it no more, nothing changes it, and
+ * it is ready at once.
+ *
  * Times are of a monotonic clock, in milliseconds, and come from the caller. One thread at a time. */
 #ifndef CLEAT_API_RUN_ITEMS_H
 #define CLEAT_API_RUN_ITEMS_H
 
+#include "api/run/hold.h"
 #include "api/run/layout.h"
 #include "api/run/state.h"
 #include "api/run/watch.h"
@@ -26,14 +30,23 @@ enum cleat__run_item_state {
 struct cleat__run_item {
   struct cleat__run_found found; /* unchanged while it is being saved or deleted */
   enum cleat__run_item_state state;
-  bool lent;                           /* the saver reads `found` for a final state */
-  bool deleting;                       /* its deletion is under way */
-  bool gone;                           /* not in DIR any more */
-  bool committed;                      /* by this process, whatever its files are by now */
+  bool lent;                    /* the saver reads `found` for a final state */
+  bool deleting;                /* its deletion is under way */
+  bool gone;                    /* not in DIR any more */
+  bool committed;               /* by this process, whatever its files are by now */
+  struct cleat__run_hold *hold; /* NULL: it is not held; the saver's while it is SAVING */
+  bool alone;                   /* held, and DIR has it no more, or not whole */
+  bool fresh;       /* it was seen without its sign, or not at all, and was not held since */
+  bool relinked;    /* it was held: its inodes have another time of change for that reason */
+  bool unheld;      /* it cannot be held, and that has been said */
+  int64_t whole_ms; /* when it was seen to be whole first; 0: it was not */
+  bool counted;     /* by behind.h, as one that is not stored */
   char fingerprint[CLEAT__RUN_ID_MAX]; /* as last seen; "": could not be read */
+  char id[CLEAT__RUN_ID_MAX];          /* the same of its id */
   struct cleat_error
       refused; /* why its files cannot be listed, such as a link to a folder; or OK */
   bool refusal_told;
+  bool absence_told;    /* that files are elsewhere */
   int64_t since_ms;     /* it has been that since */
   size_t files;         /* as last seen */
   size_t settled_files; /* when it was ready first; fewer than that: it is being removed */
@@ -49,8 +62,11 @@ struct cleat__run_items {
   struct cleat__run_item *
       *items; /* by step, the lowest first; each stays where it is while it is busy */
   size_t count, capacity;
+  bool looked;        /* what is added from now on has come since */
+  uint64_t passed_by; /* that were whole, and went before they were saved */
 };
 
+/* Holds are left for the next start. */
 void cleat__run_items_clear(struct cleat__run_items *items);
 
 /* Takes over what a scan has found (which is empty after), and looks at the files of those that may have changed.
@@ -61,6 +77,12 @@ cleat_status cleat__run_items_update(struct cleat__run_items *items, struct clea
 
 /* It may be saved from now on, as it was last seen. */
 void cleat__run_item_make_ready(struct cleat__run_item *item);
+
+/* It is whole as far as its tool's sign tells, or by its rest. */
+bool cleat__run_item_is_whole(const struct cleat__run_item *item);
+
+/* Lets go of its hold, if there is one. */
+void cleat__run_item_let_go(struct cleat__run_item *item);
 
 /* When a checkpoint that is seen can be ready, if nothing of it changes: then it is to be looked at again. -1: none. */
 int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet_ms);

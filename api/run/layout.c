@@ -2,6 +2,7 @@
  * one step make up is looked into. */
 #include "api/run/layout_recipe.h"
 
+#include "api/run/layout_lists.h"
 #include "api/run/names.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -26,6 +27,7 @@ struct candidate {
 struct work {
   struct cleat__run_look look;
   const struct cleat__run_layout *layout; /* NULL: "auto" */
+  struct cleat__run_lists *lists;         /* NULL: none were read before */
   struct cleat__run_names names;
   struct candidate *candidates; /* room for all names; each owns its name */
   size_t candidate_count;
@@ -71,6 +73,8 @@ static bool try_recipe(const struct work *work, size_t order, const char *name,
   struct cleat__run_mark mark = {0};
   if (work->layout && work->layout != layout)
     return false;
+  if (strchr(name, '/') && !layout->below)
+    return false;
   if (!layout->match(layout, work->look.pattern, name, &mark) || !is_kind(work, layout, name))
     return false;
   if (!work->layout && layout->claims && !layout->claims(&work->look, name))
@@ -95,11 +99,59 @@ static void note(size_t *count, char **example, char *name) {
     *example = name;
 }
 
+/* The names in a folder of DIR where a recipe has checkpoints too. What cannot be read has none. */
+static cleat_status read_below(struct work *work, const char *below, struct cleat_error *err) {
+  struct cleat__run_names names = {0};
+  int fd = openat(work->look.dir, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+  if (!folder) {
+    if (fd >= 0)
+      close(fd);
+    return CLEAT_OK;
+  }
+  cleat_status status = cleat__run_names_read(&names, folder, below, false, err);
+  closedir(folder);
+  if (status != CLEAT_NO_MEMORY)
+    status = CLEAT_OK;
+  for (size_t i = 0; i < names.count && status == CLEAT_OK; i++) {
+    char *path = cleat__strprintf("%s/%s", below, names.items[i]);
+    status = path ? cleat__run_names_add(&work->names, path, err) : no_memory(err);
+    cleat__free(path);
+  }
+  cleat__run_names_clear(&names);
+  return status;
+}
+
+static cleat_status read_names(struct work *work, DIR *folder, const char *dir,
+                               struct cleat_error *err) {
+  cleat_status status = cleat__run_names_read(&work->names, folder, dir, false, err);
+  for (size_t i = 0; cleat__run_recipes[i] && status == CLEAT_OK; i++) {
+    const struct cleat__run_layout *layout = cleat__run_recipes[i];
+    if (layout->below && (!work->layout || work->layout == layout))
+      status = read_below(work, layout->below, err);
+  }
+  return status;
+}
+
+/* A name that no checkpoint begins with. */
+static bool is_unknown(const struct work *work, const char *name) {
+  size_t length = strlen(name);
+  if (cleat__run_is_tracker(name) || strchr(name, '/'))
+    return false;
+  for (size_t i = 0; i < work->candidate_count; i++) {
+    const char *other = work->candidates[i].name;
+    if (strncmp(other, name, length) == 0 && other[length] == '/')
+      return false;
+  }
+  return true;
+}
+
 /* Gives each name to a candidate or to the unknown. */
 static cleat_status find_candidates(struct work *work, struct cleat_error *err) {
   work->candidates = cleat__calloc(work->names.count + 1, sizeof *work->candidates);
   if (!work->candidates)
     return no_memory(err);
+  size_t unknown = 0;
   for (size_t i = 0; i < work->names.count; i++) {
     struct candidate *candidate = &work->candidates[work->candidate_count];
     char *name = work->names.items[i];
@@ -107,11 +159,16 @@ static cleat_status find_candidates(struct work *work, struct cleat_error *err) 
     if (find_recipe(work, name, candidate)) {
       candidate->name = name;
       work->candidate_count++;
-    } else if (strcmp(name, CLEAT__RUN_TRACKER) == 0) {
-      cleat__free(name);
     } else {
-      note(&work->scan.unknown, &work->scan.unknown_example, name);
+      work->names.items[unknown++] = name;
     }
+  }
+  work->names.count = unknown;
+  for (size_t i = 0; i < unknown; i++) {
+    if (!is_unknown(work, work->names.items[i]))
+      continue;
+    note(&work->scan.unknown, &work->scan.unknown_example, work->names.items[i]);
+    work->names.items[i] = NULL;
   }
   return CLEAT_OK;
 }
@@ -160,6 +217,8 @@ void cleat__run_found_clear(struct cleat__run_found *found) {
   cleat__free(found->path);
   cleat__free(found->tracker);
   cleat__free(found->tracker_text);
+  cleat__free(found->absent_example);
+  cleat__free(found->doubt);
 }
 
 /* Makes a checkpoint of `count` names, which it takes. */
@@ -174,6 +233,28 @@ static cleat_status make_found(struct candidate *candidates, size_t count,
     found->entries[found->entry_count++] = candidates[i].name;
     candidates[i].name = NULL;
   }
+  return CLEAT_OK;
+}
+
+/* A sign says that all of it has been written, which may be on the disks of several machines. */
+static cleat_status check_lists(struct work *work, struct cleat__run_found *found,
+                                struct cleat_error *err) {
+  struct cleat__run_list list;
+  cleat_status status = cleat__run_list_read(work->lists, work->look.dir, found->path, &list, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (list.cut || list.missing.count) {
+    found->has_sign = true; /* the lists are one */
+    found->whole = false;
+  }
+  found->absent = list.missing.count;
+  found->doubt = list.doubt;
+  list.doubt = NULL;
+  if (list.missing.count) {
+    found->absent_example = list.missing.items[0];
+    list.missing.items[0] = NULL;
+  }
+  cleat__run_list_clear(&list);
   return CLEAT_OK;
 }
 
@@ -192,6 +273,8 @@ static cleat_status add_found(struct work *work, struct candidate *candidates, s
   cleat_status status = make_found(candidates, count, found, err);
   if (status == CLEAT_OK && layout->inspect)
     status = layout->inspect(&work->look, found, err);
+  if (status == CLEAT_OK && layout->listed && (found->whole || !found->has_sign))
+    status = check_lists(work, found, err);
   if (!found->has_sign)
     found->settle_ms = CLEAT__RUN_QUIET_MS;
   return status;
@@ -228,12 +311,18 @@ static void clear_work(struct work *work) {
 cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout,
                                     const char *pattern, struct cleat__run_scan *scan,
                                     struct cleat_error *err) {
-  struct work work = {.layout = layout->match ? layout : NULL};
+  return cleat__run_layout_scan_again(dir, layout, pattern, NULL, scan, err);
+}
+
+cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout,
+                                          const char *pattern, struct cleat__run_lists *lists,
+                                          struct cleat__run_scan *scan, struct cleat_error *err) {
+  struct work work = {.layout = layout->match ? layout : NULL, .lists = lists};
   DIR *folder = opendir(dir);
   if (!folder)
     return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
   cleat__run_look_init(&work.look, dirfd(folder), pattern);
-  cleat_status status = cleat__run_names_read(&work.names, folder, dir, false, err);
+  cleat_status status = read_names(&work, folder, dir, err);
   if (status == CLEAT_OK)
     status = find_candidates(&work, err);
   if (status == CLEAT_OK) {
@@ -244,6 +333,8 @@ cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_lay
   }
   closedir(folder);
   clear_work(&work);
+  if (lists)
+    cleat__run_lists_sweep(lists);
   if (status == CLEAT_OK)
     *scan = work.scan;
   else

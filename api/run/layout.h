@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 struct cleat__run_layout;
+struct cleat__run_lists;
 
 /* How long a checkpoint must be unchanged before it is read, in milliseconds. */
 enum {
@@ -45,14 +46,19 @@ struct cleat__run_found {
   const struct cleat__run_layout *layout; /* never "auto" */
   int64_t step;                           /* 0 or more */
   char *path;                             /* for CLEAT_RESUME_DIR, relative to DIR; "." for DIR */
-  char **entries; /* names in DIR, in the order in which a restore puts them there */
+  char **
+      entries; /* names in DIR, or "folder/name", in the order in which a restore puts them there */
   size_t entry_count;
   bool has_sign;      /* the tool leaves a sign when it is whole */
-  bool whole;         /* and the sign is there; false without one */
+  bool whole;         /* and the sign is there, and what it names; false without one */
   unsigned settle_ms; /* how long it must be unchanged; meant for has_sign */
   char *tracker; /* NULL, or a file in DIR that names the newest step: the last of the entries */
   char
       *tracker_text; /* what it has to say for this step; that is stored, whatever it says by now */
+  /* What the sign names (layout_lists.h), once the sign is there. */
+  size_t absent; /* files that are not here: they are being written, or lie on another machine */
+  char *absent_example;
+  char *doubt; /* NULL, or why it is not known what the sign names: then nothing of it is missed */
 };
 
 /* Frees what it owns; it is all zero after. */
@@ -74,6 +80,12 @@ struct cleat__run_scan {
 cleat_status cleat__run_layout_scan(const char *dir, const struct cleat__run_layout *layout,
                                     const char *pattern, struct cleat__run_scan *scan,
                                     struct cleat_error *err) CLEAT_MUST_USE;
+
+/* The same, by lists that were read before; those that no checkpoint has any more are forgotten. */
+cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__run_layout *layout,
+                                          const char *pattern, struct cleat__run_lists *lists,
+                                          struct cleat__run_scan *scan,
+                                          struct cleat_error *err) CLEAT_MUST_USE;
 void cleat__run_scan_clear(struct cleat__run_scan *scan);
 
 /* The newest that is whole or of a tool that leaves no sign; NULL: there is none. */

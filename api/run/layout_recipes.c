@@ -1,172 +1,10 @@
-/* layout_recipes.c: the table of recipes, and what their names say. Pure. */
+/* layout_recipes.c: the table of recipes. Pure. */
 #include "api/run/layout_recipe.h"
 
 #include "base/mem.h"
 
-#include <errno.h>
-#include <fnmatch.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-
-static bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-/* Reads digits. Returns what follows; NULL: there are none, or they are beyond int64_t. */
-static const char *read_number(const char *at, int64_t *number, size_t *digits) {
-  char *end;
-  if (!is_digit(*at))
-    return NULL;
-  errno = 0;
-  long long value = strtoll(at, &end, 10);
-  if (errno)
-    return NULL;
-  *number = value;
-  *digits = (size_t)(end - at);
-  return end;
-}
-
-/* As printf pads: no fewer digits than `width`, and no zero in front of more. */
-static bool is_padded(const char *digits, size_t count, int width) {
-  return count == (size_t)width || (count > (size_t)width && *digits != '0');
-}
-
-static const char *after_prefix(const char *name, const char *prefix) {
-  size_t length = strlen(prefix);
-  return strncmp(name, prefix, length) == 0 ? name + length : NULL;
-}
-
-/* <prefix><number> and nothing else; the usual writing of the number stands before others. */
-static bool match_loose(const char *name, const char *prefix, struct cleat__run_mark *mark) {
-  size_t digits;
-  const char *number = after_prefix(name, prefix);
-  const char *end = number ? read_number(number, &mark->step, &digits) : NULL;
-  if (!end || *end)
-    return false;
-  mark->version = is_padded(number, digits, 1);
-  return true;
-}
-
-static bool match_plain(const struct cleat__run_layout *layout, const char *pattern,
-                        const char *name, struct cleat__run_mark *mark) {
-  (void)pattern;
-  return match_loose(name, layout->prefix, mark);
-}
-
-/* <prefix><number><suffix>, as the tool itself pads it. */
-static bool match_exact(const char *name, const char *prefix, int width, const char *suffix,
-                        struct cleat__run_mark *mark) {
-  size_t digits;
-  const char *number = after_prefix(name, prefix);
-  const char *end = number ? read_number(number, &mark->step, &digits) : NULL;
-  return end && is_padded(number, digits, width) && strcmp(end, suffix) == 0;
-}
-
-static bool match_padded(const struct cleat__run_layout *layout, const char *pattern,
-                         const char *name, struct cleat__run_mark *mark) {
-  (void)pattern;
-  return match_exact(name, layout->prefix, layout->width, layout->suffix, mark);
-}
-
-/* step-N is torchtitan's; step_N is what many write who call DCP by themselves. */
-static bool match_dcp(const struct cleat__run_layout *layout, const char *pattern, const char *name,
-                      struct cleat__run_mark *mark) {
-  (void)layout, (void)pattern;
-  if (match_loose(name, "step-", mark))
-    return true;
-  mark->minor = match_loose(name, "step_", mark);
-  return mark->minor;
-}
-
-/* torchtune itself looks for step_N only where there is no epoch_N. */
-static bool match_torchtune(const struct cleat__run_layout *layout, const char *pattern,
-                            const char *name, struct cleat__run_mark *mark) {
-  (void)layout, (void)pattern;
-  if (match_loose(name, "epoch_", mark))
-    return true;
-  mark->minor = match_loose(name, "step_", mark);
-  return mark->minor;
-}
-
-static bool match_megatron(const struct cleat__run_layout *layout, const char *pattern,
-                           const char *name, struct cleat__run_mark *mark) {
-  mark->version = -1; /* iter_0000000 is trained, a release converted */
-  if (strcmp(name, "release") == 0)
-    return true;
-  mark->version = 0;
-  return match_padded(layout, pattern, name, mark);
-}
-
-/* The number behind `key`, as in "epoch=2-step=300": the key does not begin in the middle of a word. */
-static bool find_metric(const char *name, const char *key, int64_t *number) {
-  size_t digits;
-  for (const char *at = name; (at = strstr(at, key)) != NULL; at++) {
-    bool inside = at > name && (is_digit(at[-1]) || (at[-1] >= 'a' && at[-1] <= 'z') ||
-                                (at[-1] >= 'A' && at[-1] <= 'Z'));
-    if (!inside && read_number(at + strlen(key), number, &digits))
-      return true;
-  }
-  return false;
-}
-
-/* "…-v2.ckpt": a name that was taken when it was to be written. 0: none. */
-static int64_t read_version(const char *name, size_t stem) {
-  size_t begin = stem, digits;
-  int64_t version;
-  while (begin > 0 && is_digit(name[begin - 1]))
-    begin--;
-  if (begin == stem || begin < 2 || strncmp(name + begin - 2, "-v", 2) != 0)
-    return 0;
-  return read_number(name + begin, &version, &digits) ? version : 0;
-}
-
-static bool match_lightning(const struct cleat__run_layout *layout, const char *pattern,
-                            const char *name, struct cleat__run_mark *mark) {
-  (void)pattern;
-  size_t length = strlen(name), suffix = strlen(layout->suffix);
-  if (length <= suffix || strcmp(name + length - suffix, layout->suffix) != 0)
-    return false;
-  mark->version = read_version(name, length - suffix);
-  if (find_metric(name, "step=", &mark->step))
-    return true;
-  mark->minor = find_metric(name, "epoch=", &mark->step);
-  return mark->minor;
-}
-
-/* state_<step>_<rank>.bin */
-static bool match_state(const char *name, struct cleat__run_mark *mark) {
-  size_t digits;
-  int64_t rank;
-  const char *number = after_prefix(name, "state_");
-  const char *end = number ? read_number(number, &mark->step, &digits) : NULL;
-  if (!end || *end != '_' || !is_padded(number, digits, 8))
-    return false;
-  const char *behind = read_number(end + 1, &rank, &digits);
-  return behind && is_padded(end + 1, digits, 5) && strcmp(behind, ".bin") == 0;
-}
-
-static bool match_llmc(const struct cleat__run_layout *layout, const char *pattern,
-                       const char *name, struct cleat__run_mark *mark) {
-  (void)pattern;
-  return match_exact(name, layout->last, layout->width, "", mark) ||
-         match_exact(name, "model_", layout->width, ".bin", mark) || match_state(name, mark);
-}
-
-/* The last number in the name is the step. */
-static bool match_pattern(const struct cleat__run_layout *layout, const char *pattern,
-                          const char *name, struct cleat__run_mark *mark) {
-  (void)layout;
-  size_t end = strlen(name), digits;
-  if (pattern && fnmatch(pattern, name, 0) != 0)
-    return false;
-  while (end > 0 && !is_digit(name[end - 1]))
-    end--;
-  size_t begin = end;
-  while (begin > 0 && is_digit(name[begin - 1]))
-    begin--;
-  return begin < end && read_number(name + begin, &mark->step, &digits);
-}
 
 static const struct cleat__run_layout recipe_cleat = {
     .name = "cleat",
@@ -175,7 +13,7 @@ static const struct cleat__run_layout recipe_cleat = {
     .width = 12,
     .kinds = CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_padded,
+    .match = cleat__run_match_padded,
     .claims = cleat__run_claims_cleat,
     .inspect = cleat__run_inspect_cleat,
 };
@@ -186,7 +24,7 @@ static const struct cleat__run_layout recipe_torchtune = {
     .suffix = "",
     .kinds = CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_QUIET_MS,
-    .match = match_torchtune,
+    .match = cleat__run_match_torchtune,
     .claims = cleat__run_claims_torchtune,
 };
 
@@ -196,7 +34,8 @@ static const struct cleat__run_layout recipe_dcp = {
     .suffix = "",
     .kinds = CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_dcp,
+    .listed = true,
+    .match = cleat__run_match_dcp,
     .claims = cleat__run_claims_dcp,
     .inspect = cleat__run_inspect_dcp,
 };
@@ -207,7 +46,8 @@ static const struct cleat__run_layout recipe_huggingface = {
     .suffix = "",
     .kinds = CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_SETTLE_LONG_MS,
-    .match = match_plain,
+    .listed = true,
+    .match = cleat__run_match_plain,
     .inspect = cleat__run_inspect_huggingface,
 };
 
@@ -219,7 +59,8 @@ static const struct cleat__run_layout recipe_megatron = {
     .kinds = CLEAT__RUN_FOLDER,
     .last = CLEAT__RUN_TRACKER,
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_megatron,
+    .listed = true,
+    .match = cleat__run_match_megatron,
     .claims = cleat__run_claims_megatron,
     .inspect = cleat__run_inspect_megatron,
 };
@@ -230,7 +71,8 @@ static const struct cleat__run_layout recipe_lightning = {
     .suffix = ".ckpt",
     .kinds = CLEAT__RUN_FILE | CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_lightning,
+    .listed = true,
+    .match = cleat__run_match_lightning,
     .inspect = cleat__run_inspect_lightning,
 };
 
@@ -241,7 +83,7 @@ static const struct cleat__run_layout recipe_llmc = {
     .flat = true,
     .last = "DONE_",
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_llmc,
+    .match = cleat__run_match_llmc,
     .inspect = cleat__run_inspect_llmc,
 };
 
@@ -252,8 +94,80 @@ static const struct cleat__run_layout recipe_infinitrain = {
     .width = 6,
     .kinds = CLEAT__RUN_FOLDER,
     .settle_ms = CLEAT__RUN_SETTLE_MS,
-    .match = match_padded,
+    .match = cleat__run_match_padded,
     .inspect = cleat__run_inspect_infinitrain,
+};
+
+static const struct cleat__run_layout recipe_deepspeed = {
+    .name = "deepspeed",
+    .prefix = "global_step",
+    .suffix = "",
+    .kinds = CLEAT__RUN_FOLDER,
+    .last = CLEAT__RUN_LATEST,
+    .settle_ms = CLEAT__RUN_SETTLE_LONG_MS,
+    .listed = true,
+    .match = cleat__run_match_deepspeed,
+    .claims = cleat__run_claims_deepspeed,
+    .inspect = cleat__run_inspect_deepspeed,
+};
+
+static const struct cleat__run_layout recipe_nemo = {
+    .name = "nemo",
+    .prefix = "step=",
+    .suffix = "-last",
+    .kinds = CLEAT__RUN_FOLDER,
+    .settle_ms = CLEAT__RUN_SETTLE_LONG_MS,
+    .listed = true,
+    .match = cleat__run_match_nemo,
+    .claims = cleat__run_claims_nemo,
+    .inspect = cleat__run_inspect_nemo,
+};
+
+static const struct cleat__run_layout recipe_verl = {
+    .name = "verl",
+    .prefix = "global_step_",
+    .suffix = "",
+    .kinds = CLEAT__RUN_FOLDER,
+    .last = CLEAT__RUN_TRACKER,
+    .settle_ms = CLEAT__RUN_SETTLE_LONG_MS,
+    .listed = true,
+    .match = cleat__run_match_plain,
+    .claims = cleat__run_claims_verl,
+    .inspect = cleat__run_inspect_verl,
+};
+
+static const struct cleat__run_layout recipe_orbax = {
+    .name = "orbax",
+    .prefix = "",
+    .suffix = "",
+    .kinds = CLEAT__RUN_FOLDER,
+    .settle_ms = CLEAT__RUN_SETTLE_MS,
+    .match = cleat__run_match_orbax,
+    .claims = cleat__run_claims_orbax,
+    .inspect = cleat__run_inspect_orbax,
+};
+
+static const struct cleat__run_layout recipe_accelerate = {
+    .name = "accelerate",
+    .prefix = "checkpoint_",
+    .suffix = "",
+    .kinds = CLEAT__RUN_FOLDER,
+    .below = "checkpoints",
+    .settle_ms = CLEAT__RUN_QUIET_MS,
+    .listed = true,
+    .match = cleat__run_match_accelerate,
+    .claims = cleat__run_claims_accelerate,
+};
+
+static const struct cleat__run_layout recipe_composer = {
+    .name = "composer",
+    .prefix = "ep0-ba",
+    .suffix = "-rank0.pt",
+    .kinds = CLEAT__RUN_FOLDER | CLEAT__RUN_FILE,
+    .settle_ms = CLEAT__RUN_SETTLE_MS,
+    .listed = true,
+    .match = cleat__run_match_composer,
+    .inspect = cleat__run_inspect_composer,
 };
 
 static bool claims_nothing(const struct cleat__run_look *look, const char *name) {
@@ -268,17 +182,16 @@ static const struct cleat__run_layout recipe_folders = {
     .kinds = CLEAT__RUN_FOLDER,
     .patterned = true,
     .settle_ms = CLEAT__RUN_QUIET_MS,
-    .match = match_pattern,
+    .match = cleat__run_match_pattern,
     .claims = claims_nothing,
 };
 
 /* The first that claims a name has it: Cleat's step-000000000007 may hold anything below, DCP's .metadata too. */
 const struct cleat__run_layout *const cleat__run_recipes[] = {
-    &recipe_cleat,    &recipe_torchtune,
-    &recipe_dcp,      &recipe_huggingface,
-    &recipe_megatron, &recipe_lightning,
-    &recipe_llmc,     &recipe_infinitrain,
-    &recipe_folders,  NULL,
+    &recipe_cleat,      &recipe_torchtune, &recipe_dcp,         &recipe_huggingface,
+    &recipe_megatron,   &recipe_verl,      &recipe_deepspeed,   &recipe_nemo,
+    &recipe_lightning,  &recipe_llmc,      &recipe_infinitrain, &recipe_composer,
+    &recipe_accelerate, &recipe_orbax,     &recipe_folders,     NULL,
 };
 
 /* A path for it is the one that most tools would pick. */
@@ -299,9 +212,10 @@ const char *cleat__run_layout_name(const struct cleat__run_layout *layout) {
 }
 
 const char *const *cleat__run_layout_names(void) {
-  static const char *const names[] = {"auto",        "cleat",    "dcp",       "torchtune",
-                                      "huggingface", "megatron", "lightning", "llmc",
-                                      "infinitrain", "folders",  NULL};
+  static const char *const names[] = {
+      "auto",      "cleat",      "dcp",         "torchtune", "huggingface", "megatron",
+      "lightning", "llmc",       "infinitrain", "deepspeed", "nemo",        "verl",
+      "orbax",     "accelerate", "composer",    "folders",   NULL};
   return names;
 }
 
@@ -312,5 +226,5 @@ char *cleat__run_layout_path(const struct cleat__run_layout *layout, int64_t ste
 }
 
 bool cleat__run_layout_goes_last(const struct cleat__run_layout *layout, const char *name) {
-  return layout->last && after_prefix(name, layout->last);
+  return layout->last && cleat__run_after_prefix(name, layout->last);
 }

@@ -2,6 +2,7 @@
  * is not there. A sign that is being written counts as there; that the checkpoint has settled is for others to see. */
 #include "api/run/layout_recipe.h"
 
+#include "base/json_reader.h"
 #include "base/mem.h"
 
 #include <fcntl.h>
@@ -13,20 +14,26 @@
 #include <unistd.h>
 
 /* Beyond these, names and texts are not the tools' own. */
-enum { PATH_BYTES = 512, TEXT_BYTES = 4096, RANKS_MAX = 1 << 16 };
+enum {
+  PATH_BYTES = 512,
+  TEXT_BYTES = 4096,
+  RANKS_MAX = 1 << 16,
+  ORBAX_BYTES = 1 << 20,
+  ORBAX_DEPTH = 32
+};
 
-static bool is_file(int dir, const char *path) {
+bool cleat__run_sign_is_file(int dir, const char *path) {
   struct stat info;
   return fstatat(dir, path, &info, 0) == 0 && S_ISREG(info.st_mode);
 }
 
-static bool is_file_in(int dir, const char *folder, const char *name) {
+bool cleat__run_sign_is_file_in(int dir, const char *folder, const char *name) {
   char path[PATH_BYTES];
   int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-  return length > 0 && (size_t)length < sizeof path && is_file(dir, path);
+  return length > 0 && (size_t)length < sizeof path && cleat__run_sign_is_file(dir, path);
 }
 
-static bool exists_in(int dir, const char *folder, const char *name) {
+bool cleat__run_sign_exists_in(int dir, const char *folder, const char *name) {
   char path[PATH_BYTES];
   struct stat info;
   int length = snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -44,8 +51,7 @@ static int open_file(int dir, const char *path) {
   return fd;
 }
 
-/* The file's first bytes; 0: there is none, or nothing in it. */
-static size_t read_head(int dir, const char *path, void *bytes, size_t size) {
+size_t cleat__run_sign_read(int dir, const char *path, void *bytes, size_t size) {
   int fd = open_file(dir, path);
   if (fd < 0)
     return 0;
@@ -74,29 +80,14 @@ static bool has_json(int dir, const char *folder, const char *name) {
   return length > 0 && tail[length - 1] == '}';
 }
 
-/* ---- Megatron's tracker ---------------------------------------------------------------------- */
-
-void cleat__run_look_init(struct cleat__run_look *look, int dir, const char *pattern) {
-  char text[32];
-  size_t length = read_head(dir, CLEAT__RUN_TRACKER, text, sizeof text - 1);
-  *look = (struct cleat__run_look){.dir = dir, .pattern = pattern, .tracker_step = -1};
-  text[length] = '\0';
-  text[strcspn(text, " \r\n")] = '\0';
-  look->tracker_release = strcmp(text, "release") == 0;
-  char *end;
-  long long step = strtoll(text, &end, 10);
-  if (end > text && !*end && step >= 0)
-    look->tracker_step = step;
-}
-
 /* ---- claims, for "auto" ---------------------------------------------------------------------- */
 
 bool cleat__run_claims_cleat(const struct cleat__run_look *look, const char *name) {
-  return is_file_in(look->dir, name, "manifest.json");
+  return cleat__run_sign_is_file_in(look->dir, name, "manifest.json");
 }
 
 static bool has_dcp_sign(int dir, const char *folder) {
-  return is_file_in(dir, folder, ".metadata") ||
+  return cleat__run_sign_is_file_in(dir, folder, ".metadata") ||
          has_json(dir, folder, "model.safetensors.index.json");
 }
 
@@ -105,11 +96,8 @@ bool cleat__run_claims_dcp(const struct cleat__run_look *look, const char *name)
 }
 
 bool cleat__run_claims_torchtune(const struct cleat__run_look *look, const char *name) {
-  return strncmp(name, "epoch_", 6) == 0 || is_file_in(look->dir, name, "recipe_state.pt");
-}
-
-bool cleat__run_claims_megatron(const struct cleat__run_look *look, const char *name) {
-  return strcmp(name, "release") != 0 || look->tracker_release;
+  return strncmp(name, "epoch_", 6) == 0 ||
+         cleat__run_sign_is_file_in(look->dir, name, "recipe_state.pt");
 }
 
 /* ---- signs ------------------------------------------------------------------------------------ */
@@ -118,7 +106,7 @@ cleat_status cleat__run_inspect_cleat(const struct cleat__run_look *look,
                                       struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole = is_file_in(look->dir, found->path, "manifest.json");
+  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, "manifest.json");
   return CLEAT_OK;
 }
 
@@ -136,76 +124,57 @@ cleat_status cleat__run_inspect_huggingface(const struct cleat__run_look *look,
                                             struct cleat_error *err) {
   (void)err;
   found->whole = has_json(look->dir, found->path, "trainer_state.json");
-  found->has_sign = found->whole || !is_file_in(look->dir, found->path, "random_states_0.pkl");
+  found->has_sign =
+      found->whole || !cleat__run_sign_is_file_in(look->dir, found->path, "random_states_0.pkl");
+  /* Several ranks write rng_state_R.pth each, one writes this: then nobody writes beside the sign. */
+  if (cleat__run_sign_is_file_in(look->dir, found->path, "rng_state.pth"))
+    found->settle_ms = CLEAT__RUN_SETTLE_MS;
   return CLEAT_OK;
 }
 
-/* A tracker that has moved on says nothing of a folder that an earlier job left behind unfinished; but that has none of
- * the files by which each of Megatron's formats ends, and no folder of the format that has no such file. */
-static bool has_megatron_end(int dir, const char *folder) {
-  static const char *const ends[] = {"metadata.json", ".metadata", "mp_rank_00", "mp_rank_00_000",
-                                     "mp_rank_00_000_000"};
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-    if (exists_in(dir, folder, ends[i]))
-      return true;
-  return false;
-}
-
-cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
-                                         struct cleat__run_found *found, struct cleat_error *err) {
-  bool release = strcmp(found->path, "release") == 0;
-  found->has_sign = true;
-  if (release)
-    found->whole = look->tracker_release;
-  else
-    found->whole = look->tracker_step == found->step ||
-                   (look->tracker_step > found->step && has_megatron_end(look->dir, found->path));
-  found->tracker = cleat__strdup(CLEAT__RUN_TRACKER);
-  found->tracker_text =
-      release ? cleat__strdup("release") : cleat__strprintf("%" PRId64, found->step);
-  char *entry = cleat__strdup(CLEAT__RUN_TRACKER);
-  char **entries = cleat__realloc_array(found->entries, 2, sizeof *entries);
-  if (entries)
-    found->entries = entries;
-  if (!entry || !entries || !found->tracker || !found->tracker_text) {
-    cleat__free(entry);
-    return cleat__error_no_memory(err, "the list of checkpoints");
-  }
-  entries[found->entry_count++] = entry;
-  return CLEAT_OK;
-}
-
-/* torch.save writes a zip archive, whose end record comes last. */
-static void inspect_archive(int dir, struct cleat__run_found *found) {
+enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path) {
   static const char begin[4] = "PK\3\4", end[4] = "PK\5\6";
   enum { END_BYTES = 22 };
+  enum cleat__run_archive archive = CLEAT__RUN_ARCHIVE_CUT;
   char bytes[END_BYTES];
   struct stat info;
-  found->has_sign = true;
-  int fd = open_file(dir, found->path);
+  int fd = open_file(dir, path);
   if (fd < 0)
-    return;
+    return archive;
   ssize_t length = pread(fd, bytes, sizeof begin, 0);
   if (length == (ssize_t)sizeof begin && memcmp(bytes, begin, sizeof begin) != 0)
-    found->has_sign = false; /* torch.save's older format, or not torch's */
+    archive = CLEAT__RUN_NO_ARCHIVE; /* torch.save's older format, or not torch's */
   else if (fstat(fd, &info) == 0 && info.st_size > END_BYTES &&
-           pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES)
-    found->whole = memcmp(bytes, end, sizeof end) == 0;
+           pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES &&
+           memcmp(bytes, end, sizeof end) == 0)
+    archive = CLEAT__RUN_ARCHIVE_WHOLE;
   close(fd);
+  return archive;
+}
+
+/* A checkpoint that is one file. False: it is none. */
+static bool inspect_file(const struct cleat__run_look *look, struct cleat__run_found *found) {
+  struct stat info;
+  if (fstatat(look->dir, found->path, &info, 0) != 0 || !S_ISREG(info.st_mode))
+    return false;
+  enum cleat__run_archive archive = cleat__run_sign_archive(look->dir, found->path);
+  found->has_sign = archive != CLEAT__RUN_NO_ARCHIVE;
+  found->whole = archive == CLEAT__RUN_ARCHIVE_WHOLE;
+  return true;
 }
 
 /* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt after. */
 cleat_status cleat__run_inspect_lightning(const struct cleat__run_look *look,
                                           struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
-  struct stat info;
-  if (fstatat(look->dir, found->path, &info, 0) == 0 && S_ISREG(info.st_mode)) {
-    inspect_archive(look->dir, found);
+  if (inspect_file(look, found)) {
+    found->whole = found->whole && !cleat__run_is_unfinished(look->dir, found->path);
     return CLEAT_OK;
   }
-  bool metadata = is_file_in(look->dir, found->path, ".metadata");
-  bool meta = is_file_in(look->dir, found->path, "meta.pt");
-  found->has_sign = metadata || meta || is_file_in(look->dir, found->path, "__0_0.distcp");
+  bool metadata = cleat__run_sign_is_file_in(look->dir, found->path, ".metadata");
+  bool meta = cleat__run_sign_is_file_in(look->dir, found->path, "meta.pt");
+  found->has_sign =
+      metadata || meta || cleat__run_sign_is_file_in(look->dir, found->path, "__0_0.distcp");
   found->whole = metadata && meta;
   return CLEAT_OK;
 }
@@ -213,8 +182,8 @@ cleat_status cleat__run_inspect_lightning(const struct cleat__run_look *look,
 /* How many ranks write a state of their own, from the header of the first; 0: that is not llm.c's. */
 static size_t read_rank_count(int dir, const char *state) {
   int32_t header[3];
-  if (read_head(dir, state, header, sizeof header) != sizeof header || header[0] != 20240527 ||
-      header[2] < 0)
+  if (cleat__run_sign_read(dir, state, header, sizeof header) != sizeof header ||
+      header[0] != 20240527 || header[2] < 0)
     return 0;
   return (size_t)header[2];
 }
@@ -252,7 +221,7 @@ static int64_t read_world(int dir, const char *folder, const char *name) {
   if (!has_json(dir, folder, name))
     return 0;
   snprintf(path, sizeof path, "%s/%s", folder, name);
-  text[read_head(dir, path, text, sizeof text - 1)] = '\0';
+  text[cleat__run_sign_read(dir, path, text, sizeof text - 1)] = '\0';
   static const char *const sizes[] = {"\"ddp_size\"", "\"tp_size\"", "\"cp_size\"", "\"pp_size\""};
   int64_t world = 1;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && world <= RANKS_MAX; i++)
@@ -263,7 +232,7 @@ static int64_t read_world(int dir, const char *folder, const char *name) {
 static bool rank_exists(int dir, const char *folder, int64_t rank) {
   char name[64];
   snprintf(name, sizeof name, "rank_%06" PRId64, rank);
-  return exists_in(dir, folder, name);
+  return cleat__run_sign_exists_in(dir, folder, name);
 }
 
 static bool rank_is_done(int dir, const char *folder, int64_t rank) {
@@ -289,5 +258,58 @@ cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_look *look,
   found->whole = found->has_sign;
   for (int64_t rank = 1; rank < world && found->whole; rank++)
     found->whole = rank_is_done(look->dir, found->path, rank);
+  return CLEAT_OK;
+}
+
+/* Each machine writes into the same folder under another name, which is then renamed; where renaming is not atomic, the
+ * last file that is written says so. Before that its own document of the checkpoint has no time of commit. */
+static bool has_commit_time(int dir, const char *folder) {
+  static const char *const fields[] = {"commit_timestamp_nsecs"};
+  static const char name[] = "_CHECKPOINT_METADATA";
+  char path[PATH_BYTES];
+  struct cleat__json_reader reader;
+  struct cleat_error ignored;
+  uint32_t seen = 0;
+  uint64_t time = 0;
+  unsigned which;
+  char *text = cleat__alloc(ORBAX_BYTES);
+  size_t size = 0;
+  if (text && snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path)
+    size = cleat__run_sign_read(dir, path, text, ORBAX_BYTES);
+  cleat__json_reader_init(&reader, text, size, ORBAX_DEPTH, name, &ignored);
+  cleat__json_object(&reader);
+  while (cleat__json_field(&reader, fields, 1, &seen, &which))
+    cleat__json_uint(&reader, &time);
+  bool whole = cleat__json_end(&reader) && time > 0;
+  cleat__json_reader_clear(&reader);
+  cleat__free(text);
+  return whole;
+}
+
+bool cleat__run_claims_orbax(const struct cleat__run_look *look, const char *name) {
+  return cleat__run_sign_is_file_in(look->dir, name, "_CHECKPOINT_METADATA");
+}
+
+cleat_status cleat__run_inspect_orbax(const struct cleat__run_look *look,
+                                      struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  found->has_sign = true;
+  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, "commit_success.txt") ||
+                 has_commit_time(look->dir, found->path);
+  return CLEAT_OK;
+}
+
+/* The random states of rank 0 are written in every case, all other files have names that vary. */
+bool cleat__run_claims_accelerate(const struct cleat__run_look *look, const char *name) {
+  return cleat__run_sign_is_file_in(look->dir, name, "random_states_0.pkl");
+}
+
+cleat_status cleat__run_inspect_composer(const struct cleat__run_look *look,
+                                         struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  if (inspect_file(look, found))
+    return CLEAT_OK;
+  found->has_sign = true;
+  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, ".metadata");
   return CLEAT_OK;
 }

@@ -14,6 +14,11 @@ void cleat__run_fingerprint(const struct cleat__run_contents *contents,
   cleat__hex(contents->fingerprint, CLEAT__RUN_ID_BYTES, id);
 }
 
+void cleat__run_contents_id(const struct cleat__run_contents *contents,
+                            char id[CLEAT__RUN_ID_MAX]) {
+  cleat__hex(contents->id, CLEAT__RUN_ID_BYTES, id);
+}
+
 char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *found,
                                const char *id) {
   struct cleat__cli_json json;

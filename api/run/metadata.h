@@ -19,8 +19,11 @@ struct cleat__run_metadata {
   bool is_final;
 };
 
-/* The fingerprint of contents, as text. */
+/* The fingerprint of contents, as text: what is compared from look to look. */
 void cleat__run_fingerprint(const struct cleat__run_contents *contents, char id[CLEAT__RUN_ID_MAX]);
+
+/* Their id: what is kept in the store. */
+void cleat__run_contents_id(const struct cleat__run_contents *contents, char id[CLEAT__RUN_ID_MAX]);
 
 /* The text, owned by the caller (cleat__free); NULL: no memory. `found` NULL: DIR holds no checkpoint (a final state). */
 char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *found, const char *id);

@@ -29,6 +29,17 @@ void cleat__run_names_sort(struct cleat__run_names *names) {
     qsort(names->items, names->count, sizeof *names->items, compare);
 }
 
+void cleat__run_names_unique(struct cleat__run_names *names) {
+  size_t kept = 0;
+  for (size_t i = 0; i < names->count; i++) {
+    if (kept && strcmp(names->items[kept - 1], names->items[i]) == 0)
+      cleat__free(names->items[i]);
+    else
+      names->items[kept++] = names->items[i];
+  }
+  names->count = kept;
+}
+
 static bool is_wanted(const char *name, bool hidden) {
   return name[0] != '.' || (hidden && strcmp(name, ".") != 0 && strcmp(name, "..") != 0);
 }

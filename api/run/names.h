@@ -28,6 +28,9 @@ cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, 
 /* In byte order. */
 void cleat__run_names_sort(struct cleat__run_names *names);
 
+/* Drops what comes again; they are sorted. */
+void cleat__run_names_unique(struct cleat__run_names *names);
+
 /* Whether `name` is among them; they are sorted. */
 bool cleat__run_names_have(const struct cleat__run_names *names, const char *name);
 

@@ -450,7 +450,13 @@ static void json_status(const struct cleat__run_report *report) {
     cleat__cli_json_int(&json, json.root, "newest_step", totals->newest_step);
     cleat__cli_json_seconds(&json, json.root, "newest_age_seconds", age_s(report));
   }
+  if (totals->has_local) {
+    cleat__cli_json_int(&json, json.root, "newest_local_step", totals->local_step);
+    cleat__cli_json_seconds(&json, json.root, "behind_seconds", (double)totals->behind_ms / 1000);
+  }
   cleat__cli_json_uint(&json, json.root, "pending", totals->pending);
+  cleat__cli_json_uint(&json, json.root, "held", totals->held);
+  cleat__cli_json_uint(&json, json.root, "passed_by", totals->passed_by);
   if (totals->saving) {
     cleat__cli_json_int(&json, json.root, "saving_step", totals->saving_step);
     cleat__cli_json_uint(&json, json.root, "saving_bytes_done", totals->saving_bytes_done);
@@ -479,6 +485,7 @@ static void say_status(const struct cleat__run_report *report) {
   const struct cleat__run_totals *totals = &report->totals;
   char newest[2 * CLEAT__CLI_FORMAT_MAX] = "no checkpoint is saved yet";
   char waiting[CLEAT__CLI_FORMAT_MAX] = "", saving[4 * CLEAT__CLI_FORMAT_MAX] = "";
+  char behind[2 * CLEAT__CLI_FORMAT_MAX] = "";
   if (totals->committed) {
     char age[CLEAT__CLI_FORMAT_MAX];
     cleat__cli_format_duration(age_s(report), age);
@@ -493,7 +500,12 @@ static void say_status(const struct cleat__run_report *report) {
     snprintf(saving, sizeof saving, "%s step %" PRId64 " being saved: %s",
              totals->pending ? "," : ";", totals->saving_step, share);
   }
-  sayf(report, "%s%s%s%s", newest, waiting, saving,
+  if (totals->behind_ms > 0) {
+    char time[CLEAT__CLI_FORMAT_MAX];
+    cleat__cli_format_duration((double)totals->behind_ms / 1000, time);
+    snprintf(behind, sizeof behind, "; behind the folder for %s", time);
+  }
+  sayf(report, "%s%s%s%s%s", newest, behind, waiting, saving,
        totals->store_reachable ? "" : "; the store does not answer");
 }
 
@@ -527,6 +539,7 @@ static void write_metrics(struct cleat__run_report *report, int64_t now) {
 /* What the caller sets. */
 static bool differs(const struct cleat__run_totals *a, const struct cleat__run_totals *b) {
   return a->store_reachable != b->store_reachable || a->pending != b->pending ||
+         a->held != b->held || a->passed_by != b->passed_by || a->local_step != b->local_step ||
          a->saving != b->saving || a->saving_step != b->saving_step ||
          a->saving_bytes_done != b->saving_bytes_done ||
          a->saving_bytes_total != b->saving_bytes_total;

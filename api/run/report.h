@@ -61,7 +61,15 @@ struct cleat__run_totals {
   /* Set by the caller. */
   bool store_reachable; /* the last call of the store was answered; true at the start */
   uint64_t pending;     /* checkpoints found and not yet saved, without the one being saved */
-  bool saving;          /* the three below are set */
+  uint64_t
+      passed_by; /* checkpoints that were whole, and that the command removed before they could be saved */
+  uint64_t held;      /* checkpoints that are held, whatever the command removes */
+  bool has_local;     /* the three below are set */
+  int64_t local_step; /* the newest checkpoint that was seen whole in DIR */
+  int64_t local_ms;   /* when, on the monotonic clock */
+  int64_t
+      behind_ms; /* for how long DIR has had one that is newer than all that is stored; 0: it has none */
+  bool saving; /* the three below are set */
   int64_t saving_step;
   uint64_t saving_bytes_done;
   uint64_t saving_bytes_total; /* 0: not known yet */

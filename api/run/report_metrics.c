@@ -87,6 +87,20 @@ static void add_newest(struct page *page, const struct cleat__run_totals *totals
               (double)(now_ms - totals->newest_ms) / 1000);
 }
 
+/* What a loss of the folder would cost: nothing while the newest of it is stored. */
+static void add_local(struct page *page, const struct cleat__run_totals *totals, int64_t now_ms) {
+  if (!totals->has_local)
+    return;
+  add_int(page, "newest_local_step", "Step of the newest whole checkpoint in the folder.",
+          totals->local_step);
+  add_seconds(page, "newest_local_age_seconds",
+              "Age of the newest whole checkpoint in the folder when this was written.",
+              (double)(now_ms - totals->local_ms) / 1000);
+  add_seconds(page, "behind_seconds",
+              "For how long the folder has had a checkpoint newer than all that are stored.",
+              (double)totals->behind_ms / 1000);
+}
+
 static void add_restore(struct page *page, const struct cleat__run_totals *totals) {
   if (!totals->restored)
     return;
@@ -98,6 +112,10 @@ static void add_restore(struct page *page, const struct cleat__run_totals *total
 
 static void add_present(struct page *page, const struct cleat__run_totals *totals) {
   add_count(page, "pending_checkpoints", "Checkpoints that wait to be saved.", totals->pending);
+  add_count(page, "held_checkpoints", "Checkpoints held, whatever the command removes.",
+            totals->held);
+  add_count(page, "passed_by_total", "Whole checkpoints removed before they could be saved.",
+            totals->passed_by);
   add_count(page, "saving", "1 while a checkpoint is being saved.", totals->saving);
   if (totals->saving) {
     add_int(page, "saving_step", "Step that is being saved.", totals->saving_step);
@@ -173,6 +191,7 @@ cleat_status cleat__run_metrics_write(const struct cleat__run_report *report, in
   cleat__buffer_init(&page.text, METRICS_MAX);
   add_saves(&page, &report->totals);
   add_newest(&page, &report->totals, now_ms);
+  add_local(&page, &report->totals, now_ms);
   add_restore(&page, &report->totals);
   add_present(&page, &report->totals);
   cleat_status status = page.status ? cleat__error_no_memory(err, "the metrics")

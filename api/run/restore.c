@@ -4,6 +4,7 @@
 #include "api/run/contents.h"
 #include "api/run/metadata.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@ struct restore {
   const struct cleat_checkpoint_info *info;
   struct cleat__run_metadata metadata;
   bool ours;                              /* `metadata` is set: `cleat run` has saved it */
+  bool damaged;                           /* what DIR has of it is replaced */
   const struct cleat__run_layout *layout; /* of the checkpoint; never NULL */
   char *path;                             /* what CLEAT_RESUME_DIR points to, below DIR; owned */
   char *place;                            /* in the room; owned */
@@ -28,7 +30,7 @@ struct restore {
 void cleat__run_restored_clear(struct cleat__run_restored *restored) {
   cleat__free(restored->resume_path);
   cleat__free(restored->kept);
-  memset(restored, 0, sizeof *restored);
+  restored->resume_path = restored->kept = NULL;
 }
 
 /* ---- What is there ----------------------------------------------------------------------------- */
@@ -53,38 +55,98 @@ static const struct cleat__run_found *find_step(const struct cleat__run_scan *sc
   return NULL;
 }
 
-/* Of what a save of the same kind would store. */
-static cleat_status fingerprint_now(const struct restore *restore,
-                                    const struct cleat__run_found *found,
-                                    char fingerprint[CLEAT__RUN_ID_MAX], struct cleat_error *err) {
+/* What a save of the same kind would store. */
+static cleat_status contents_now(const struct restore *restore,
+                                 const struct cleat__run_found *found,
+                                 struct cleat__run_contents *contents, struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
-  struct cleat__run_contents contents;
-  cleat_status status = CLEAT_OK;
   if (restore->metadata.is_final)
-    status = cleat__run_contents_final(options->dir, options->layout, options->pattern, found->step,
-                                       &contents, err);
-  else
-    status = cleat__run_contents_read(options->dir, found, &contents, err);
-  if (status != CLEAT_OK)
+    return cleat__run_contents_final(options->dir, options->layout, options->pattern, found->step,
+                                     contents, err);
+  return cleat__run_contents_read(options->dir, found, contents, err);
+}
+
+/* How well what DIR has of the step is known. */
+enum holds {
+  HOLDS_ANOTHER, /* not the files of this very checkpoint, or they were touched since they were saved or restored */
+  HOLDS_PERHAPS, /* these files, but their bytes were not seen in this boot */
+  HOLDS_SURELY
+};
+
+static enum holds judge_contents(const struct restore *restore,
+                                 const struct cleat__run_contents *contents) {
+  const struct cleat__run_state *state = restore->options->state;
+  const struct cleat__run_entry *entry = cleat__run_state_find(state, restore->info->step);
+  char now[CLEAT__RUN_ID_MAX], id[CLEAT__RUN_ID_MAX];
+  cleat__run_fingerprint(contents, now);
+  cleat__run_contents_id(contents, id);
+  bool known =
+      entry && strcmp(entry->id, restore->metadata.id) == 0 && strcmp(entry->fingerprint, now) == 0;
+  if (!known && strcmp(id, restore->metadata.id) != 0)
+    return HOLDS_ANOTHER;
+  return known && cleat__run_state_is_sure(state, entry) ? HOLDS_SURELY : HOLDS_PERHAPS;
+}
+
+/* Tells the loop of the load, waits for its end, and frees it. */
+static cleat_status follow(const struct restore *restore, struct cleat_load *load, bool checking,
+                           double *seconds, struct cleat_error *err) {
+  const struct cleat__run_restore_options *options = restore->options;
+  struct cleat_progress last;
+  options->loading(options->user, load, checking);
+  cleat_status status = cleat_load_wait(load, err);
+  cleat_load_progress(load, &last);
+  options->loading(options->user, NULL, checking);
+  cleat_load_free(load);
+  *seconds = last.elapsed_s;
+  return status;
+}
+
+/* Reads the files and compares them with the checksums of the checkpoint. What differs, or cannot be read, is no failure:
+ * *damage says why. */
+static cleat_status check_bytes(const struct restore *restore,
+                                const struct cleat__run_contents *contents, double *seconds,
+                                struct cleat_error *damage, struct cleat_error *err) {
+  struct cleat_load *load = NULL;
+  cleat_status status = cleat_verify_files_async(restore->checkpoint, contents->files,
+                                                 contents->file_count, &load, err);
+  if (status == CLEAT_OK)
+    status = follow(restore, load, true, seconds, err);
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED || status == CLEAT_NO_MEMORY)
     return status;
-  cleat__run_fingerprint(&contents, fingerprint);
-  cleat__run_contents_clear(&contents);
+  *damage = *err;
   return CLEAT_OK;
 }
 
-/* Whether what DIR has of the step are the files of this very checkpoint, untouched since they were saved or restored. */
-static bool is_held(const struct restore *restore, const struct cleat__run_found *found) {
-  const struct cleat__run_entry *entry =
-      cleat__run_state_find(restore->options->state, restore->info->step);
-  char now[CLEAT__RUN_ID_MAX];
+/* From here on DIR holds it: it is neither restored nor saved again, nor checked in this boot. */
+static cleat_status remember(const struct restore *restore,
+                             const struct cleat__run_contents *contents, struct cleat_error *err) {
+  char fingerprint[CLEAT__RUN_ID_MAX];
+  cleat__run_fingerprint(contents, fingerprint);
+  return cleat__run_state_put(restore->options->state, restore->info->step, restore->metadata.id,
+                              fingerprint, true, err);
+}
+
+/* Whether what DIR has of the step, which is `found`, is this very checkpoint; else *restored may say why not. */
+static cleat_status look_at_held(struct restore *restore, const struct cleat__run_found *found,
+                                 struct cleat__run_restored *restored, bool *held,
+                                 struct cleat_error *err) {
+  struct cleat__run_contents contents;
   struct cleat_error ignored;
+  cleat_status status = CLEAT_OK;
   if (!restore->ours || !found || (found->has_sign && !found->whole) ||
-      fingerprint_now(restore, found, now, &ignored) != CLEAT_OK)
-    return false;
-  if (strcmp(now, restore->metadata.id) == 0)
-    return true;
-  return entry && strcmp(entry->id, restore->metadata.id) == 0 &&
-         strcmp(entry->fingerprint, now) == 0;
+      contents_now(restore, found, &contents, &ignored) != CLEAT_OK)
+    return CLEAT_OK;
+  enum holds holds = judge_contents(restore, &contents);
+  if (holds == HOLDS_PERHAPS) {
+    status = check_bytes(restore, &contents, &restored->seconds, &restored->damage, err);
+    restore->damaged = restored->damage.status != CLEAT_OK;
+    restored->checked = status == CLEAT_OK && !restore->damaged;
+    if (restored->checked)
+      status = remember(restore, &contents, err);
+  }
+  *held = holds == HOLDS_SURELY || restored->checked;
+  cleat__run_contents_clear(&contents);
+  return status;
 }
 
 /* The newest checkpoint in DIR that its tool has signed. */
@@ -103,8 +165,32 @@ static cleat_status tell(struct cleat__run_restored *restored, int64_t step, con
   return restored->resume_path ? CLEAT_OK : cleat__error_no_memory(err, "a restore");
 }
 
+static int64_t boot_ns(void) {
+  struct timespec real, since;
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_BOOTTIME, &since);
+  return (int64_t)(real.tv_sec - since.tv_sec) * 1000000000 + (real.tv_nsec - since.tv_nsec);
+}
+
+/* Whether a checkpoint that the store does not have may be from before a power cut: it was written before this machine came up,
+ * or nothing was stored or restored here since. Then nobody can say what its bytes should be. It is taken all the same: to
+ * refuse it would lose work after every orderly restart, and the tool may be able to judge it. */
+static bool is_unproven(const struct restore *restore, const struct cleat__run_found *found) {
+  struct cleat__run_contents contents;
+  struct cleat_error ignored;
+  if (!cleat__run_state_is_of_this_boot(restore->options->state))
+    return true;
+  if (cleat__run_contents_read(restore->options->dir, found, &contents, &ignored) != CLEAT_OK)
+    return true;
+  bool older = false;
+  for (size_t i = 0; i < contents.sources.count; i++)
+    older = older || contents.sources.items[i].stamp.changed_ns < boot_ns();
+  cleat__run_contents_clear(&contents);
+  return older;
+}
+
 /* Whether DIR needs nothing; `step` below 0: the store has nothing. */
-static cleat_status look_at_dir(const struct restore *restore, int64_t step,
+static cleat_status look_at_dir(struct restore *restore, int64_t step,
                                 struct cleat__run_restored *restored, bool *done,
                                 struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
@@ -115,15 +201,16 @@ static cleat_status look_at_dir(const struct restore *restore, int64_t step,
     return status;
   const struct cleat__run_found *newest = newest_signed(&scan);
   const struct cleat__run_found *same = step >= 0 ? find_step(&scan, own_step(restore)) : NULL;
-  *done = true;
-  if (options->step == CLEAT_STEP_LATEST && newest && newest->step > step) {
+  *done = !options->joined && options->step == CLEAT_STEP_LATEST && newest && newest->step > step;
+  if (*done) {
     restored->outcome = CLEAT__RUN_RESTORE_AHEAD;
+    restored->unproven = is_unproven(restore, newest);
     status = tell(restored, newest->step, newest->path, err);
-  } else if (step >= 0 && is_held(restore, same)) {
+  } else if (step >= 0) {
     restored->outcome = CLEAT__RUN_RESTORE_HELD;
-    status = tell(restored, same->step, same->path, err);
-  } else {
-    *done = false;
+    status = look_at_held(restore, same, restored, done, err);
+    if (status == CLEAT_OK && *done)
+      status = tell(restored, same->step, same->path, err);
   }
   cleat__run_scan_clear(&scan);
   return status;
@@ -140,20 +227,10 @@ static char *load_destination(const struct restore *restore) {
 
 static cleat_status load_into(const struct restore *restore, const char *destination,
                               struct cleat__run_restored *restored, struct cleat_error *err) {
-  const struct cleat__run_restore_options *options = restore->options;
   struct cleat_load_options how = CLEAT_LOAD_OPTIONS_INIT;
   struct cleat_load *load = NULL;
-  struct cleat_progress last;
   cleat_status status = cleat_load_files_async(restore->checkpoint, destination, &how, &load, err);
-  if (status != CLEAT_OK)
-    return status;
-  options->loading(options->user, load);
-  status = cleat_load_wait(load, err);
-  cleat_load_progress(load, &last);
-  options->loading(options->user, NULL);
-  cleat_load_free(load);
-  restored->seconds = last.elapsed_s;
-  return status;
+  return status == CLEAT_OK ? follow(restore, load, false, &restored->seconds, err) : status;
 }
 
 static cleat_status load(const struct restore *restore, struct cleat__run_restored *restored,
@@ -172,14 +249,29 @@ static cleat_status load(const struct restore *restore, struct cleat__run_restor
 
 /* ---- Putting it into DIR ------------------------------------------------------------------------- */
 
+static cleat_status move_name(const char *dir, const char *name, const char *place,
+                              struct cleat_error *err) {
+  char *from = cleat__strprintf("%s/%s", dir, name), *to = cleat__strprintf("%s/%s", place, name);
+  cleat_status status = CLEAT_OK;
+  if (!from || !to)
+    status = cleat__error_no_memory(err, "a restore");
+  else if (rename(from, to) != 0 && errno != ENOENT)
+    status = cleat__error_errno(err, errno, "cannot move '%s' aside", from);
+  cleat__free(from);
+  cleat__free(to);
+  return status;
+}
+
 /* Renames one name into DIR. One that is there changes places with it, if it is the checkpoint's own, and goes with
  * the room; else it stays. */
 static cleat_status place_name(const struct restore *restore, const char *name, bool own,
                                struct cleat__run_restored *restored, struct cleat_error *err) {
   char *from = cleat__strprintf("%s/%s", restore->place, name);
   char *to = cleat__strprintf("%s/%s", restore->options->dir, name);
-  cleat_status status = CLEAT_OK;
-  if (!from || !to) {
+  cleat_status status = cleat__run_make_parent(restore->options->dir, name, err);
+  if (status != CLEAT_OK) {
+    /* said */
+  } else if (!from || !to) {
     status = cleat__error_no_memory(err, "a restore");
   } else if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0) {
     if (errno == EEXIST && !own) {
@@ -194,9 +286,12 @@ static cleat_status place_name(const struct restore *restore, const char *name, 
   return status;
 }
 
+/* One of its names, or the folder in which that lies. */
 static bool is_entry(const struct cleat__run_found *found, const char *name) {
+  size_t length = strlen(name);
   for (size_t i = 0; found && i < found->entry_count; i++) {
-    if (strcmp(found->entries[i], name) == 0)
+    const char *entry = found->entries[i];
+    if (strcspn(entry, "/") == length && strncmp(entry, name, length) == 0)
       return true;
   }
   return false;
@@ -217,36 +312,55 @@ static cleat_status place_others(const struct restore *restore,
     if (!from)
       status = cleat__error_no_memory(err, "a restore");
     else if (!is_entry(found, first) && lstat(from, &info) == 0)
-      status =
-          place_name(restore, first, found == NULL && !restore->metadata.is_final, restored, err);
+      status = place_name(restore, first,
+                          restore->damaged || (found == NULL && !restore->metadata.is_final),
+                          restored, err);
     cleat__free(from);
     cleat__free(first);
   }
   return status;
 }
 
-static cleat_status flush_folder(const char *path, struct cleat_error *err) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int failed = fd < 0 || fsync(fd) != 0 ? errno : 0;
-  if (fd >= 0)
-    close(fd);
-  return failed ? cleat__error_errno(err, failed, "cannot flush the folder '%s'", path) : CLEAT_OK;
+static cleat_status sync_folder(const char *path, struct cleat_error *err) {
+  int failed = cleat__sync_folder_at(path);
+  return failed ? cleat__error_errno(err, failed, "cannot put the names in '%s' on the disk", path)
+                : CLEAT_OK;
 }
 
-/* From here on DIR holds it: it is neither restored nor saved again. */
-static cleat_status remember(const struct restore *restore, const struct cleat__run_found *found,
+/* DIR, and the folders in it that names of the checkpoint were put into. */
+static cleat_status sync_dir(const struct restore *restore, const struct cleat__run_found *found,
                              struct cleat_error *err) {
-  char fingerprint[CLEAT__RUN_ID_MAX];
+  const char *dir = restore->options->dir;
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; status == CLEAT_OK && found && i < found->entry_count; i++) {
+    const char *slash = strchr(found->entries[i], '/');
+    if (!slash)
+      continue;
+    char *parent =
+        cleat__strprintf("%s/%.*s", dir, (int)(slash - found->entries[i]), found->entries[i]);
+    status = !parent                     ? cleat__error_no_memory(err, "a restore")
+             : access(parent, F_OK) != 0 ? CLEAT_OK /* nothing was put there yet */
+                                         : sync_folder(parent, err);
+    cleat__free(parent);
+  }
+  return status == CLEAT_OK ? sync_folder(dir, err) : status;
+}
+
+static cleat_status remember_placed(const struct restore *restore,
+                                    const struct cleat__run_found *found, struct cleat_error *err) {
+  struct cleat__run_contents contents;
   if (!found || !restore->ours)
     return CLEAT_OK;
-  cleat_status status = fingerprint_now(restore, found, fingerprint, err);
-  if (status == CLEAT_OK)
-    status = cleat__run_state_put(restore->options->state, restore->info->step,
-                                  restore->metadata.id, fingerprint, err);
+  cleat_status status = contents_now(restore, found, &contents, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = remember(restore, &contents, err);
+  cleat__run_contents_clear(&contents);
   return status;
 }
 
-/* What lies beside the checkpoint first, the checkpoint's own names in their order. */
+/* What lies beside the checkpoint first, the checkpoint's own names in their order. The last one may tell the tool that the rest is
+ * there: by then that is on the disk. */
 static cleat_status place_all(const struct restore *restore, const struct cleat__run_found *found,
                               struct cleat__run_restored *restored, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
@@ -254,11 +368,15 @@ static cleat_status place_all(const struct restore *restore, const struct cleat_
     status = place_others(restore, found, restored, err);
   else if (!found)
     status = place_name(restore, restore->path, true, restored, err);
-  for (size_t i = 0; status == CLEAT_OK && found && i < found->entry_count; i++)
-    status = place_name(restore, found->entries[i], true, restored, err);
+  for (size_t i = 0; status == CLEAT_OK && found && i < found->entry_count; i++) {
+    if (i + 1 == found->entry_count)
+      status = sync_dir(restore, found, err);
+    if (status == CLEAT_OK)
+      status = place_name(restore, found->entries[i], true, restored, err);
+  }
   if (status == CLEAT_OK)
-    status = flush_folder(restore->options->dir, err);
-  return status == CLEAT_OK ? remember(restore, found, err) : status;
+    status = sync_dir(restore, found, err);
+  return status == CLEAT_OK ? remember_placed(restore, found, err) : status;
 }
 
 static cleat_status place(const struct restore *restore, struct cleat__run_restored *restored,
@@ -316,11 +434,43 @@ static cleat_status newest_of(const struct restore *restore, struct cleat__run_r
   return CLEAT_OK;
 }
 
+/* Several ranks go on from one step. What one of them has of a later one, nobody has whole: a tool that takes the newest in
+ * its folder must not find it. Names are known by the layout of what they go on from: a part may lack what "auto" goes by. */
+static cleat_status put_aside(const struct restore *restore, struct cleat__run_restored *restored,
+                              struct cleat_error *err) {
+  const struct cleat__run_restore_options *options = restore->options;
+  struct cleat__run_scan scan;
+  char *place = cleat__run_state_place(options->state, "aside");
+  cleat_status status =
+      place ? cleat__run_layout_scan(options->dir, restore->layout, options->pattern, &scan, err)
+            : cleat__error_no_memory(err, "a restore");
+  if (status != CLEAT_OK) {
+    cleat__free(place);
+    return status;
+  }
+  if (mkdir(place, 0777) != 0 && errno != EEXIST)
+    status = cleat__error_errno(err, errno, "cannot make the folder '%s'", place);
+  for (size_t i = 0; i < scan.count; i++) {
+    const struct cleat__run_found *found = &scan.items[i];
+    if (found->step <= own_step(restore))
+      continue;
+    restored->aside = found->step;
+    for (size_t j = found->entry_count; status == CLEAT_OK && j-- > 0;)
+      if (!found->tracker || strcmp(found->entries[j], found->tracker) != 0)
+        status = move_name(options->dir, found->entries[j], place, err);
+  }
+  cleat__run_scan_clear(&scan);
+  cleat__free(place);
+  return status;
+}
+
 static cleat_status restore_checkpoint(struct restore *restore,
                                        struct cleat__run_restored *restored,
                                        struct cleat_error *err) {
   bool done = false;
   cleat_status status = understand(restore, err);
+  if (status == CLEAT_OK && restore->options->joined && !restore->options->tell_only)
+    status = put_aside(restore, restored, err);
   if (status != CLEAT_OK)
     return status;
   status = newest_of(restore, restored, err);
@@ -330,6 +480,10 @@ static cleat_status restore_checkpoint(struct restore *restore,
   if (restore->options->look_only) {
     restored->outcome = CLEAT__RUN_RESTORE_LEFT;
     return CLEAT_OK;
+  }
+  if (restore->options->tell_only) {
+    restored->outcome = CLEAT__RUN_RESTORE_LEFT;
+    return tell(restored, own_step(restore), restore->path, err);
   }
   status = look_at_dir(restore, restore->info->step, restored, &done, err);
   return status == CLEAT_OK && !done ? fetch(restore, restored, err) : status;
@@ -344,17 +498,20 @@ cleat_status cleat__run_restore(const struct cleat__run_restore_options *options
                                 struct cleat__run_restored *restored, struct cleat_error *err) {
   struct restore restore = {.options = options};
   bool done = false;
-  *restored = (struct cleat__run_restored){.newest = -1, .resume_step = -1};
-  cleat_status status =
-      cleat_checkpoint_open(options->client, options->step, &restore.checkpoint, err);
-  if (status == CLEAT_OK)
+  *restored = (struct cleat__run_restored){.newest = -1, .resume_step = -1, .aside = -1};
+  cleat_status status = CLEAT_OK;
+  restore.checkpoint = options->joined_at;
+  if (!options->joined)
+    status = cleat_checkpoint_open(options->client, options->step, &restore.checkpoint, err);
+  if (status == CLEAT_OK && restore.checkpoint)
     status = restore_checkpoint(&restore, restored, err);
-  else if (is_empty_store(&restore, err))
+  else if (status != CLEAT_OK && is_empty_store(&restore, err))
     status = options->look_only ? CLEAT_OK : look_at_dir(&restore, -1, restored, &done, err);
   cleat__run_metadata_clear(&restore.metadata);
   cleat__free(restore.path);
   cleat__free(restore.place);
-  cleat_checkpoint_free(restore.checkpoint);
+  if (!options->joined)
+    cleat_checkpoint_free(restore.checkpoint);
   if (status != CLEAT_OK)
     cleat__run_restored_clear(restored);
   return status;

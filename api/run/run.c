@@ -3,6 +3,7 @@
 #include "api/run/run.h"
 
 #include "api/cli/cli.h"
+#include "api/run/keep.h"
 #include "api/run/loop.h"
 #include "base/mem.h"
 
@@ -39,7 +40,8 @@ static int timeout_ms(struct cleat__run_loop *loop, int64_t now_ms) {
 static void wait_for_something(struct cleat__run_loop *loop, int64_t now_ms) {
   struct pollfd fds[] = {{.fd = loop->signals.fd, .events = POLLIN},
                          {.fd = cleat__run_saver_fd(loop->saver), .events = POLLIN},
-                         {.fd = loop->watch.fd, .events = POLLIN}};
+                         {.fd = loop->watch.fd, .events = POLLIN},
+                         {.fd = cleat__run_command_fd(&loop->command), .events = POLLIN}};
   (void)poll(fds, sizeof fds / sizeof fds[0], timeout_ms(loop, now_ms));
 }
 
@@ -54,9 +56,14 @@ static void take_signals(struct cleat__run_loop *loop, int64_t now_ms) {
   cleat__run_command_reap(&loop->command);
 }
 
+/* A checkpoint that is whole is held at once, before its tool can remove it. */
 static void hear(struct cleat__run_loop *loop, int64_t now_ms) {
-  if (cleat__run_watch_read(&loop->watch) && loop->heard_ms < 0)
+  if (!cleat__run_watch_read(&loop->watch))
+    return;
+  if (loop->heard_ms < 0)
     loop->heard_ms = now_ms;
+  if (loop->watch.added && loop->sign_ms < 0)
+    loop->sign_ms = now_ms > loop->rest_ms ? now_ms : loop->rest_ms;
 }
 
 /* A restore may take long. */
@@ -69,7 +76,43 @@ static void tell_restoring(struct cleat__run_loop *loop, int64_t now_ms) {
   loop->told_ms = now_ms;
   cleat__cli_format_size((double)progress.bytes_done, done);
   cleat__cli_format_size((double)progress.bytes_total, total);
-  cleat__run_report_note(&loop->report, "restoring: %s of %s", done, total);
+  bool checking = cleat__run_saver_is_checking(loop->saver);
+  cleat__run_report_note(&loop->report, "%s: %s of %s",
+                         checking ? "checking what the folder holds" : "restoring", done, total);
+}
+
+/* In the order in which they became whole, which is that of their steps unless a job went back. */
+static void count_whole(struct cleat__run_loop *loop) {
+  for (size_t i = 0; i < loop->items.count; i++) {
+    struct cleat__run_item *item = loop->items.items[i];
+    bool stored = item->state == CLEAT__RUN_STORED || item->state == CLEAT__RUN_LEFT;
+    if (item->whole_ms == 0 || item->counted || stored)
+      continue;
+    item->counted = true;
+    cleat__run_behind_add(&loop->behind, item->found.step, item->whole_ms);
+  }
+}
+
+static void tell_behind(struct cleat__run_loop *loop, int64_t now_ms) {
+  struct cleat__run_totals *totals = &loop->report.totals;
+  struct cleat__run_behind *behind = &loop->behind;
+  char time[CLEAT__CLI_FORMAT_MAX];
+  count_whole(loop);
+  totals->held = cleat__run_keep_count(&loop->items);
+  totals->passed_by = loop->items.passed_by;
+  totals->has_local = behind->seen;
+  totals->local_step = behind->last.step;
+  totals->local_ms = behind->last.whole_ms;
+  totals->behind_ms = cleat__run_behind_ms(behind, now_ms);
+  if (cleat__run_behind_grew(behind, now_ms)) {
+    cleat__cli_format_duration((double)totals->behind_ms / 1000, time);
+    cleat__run_report_warning(&loop->report,
+                              "saving does not keep up: for %s the folder has had checkpoints that "
+                              "are newer than all that are stored",
+                              time);
+  } else if (cleat__run_behind_ended(behind)) {
+    cleat__run_report_note(&loop->report, "saving keeps up again: the newest checkpoint is stored");
+  }
 }
 
 static void tell(struct cleat__run_loop *loop, int64_t now_ms) {
@@ -86,6 +129,7 @@ static void tell(struct cleat__run_loop *loop, int64_t now_ms) {
   }
   if (loop->phase == CLEAT__RUN_RESTORING)
     tell_restoring(loop, now_ms);
+  tell_behind(loop, now_ms);
   totals->request_retries = cleat_client_retries(loop->client);
   bool resting = loop->metrics_in_dir && loop->ordered && loop->order.kind == CLEAT__RUN_FINAL;
   if (!resting)
@@ -114,10 +158,15 @@ int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *ope
                                  .newest = -1,
                                  .resume_step = -1,
                                  .heard_ms = -1,
+                                 .sign_ms = -1,
+                                 .recovered = -1,
                                  .grace_ms = -1,
                                  .leave_ms = -1,
                                  .flush_ms = -1,
                                  .exit_status = CLEAT__RUN_FAILED,
+                                 .lock_file = -1,
+                                 .follow_until_ms = -1,
+                                 .follow_failed = -1,
                                  .state = {.lock = -1},
                                  .watch = {.fd = -1},
                                  .signals = {.fd = -1}};
@@ -128,6 +177,7 @@ int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *ope
     while (loop.phase != CLEAT__RUN_OVER)
       turn(&loop);
   }
+  cleat__run_let_go(&loop);
   *hangs = loop.stuck;
   if (!loop.stuck)
     cleat__run_end(&loop);

@@ -18,13 +18,15 @@ struct cleat__run_options {
   int64_t step;        /* to restore; CLEAT_STEP_LATEST */
   unsigned
       quiet_s; /* how long a checkpoint without a sign must be unchanged; 0: CLEAT__RUN_QUIET_MS */
-  unsigned grace_s;    /* after SIGTERM, for the command */
-  unsigned flush_s;    /* after the command's end, if a signal asked for it */
-  unsigned keep_last;  /* in the store; 0: all */
-  unsigned keep_local; /* in DIR; 0: all */
+  unsigned grace_s;        /* after SIGTERM, for the command */
+  unsigned flush_s;        /* after the command's end, if a signal asked for it */
+  unsigned keep_last;      /* in the store; 0: all */
+  unsigned keep_local;     /* in DIR; 0: all */
+  unsigned rank_timeout_s; /* of several ranks: how long one that is ready waits for the others */
   enum cleat_if_exists if_exists;
   bool no_restore;
   bool offline_ok;
+  bool allow_unsaved; /* what is written and not saved does not make the end a failure */
   bool final;
   struct cleat__run_report_options report;
   char *const *command; /* NULL-terminated */

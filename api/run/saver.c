@@ -1,10 +1,9 @@
 /* saver.c: saves, prunes and removes for `cleat run`, on one thread of its own. See saver.h. */
-#include "api/run/saver.h"
+#include "api/run/saver_private.h"
 
 #include "api/run/contents.h"
 #include "api/run/metadata.h"
 #include "base/mem.h"
-#include "base/worker_pool.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,35 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct cleat__run_saver {
-  struct cleat__job job; /* first */
-  struct cleat__run_saver_options options;
-  struct cleat__pool *pool;
-  int ended_fd;
-  /* Of the saver's thread. */
-  bool no_resume;
-  bool collected;
-  unsigned deletions;
-
-  /* Guarded by the pool's lock. */
-  struct {
-    bool given, begun, ended, cancelled;
-    struct cleat__run_order order;
-    struct cleat_save *save; /* under way; may be looked at and cancelled */
-    struct cleat_load *load;
-    bool looking; /* the loop holds one of them, without the lock: it must not be freed */
-    struct cleat__run_result result;
-  } synced;
-};
-
-/* What a save is made of, while it runs. */
-struct work {
-  struct cleat__run_saver *saver;
-  const struct cleat__run_order *order;
-  struct cleat__run_contents contents;
-  bool replace;                     /* what stands */
-  struct cleat__run_result *result; /* its fingerprint is that of the contents */
-};
+enum { STATE_ENTRIES_MAX = 32 }; /* before those that DIR has no more are looked for */
 
 void cleat__run_result_clear(struct cleat__run_result *result) {
   cleat__run_restored_clear(&result->restored);
@@ -53,7 +24,8 @@ void cleat__run_result_clear(struct cleat__run_result *result) {
 
 /* ---- What the loop may look at ------------------------------------------------------------------ */
 
-static void show(struct cleat__run_saver *saver, struct cleat_save *save, struct cleat_load *load) {
+void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save,
+                           struct cleat_load *load) {
   cleat__pool_lock(saver->pool);
   saver->synced.save = save;
   saver->synced.load = load;
@@ -66,7 +38,7 @@ static void show(struct cleat__run_saver *saver, struct cleat_save *save, struct
 }
 
 /* Before it is freed. */
-static void hide(struct cleat__run_saver *saver) {
+void cleat__run_saver_hide(struct cleat__run_saver *saver) {
   cleat__pool_lock(saver->pool);
   saver->synced.save = NULL;
   saver->synced.load = NULL;
@@ -77,24 +49,43 @@ static void hide(struct cleat__run_saver *saver) {
 
 /* ---- Looking at DIR ---------------------------------------------------------------------------- */
 
-static cleat_status read_contents(const struct work *work, struct cleat__run_contents *contents,
-                                  struct cleat_error *err) {
+static cleat_status read_contents(const struct cleat__run_work *work,
+                                  struct cleat__run_contents *contents, struct cleat_error *err) {
   const struct cleat__run_saver_options *options = &work->saver->options;
   const struct cleat__run_found *found = work->order->found;
   if (work->order->kind == CLEAT__RUN_FINAL)
     return cleat__run_contents_final(options->dir, options->layout, options->pattern,
                                      found ? found->step : -1, contents, err);
+  if (work->order->hold)
+    return cleat__run_hold_contents(work->order->hold, contents, err);
   return cleat__run_contents_read(options->dir, found, contents, err);
 }
 
-static cleat_status refuse_changed(const struct work *work, struct cleat_error *err) {
+static cleat_status refuse_changed(const struct cleat__run_work *work, struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_CHANGED, "step %" PRId64 " changed while it was being saved",
                           work->order->step);
 }
 
+/* Nothing that is held has changed, and DIR has no more than that: less is what its tool removes. */
+static cleat_status confirm_held(const struct cleat__run_work *work, struct cleat_error *err) {
+  struct cleat__run_hold *hold = work->order->hold;
+  if (cleat__run_hold_look(hold) != CLEAT__RUN_HOLD_SAME)
+    return refuse_changed(work, err);
+  switch (cleat__run_hold_compare(hold, work->saver->options.dir, &hold->found)) {
+  case CLEAT__RUN_BESIDE_MORE:
+  case CLEAT__RUN_BESIDE_MOVED:
+  case CLEAT__RUN_BESIDE_OTHER:
+    return refuse_changed(work, err);
+  default:
+    return CLEAT_OK;
+  }
+}
+
 /* Right before the commit: is DIR still what is stored by now? */
 static cleat_status confirm(void *user, struct cleat_error *err) {
-  const struct work *work = user;
+  const struct cleat__run_work *work = user;
+  if (work->order->hold)
+    return confirm_held(work, err);
   struct cleat__run_contents now;
   char fingerprint[CLEAT__RUN_ID_MAX];
   cleat_status status = read_contents(work, &now, err);
@@ -110,27 +101,40 @@ static cleat_status confirm(void *user, struct cleat_error *err) {
 /* ---- Saving ------------------------------------------------------------------------------------ */
 
 /* Waits for the save's end and takes what it came to. */
-static cleat_status end(struct work *work, struct cleat_save *save, enum cleat_outcome *outcome,
-                        struct cleat_error *err) {
+static cleat_status end(struct cleat__run_work *work, struct cleat_save *save,
+                        enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat_progress last;
-  show(work->saver, save, NULL);
+  cleat__run_saver_show(work->saver, save, NULL);
   cleat_status status = cleat_save_wait(save, err);
   cleat_save_progress(save, &last);
   *outcome = last.outcome;
   work->result->files = last.files_total;
   work->result->bytes = last.bytes_total;
   work->result->seconds = last.elapsed_s;
-  hide(work->saver);
+  cleat__run_saver_hide(work->saver);
   cleat_save_free(save);
   return status;
 }
 
-static cleat_status save_once(struct work *work, struct cleat_client *client, bool resume,
-                              enum cleat_outcome *outcome, struct cleat_error *err) {
+bool cleat__run_work_is_leader(const struct cleat__run_work *work) {
+  return work->saver->options.ranks->role == CLEAT__RUN_LEADER;
+}
+
+/* Of several ranks ours is a part of the checkpoint, which must never be taken for all of it. */
+static void name_contents(const struct cleat__run_work *work, char id[CLEAT__RUN_ID_MAX]) {
+  if (cleat__run_work_is_leader(work))
+    snprintf(id, CLEAT__RUN_ID_MAX, "part-%.11s", work->id);
+  else
+    cleat__run_id_copy(id, work->id);
+}
+
+static cleat_status save_once(struct cleat__run_work *work, struct cleat_client *client,
+                              bool resume, enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
   const struct cleat__run_order *order = work->order;
-  char *metadata = cleat__run_metadata_make(order->kind == CLEAT__RUN_FINAL, order->found,
-                                            work->result->fingerprint);
+  char id[CLEAT__RUN_ID_MAX];
+  name_contents(work, id);
+  char *metadata = cleat__run_metadata_make(order->kind == CLEAT__RUN_FINAL, order->found, id);
   if (!metadata)
     return cleat__error_no_memory(err, "the metadata of a checkpoint");
   request.step = order->step;
@@ -141,6 +145,8 @@ static cleat_status save_once(struct work *work, struct cleat_client *client, bo
   request.resume = resume;
   request.confirm = confirm;
   request.confirm_user = work;
+  request.required = (const char *const *)work->required.items;
+  request.required_count = work->required.count;
   struct cleat_save *save = NULL;
   cleat_status status = cleat_save_async_in_place(client, &request, &save, err);
   cleat__free(metadata);
@@ -149,11 +155,11 @@ static cleat_status save_once(struct work *work, struct cleat_client *client, bo
 
 /* What an earlier try has stored is not sent again, where the store can tell whose it is. A step that is to be
  * replaced is sent whole. */
-static cleat_status save_with(struct work *work, struct cleat_client *client,
+static cleat_status save_with(struct cleat__run_work *work, struct cleat_client *client,
                               enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
-  bool resume = !saver->no_resume && !work->order->again && !work->replace &&
-                work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
+  bool resume = !saver->no_resume && !cleat__run_work_is_leader(work) && !work->order->again &&
+                !work->replace && work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
   cleat_status status = save_once(work, client, resume, outcome, err);
   if (status != CLEAT_UNSUPPORTED || !resume)
     return status;
@@ -163,7 +169,7 @@ static cleat_status save_with(struct work *work, struct cleat_client *client,
 
 /* Whether the step that stands in the store was made of these contents: by us before we were killed, or by a process
  * before us; and whether it is a final state, whose number is nobody's. */
-static cleat_status compare_standing(struct work *work, bool *same, bool *is_final,
+static cleat_status compare_standing(struct cleat__run_work *work, bool *same, bool *is_final,
                                      struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   struct cleat__run_metadata metadata;
@@ -172,7 +178,7 @@ static cleat_status compare_standing(struct work *work, bool *same, bool *is_fin
   if (status != CLEAT_OK)
     return status;
   *same = cleat__run_metadata_read(cleat_checkpoint_info(checkpoint)->metadata, &metadata) &&
-          strcmp(metadata.id, work->result->fingerprint) == 0;
+          strcmp(metadata.id, work->id) == 0;
   *is_final = metadata.is_final;
   cleat__run_metadata_clear(&metadata);
   cleat_checkpoint_free(checkpoint);
@@ -180,7 +186,7 @@ static cleat_status compare_standing(struct work *work, bool *same, bool *is_fin
 }
 
 /* Another start has committed the step, or so it seems. */
-static cleat_status judge_standing(struct work *work, struct cleat_client *client,
+static cleat_status judge_standing(struct cleat__run_work *work, struct cleat_client *client,
                                    cleat_status status, struct cleat_error *err) {
   struct cleat_error ignored;
   enum cleat_outcome outcome;
@@ -197,7 +203,30 @@ static cleat_status judge_standing(struct work *work, struct cleat_client *clien
   return status;
 }
 
-static cleat_status save_to_store(struct work *work, struct cleat_error *err) {
+/* Says so to the other ranks, and saves with them. */
+static cleat_status save_with_ranks(struct cleat__run_work *work, struct cleat_error *err) {
+  struct cleat__run_saver *saver = work->saver;
+  const struct cleat__run_saver_options *options = &saver->options;
+  enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
+  cleat_status status =
+      cleat__run_ranks_required(&work->contents, work->order->found, &work->required, err);
+  if (status == CLEAT_OK && work->order->found->absent > 0 && work->required.count == 0)
+    status = refuse_changed(work, err); /* its lists are gone: nobody could say what is missing */
+  if (status == CLEAT_OK)
+    status = cleat__run_ranks_say(options->client, saver->orders + 1, CLEAT__RUN_SAID_SAVE,
+                                  work->order->found, &work->contents, err);
+  if (status == CLEAT_OK) {
+    saver->orders++;
+    status = save_with(work, options->client, &outcome, err);
+    work->result->skipped = status == CLEAT_OK && outcome == CLEAT_OUTCOME_SKIPPED;
+  }
+  cleat__run_names_clear(&work->required);
+  return status;
+}
+
+static cleat_status save_to_store(struct cleat__run_work *work, struct cleat_error *err) {
+  if (cleat__run_work_is_leader(work))
+    return save_with_ranks(work, err);
   struct cleat__run_saver *saver = work->saver;
   struct cleat_client *client = saver->options.client, *other = NULL;
   enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
@@ -214,20 +243,67 @@ static cleat_status save_to_store(struct work *work, struct cleat_error *err) {
 
 /* ---- Beside a commit ----------------------------------------------------------------------------- */
 
-static void note_beside(struct work *work, const struct cleat_error *err) {
+static void note_beside(struct cleat__run_work *work, const struct cleat_error *err) {
   if (work->result->beside.status == CLEAT_OK)
     work->result->beside = *err;
 }
 
-static void keep_state(struct work *work) {
+/* The hold is not needed any more. False: DIR has not what was saved. */
+static bool let_go(struct cleat__run_work *work, char fingerprint[CLEAT__RUN_ID_MAX]) {
+  const struct cleat__run_order *order = work->order;
+  struct cleat__run_contents contents;
+  struct cleat_error ignored;
+  char id[CLEAT__RUN_ID_MAX];
+  cleat__run_id_copy(fingerprint, work->result->fingerprint);
+  if (!order->hold)
+    return true;
+  bool same = cleat__run_hold_look(order->hold) == CLEAT__RUN_HOLD_SAME;
+  cleat__run_hold_release(order->hold);
+  if (!same || cleat__run_contents_read(work->saver->options.dir, order->found, &contents,
+                                        &ignored) != CLEAT_OK)
+    return false;
+  cleat__run_contents_id(&contents, id);
+  cleat__run_fingerprint(&contents, fingerprint); /* with the links gone, another one */
+  cleat__run_contents_clear(&contents);
+  return strcmp(id, work->id) == 0;
+}
+
+/* What DIR has no more is not listed: a tool that keeps a few checkpoints writes thousands. Now and then is enough. */
+static void forget_gone(const struct cleat__run_work *work) {
+  const struct cleat__run_saver_options *options = &work->saver->options;
+  struct cleat__run_scan scan;
+  struct cleat_error ignored;
+  if (options->state->count < STATE_ENTRIES_MAX ||
+      cleat__run_layout_scan(options->dir, options->layout, options->pattern, &scan, &ignored) !=
+          CLEAT_OK)
+    return;
+  int64_t *steps = cleat__calloc(scan.count + 1, sizeof *steps);
+  for (size_t i = 0; steps && i < scan.count; i++)
+    steps[i] = scan.items[i].step;
+  if (steps)
+    cleat__run_state_retain(options->state, steps, scan.count);
+  cleat__free(steps);
+  cleat__run_scan_clear(&scan);
+}
+
+static void keep_state(struct cleat__run_work *work) {
   struct cleat_error err;
-  const char *fingerprint = work->result->fingerprint;
-  if (cleat__run_state_put(work->saver->options.state, work->order->step, fingerprint, fingerprint,
-                           &err) != CLEAT_OK)
+  char fingerprint[CLEAT__RUN_ID_MAX];
+  struct cleat__run_state *state = work->saver->options.state;
+  forget_gone(work);
+  bool there = let_go(work, fingerprint);
+  if (cleat__run_work_is_leader(work)) /* DIR has a part of it */
+    return;
+  /* What was committed before was not read now. */
+  bool sure = !work->result->known;
+  cleat_status status =
+      there ? cleat__run_state_put(state, work->order->step, work->id, fingerprint, sure, &err)
+            : cleat__run_state_remove(state, work->order->step, &err);
+  if (status != CLEAT_OK)
     note_beside(work, &err);
 }
 
-static void prune(struct work *work) {
+static void prune(struct cleat__run_work *work) {
   struct cleat_prune_options options = CLEAT_PRUNE_OPTIONS_INIT;
   struct cleat_error err;
   options.keep_last = work->saver->options.keep_last;
@@ -237,7 +313,7 @@ static void prune(struct work *work) {
 }
 
 /* Once: what jobs before this one left when they were killed. */
-static void collect(struct work *work) {
+static void collect(struct cleat__run_work *work) {
   struct cleat_gc_options options = CLEAT_GC_OPTIONS_INIT;
   struct cleat_error err;
   if (work->saver->collected)
@@ -247,12 +323,16 @@ static void collect(struct work *work) {
     note_beside(work, &err);
 }
 
-static cleat_status do_save(struct work *work, struct cleat_error *err) {
+static cleat_status do_save(struct cleat__run_work *work, struct cleat_error *err) {
+  const struct cleat__run_order *order = work->order;
+  if (order->hold && cleat__run_hold_look(order->hold) != CLEAT__RUN_HOLD_SAME)
+    return refuse_changed(work, err);
   cleat_status status = read_contents(work, &work->contents, err);
   if (status != CLEAT_OK)
     return status;
-  const char *seen = work->order->fingerprint;
+  const char *seen = order->hold ? NULL : order->fingerprint;
   cleat__run_fingerprint(&work->contents, work->result->fingerprint);
+  cleat__run_contents_id(&work->contents, work->id);
   if (seen && strcmp(seen, work->result->fingerprint) != 0)
     status = refuse_changed(work, err);
   else
@@ -266,27 +346,13 @@ static cleat_status do_save(struct work *work, struct cleat_error *err) {
   return status;
 }
 
-/* ---- Restoring --------------------------------------------------------------------------------- */
-
-static void loading(void *user, struct cleat_load *load) {
-  if (load)
-    show(user, NULL, load);
-  else
-    hide(user);
-}
-
-static cleat_status do_restore(struct work *work, struct cleat_error *err) {
-  struct cleat__run_restore_options options = *work->order->restore;
-  options.loading = loading;
-  options.user = work->saver;
-  return cleat__run_restore(&options, &work->result->restored, err);
-}
-
 /* ---- Removing from DIR ----------------------------------------------------------------------------- */
 
 static cleat_status move_away(const char *dir, const char *name, const char *place,
                               struct cleat_error *err) {
-  char *from = cleat__strprintf("%s/%s", dir, name), *to = cleat__strprintf("%s/%s", place, name);
+  const char *slash = strrchr(name, '/'); /* it lies in a folder of DIR, which stays */
+  char *from = cleat__strprintf("%s/%s", dir, name);
+  char *to = cleat__strprintf("%s/%s", place, slash ? slash + 1 : name);
   cleat_status status = CLEAT_OK;
   if (!from || !to)
     status = cleat__error_no_memory(err, "a removal");
@@ -298,7 +364,7 @@ static cleat_status move_away(const char *dir, const char *name, const char *pla
 }
 
 /* First out of DIR, the sign of wholeness before all else, so that no reader takes what is left for a checkpoint. */
-static cleat_status do_delete(struct work *work, struct cleat_error *err) {
+static cleat_status do_delete(struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_found *found = work->order->found;
   char purpose[32];
@@ -339,13 +405,19 @@ static struct cleat__task *saver_take(struct cleat__job *job) {
 static void saver_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
   struct cleat__run_result *result = &saver->synced.result; /* nobody else looks before the end */
-  struct work work = {.saver = saver, .order = &saver->synced.order, .result = result};
+  struct cleat__run_work work = {.saver = saver, .order = &saver->synced.order, .result = result};
   (void)task;
   memset(result, 0, sizeof *result);
   if (work.order->kind == CLEAT__RUN_RESTORE)
-    result->status = do_restore(&work, &result->error);
+    result->status = cleat__run_do_restore(&work, &result->error);
   else if (work.order->kind == CLEAT__RUN_DELETE)
     result->status = do_delete(&work, &result->error);
+  else if (work.order->kind == CLEAT__RUN_JOIN)
+    result->status = cleat__run_do_join(&work, &result->error);
+  else if (work.order->kind == CLEAT__RUN_FOLLOW)
+    result->status = cleat__run_do_follow(&work, &result->error);
+  else if (work.order->kind == CLEAT__RUN_SAY_OVER)
+    result->status = cleat__run_do_say_over(&work, &result->error);
   else
     result->status = do_save(&work, &result->error);
 }
@@ -396,6 +468,7 @@ void cleat__run_saver_close(struct cleat__run_saver *saver) {
     cleat__run_result_clear(&saver->synced.result);
   cleat__pool_remove(&saver->job);
   cleat__pool_free(saver->pool);
+  cleat_checkpoint_free(saver->joined_at);
   close(saver->ended_fd);
   cleat__free(saver);
 }
@@ -454,6 +527,10 @@ bool cleat__run_saver_progress(struct cleat__run_saver *saver, struct cleat_prog
     cleat_load_progress(load, progress);
   end_look(saver);
   return save || load;
+}
+
+bool cleat__run_saver_is_checking(const struct cleat__run_saver *saver) {
+  return atomic_load(&saver->checking);
 }
 
 void cleat__run_saver_cancel(struct cleat__run_saver *saver) {

@@ -7,7 +7,9 @@
 #ifndef CLEAT_API_RUN_SAVER_H
 #define CLEAT_API_RUN_SAVER_H
 
+#include "api/run/hold.h"
 #include "api/run/layout.h"
+#include "api/run/ranks.h"
 #include "api/run/restore.h"
 #include "api/run/state.h"
 
@@ -15,9 +17,12 @@
 
 enum cleat__run_order_kind {
   CLEAT__RUN_RESTORE,
-  CLEAT__RUN_SAVE,  /* a checkpoint */
-  CLEAT__RUN_FINAL, /* what DIR holds at the end */
-  CLEAT__RUN_DELETE /* a checkpoint from DIR, once it is committed */
+  CLEAT__RUN_SAVE,    /* a checkpoint */
+  CLEAT__RUN_FINAL,   /* what DIR holds at the end */
+  CLEAT__RUN_DELETE,  /* a checkpoint from DIR, once it is committed */
+  CLEAT__RUN_JOIN,    /* several ranks: this start of the job; `restore` says from which step */
+  CLEAT__RUN_FOLLOW,  /* a rank other than 0: what rank 0 says next, and does it */
+  CLEAT__RUN_SAY_OVER /* rank 0: there is nothing more to save */
 };
 
 /* All of it is borrowed until the result was taken. */
@@ -28,6 +33,8 @@ struct cleat__run_order {
   const struct cleat__run_found *found; /* FINAL: the newest checkpoint, or NULL */
   int64_t step;                         /* in the store */
   const char *fingerprint;              /* the contents that were seen; FINAL: whatever is there */
+  struct cleat__run_hold
+      *hold; /* what is saved; the saver's until the result was taken. NULL: DIR */
   enum cleat_if_exists if_exists;
   bool again; /* this process has committed the step; its contents are others now */
 };
@@ -42,6 +49,8 @@ struct cleat__run_result {
   uint64_t files, bytes;
   double seconds;
   char fingerprint[CLEAT__RUN_ID_MAX]; /* of what was saved */
+  enum cleat__run_order_word said;     /* of FOLLOW: rank 0 */
+  int64_t step;                        /* of FOLLOW: that was to be saved */
   struct cleat__run_restored restored; /* of a restore */
   /* What happened beside; none of it makes the order fail. */
   struct cleat_removals
@@ -54,11 +63,13 @@ void cleat__run_result_clear(struct cleat__run_result *result);
 struct cleat__run_saver_options {
   struct cleat_client *client;    /* borrowed */
   struct cleat__run_state *state; /* borrowed */
+  struct cleat__run_holds *holds; /* borrowed; of a rank other than 0 the saver's */
   const char *dir;                /* borrowed, absolute */
   const char *url;                /* borrowed */
   const struct cleat__run_layout *layout;
-  const char *pattern; /* borrowed */
-  unsigned keep_last;  /* checkpoints in the store; 0: all stay */
+  const char *pattern;                  /* borrowed */
+  unsigned keep_last;                   /* checkpoints in the store; 0: all stay */
+  const struct cleat__run_ranks *ranks; /* borrowed; its role may change between two orders */
   /* A client of its own, which counts as another start: for what this one has committed already. */
   cleat_status (*open_client)(void *user, struct cleat_client **client, struct cleat_error *err);
   void *user;
@@ -84,6 +95,9 @@ bool cleat__run_saver_take(struct cleat__run_saver *saver, struct cleat__run_res
 
 /* How far the save or restore is; false: none is under way. */
 bool cleat__run_saver_progress(struct cleat__run_saver *saver, struct cleat_progress *progress);
+
+/* Whether what is under way is the check of what DIR holds. */
+bool cleat__run_saver_is_checking(const struct cleat__run_saver *saver);
 
 /* Stops the order under way: its result is CANCELLED, unless the commit came first. */
 void cleat__run_saver_cancel(struct cleat__run_saver *saver);

@@ -160,6 +160,8 @@ static void take_named(struct cleat__run_watch *watch, const char *folder,
     return;
   }
   note(watch, path);
+  if (event->mask & (IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE))
+    watch->added = true;
   if ((event->mask & IN_ISDIR) && (event->mask & (IN_CREATE | IN_MOVED_TO)))
     add_tree(watch, path, 1);
   cleat__free(path);
@@ -168,7 +170,7 @@ static void take_named(struct cleat__run_watch *watch, const char *folder,
 /* True: it is about a folder that is watched. */
 static bool take_event(struct cleat__run_watch *watch, const struct inotify_event *event) {
   if (event->mask & IN_Q_OVERFLOW) {
-    watch->all_changed = true;
+    watch->all_changed = watch->added = true;
     return true;
   }
   size_t at = row_at(watch, event->wd);
@@ -213,12 +215,12 @@ bool cleat__run_watch_read(struct cleat__run_watch *watch) {
 }
 
 bool cleat__run_watch_has(const struct cleat__run_watch *watch, const char *name) {
-  return watch->all_changed || watch->limited || knows(watch, name, strlen(name));
+  return watch->all_changed || watch->limited || knows(watch, name, strcspn(name, "/"));
 }
 
 void cleat__run_watch_forget(struct cleat__run_watch *watch) {
   for (size_t i = 0; i < watch->changed_count; i++)
     cleat__free(watch->changed[i]);
   watch->changed_count = 0;
-  watch->all_changed = false;
+  watch->all_changed = watch->added = false;
 }

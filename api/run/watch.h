@@ -24,6 +24,7 @@ struct cleat__run_watch {
   size_t count, capacity;
   char **changed; /* names in DIR of which something was heard; sorted by nothing, each once */
   size_t changed_count, changed_capacity;
+  bool added;       /* a name has come, or a file was written to its end: a sign, perhaps */
   bool all_changed; /* hints were lost: anything may have changed */
   bool limited;     /* not all folders could be watched; the caller says so once */
 };
@@ -37,7 +38,7 @@ void cleat__run_watch_close(struct cleat__run_watch *watch);
 /* Takes in what was heard. True: something was. */
 bool cleat__run_watch_read(struct cleat__run_watch *watch);
 
-/* Whether anything was heard of the name in DIR since cleat__run_watch_forget. */
+/* Whether anything was heard of the name in DIR, or of the folder that it begins with, since cleat__run_watch_forget. */
 bool cleat__run_watch_has(const struct cleat__run_watch *watch, const char *name);
 void cleat__run_watch_forget(struct cleat__run_watch *watch);
 

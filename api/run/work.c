@@ -1,7 +1,9 @@
 /* work.c: looks at DIR, decides what the saver does next, and takes what came of it. See loop.h. */
 #include "api/run/loop.h"
 
+#include "api/run/keep.h"
 #include "api/run/metadata.h"
+#include "api/run/unsaved.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -10,6 +12,8 @@
 enum {
   LOOK_MS = 10000, /* in any case: hints may be lost, and network file systems give none */
   GATHER_MS = 200, /* changes come in bursts; a look for each of them would be all that is done */
+  REST_MS = 5,     /* between looks for a sign, and so many times as long as the last one took */
+  REST_SHARE = 10,
   RETRY_FIRST_MS = 5000,
   RETRY_MAX_MS = 300000, /* a store that was away for a night is found again within minutes */
   RETRY_FLUSH_MS = 2000, /* while seconds count */
@@ -33,6 +37,13 @@ static void leave(struct cleat__run_item *item) {
 
 /* ---- What lay in DIR before the command ------------------------------------------------------------ */
 
+/* Of several ranks each has a part: what they do not go on from is nobody's any more. */
+static void judge_first_part(struct cleat__run_loop *loop, struct cleat__run_item *item) {
+  leave(item);
+  if (item->found.step == loop->resume_step)
+    item->state = CLEAT__RUN_STORED;
+}
+
 static void judge_first(struct cleat__run_loop *loop, struct cleat__run_item *item) {
   const struct cleat__run_entry *entry = cleat__run_state_find(&loop->state, item->found.step);
   if (entry && strcmp(entry->fingerprint, item->fingerprint) == 0) {
@@ -42,7 +53,7 @@ static void judge_first(struct cleat__run_loop *loop, struct cleat__run_item *it
   } else if (loop->restored_now && item->found.step == loop->resume_step) {
     item->state = CLEAT__RUN_STORED;
     cleat__run_id_copy(item->judged, item->fingerprint);
-  } else if (!item->found.has_sign) {
+  } else if (!item->found.has_sign && item->found.step != loop->recovered) {
     leave(item);
     cleat__run_report_skipped(&loop->report, item->found.step, name_of(item),
                               "it was there at the start, and nothing says whether it is whole");
@@ -54,8 +65,12 @@ static void judge_first(struct cleat__run_loop *loop, struct cleat__run_item *it
 }
 
 static void judge_all(struct cleat__run_loop *loop) {
-  for (size_t i = 0; i < loop->items.count; i++)
-    judge_first(loop, loop->items.items[i]);
+  for (size_t i = 0; i < loop->items.count; i++) {
+    if (loop->ranks.world_size > 1)
+      judge_first_part(loop, loop->items.items[i]);
+    else
+      judge_first(loop, loop->items.items[i]);
+  }
 }
 
 /* ---- Looking ----------------------------------------------------------------------------------- */
@@ -68,18 +83,11 @@ static void tell_oddities(struct cleat__run_loop *loop, const struct cleat__run_
                               "'%s' is looked at every %d s instead",
                               loop->dir, LOOK_MS / 1000);
   }
-  bool strange = scan->count == 0 && scan->unknown > 0 && loop->phase >= CLEAT__RUN_LEAVING;
-  if (!loop->told_unknown && (strange || scan->duplicates)) {
-    loop->told_unknown = true;
-    if (scan->duplicates)
-      cleat__run_report_warning(&loop->report,
-                                "'%s' stands for a step that another name has too: it is not saved",
-                                scan->duplicate_example);
-    else
-      cleat__run_report_warning(&loop->report,
-                                "nothing in '%s', such as '%s', is a checkpoint of a known layout; "
-                                "--layout folders --pattern GLOB takes any folder",
-                                loop->dir, scan->unknown_example);
+  if (!loop->told_duplicate && scan->duplicates) {
+    loop->told_duplicate = true;
+    cleat__run_report_warning(&loop->report,
+                              "'%s' stands for a step that another name has too: it is not saved",
+                              scan->duplicate_example);
   }
 }
 
@@ -96,36 +104,59 @@ static void tell_refusals(struct cleat__run_loop *loop) {
   }
 }
 
+/* What its list names and is not here lies on the other machines: whether it does is looked at before the commit. */
+static void expect_parts(const struct cleat__run_loop *loop, struct cleat__run_scan *scan) {
+  for (size_t i = 0; loop->ranks.role == CLEAT__RUN_LEADER && i < scan->count; i++)
+    if (scan->items[i].has_sign && scan->items[i].absent > 0)
+      scan->items[i].whole = true;
+}
+
 void cleat__run_look(struct cleat__run_loop *loop, int64_t now_ms) {
   struct cleat__run_scan scan;
   struct cleat_error err;
   bool first = !loop->looked;
-  cleat_status status =
-      cleat__run_layout_scan(loop->dir, loop->options->layout, loop->options->pattern, &scan, &err);
-  loop->heard_ms = -1;
+  if (cleat__run_is_other_rank(loop)) /* rank 0 says what is to be saved */
+    return;
+  cleat_status status = cleat__run_layout_scan_again(
+      loop->dir, loop->options->layout, loop->options->pattern, &loop->lists, &scan, &err);
+  loop->heard_ms = loop->sign_ms = -1;
   loop->look_ms = now_ms + LOOK_MS;
   if (status == CLEAT_OK) {
+    expect_parts(loop, &scan);
     tell_oddities(loop, &scan);
     status = cleat__run_items_update(&loop->items, &scan, loop->dir, first ? NULL : &loop->watch,
                                      quiet_ms(loop), now_ms, &err);
     cleat__run_scan_clear(&scan);
   }
-  if (status != CLEAT_OK) {
+  if (status != CLEAT_OK && !loop->blind)
     cleat__run_report_warning_error(&loop->report, &err);
+  loop->blind = status != CLEAT_OK;
+  if (loop->blind)
     return;
-  }
   tell_refusals(loop);
   cleat__run_watch_forget(&loop->watch);
   loop->looked = true;
-  if (first)
+  if (first) {
     judge_all(loop);
+    cleat__run_unsaved_begin(loop);
+  }
+  cleat__run_unsaved_look(loop, now_ms);
+  if (!cleat__run_keep_newest(&loop->items, &loop->holds, loop->dir, &err))
+    cleat__run_report_warning(
+        &loop->report, "%s; it is lost if the command removes it before it is saved", err.message);
+  loop->rest_ms = cleat__run_now_ms();
+  loop->rest_ms += REST_MS + REST_SHARE * (loop->rest_ms - now_ms);
 }
 
 static int64_t look_due(const struct cleat__run_loop *loop) {
   int64_t due_ms = loop->look_ms;
   int64_t ready_ms = cleat__run_items_due(&loop->items, quiet_ms(loop));
+  if (loop->blind) /* what was due is due still */
+    return due_ms;
   if (loop->heard_ms >= 0 && loop->heard_ms + GATHER_MS < due_ms)
     due_ms = loop->heard_ms + GATHER_MS;
+  if (loop->sign_ms >= 0 && loop->sign_ms < due_ms)
+    due_ms = loop->sign_ms;
   if (ready_ms >= 0 && ready_ms < due_ms)
     due_ms = ready_ms;
   return due_ms;
@@ -140,12 +171,18 @@ static void give(struct cleat__run_loop *loop, struct cleat__run_item *item) {
 }
 
 static void give_save(struct cleat__run_loop *loop, struct cleat__run_item *item) {
+  if (!cleat__run_keep_for_save(&loop->items, &loop->holds, loop->dir, item)) {
+    item->state = CLEAT__RUN_SEEN;
+    loop->sign_ms = loop->rest_ms;
+    return;
+  }
   item->state = CLEAT__RUN_SAVING;
   cleat__run_id_copy(loop->fingerprint, item->fingerprint);
   loop->order = (struct cleat__run_order){.kind = CLEAT__RUN_SAVE,
-                                          .found = &item->found,
+                                          .found = item->hold ? &item->hold->found : &item->found,
                                           .step = item->found.step,
                                           .fingerprint = loop->fingerprint,
+                                          .hold = item->hold,
                                           .if_exists = loop->options->if_exists,
                                           .again = item->committed};
   give(loop, item);
@@ -188,15 +225,26 @@ static void give_look(struct cleat__run_loop *loop, int64_t now_ms) {
   give(loop, NULL);
 }
 
+static bool wants_over(const struct cleat__run_loop *loop) {
+  return loop->ranks.role == CLEAT__RUN_LEADER && loop->phase == CLEAT__RUN_FLUSHING &&
+         !loop->over && !cleat__run_has_work(loop);
+}
+
+/* The other ranks wait for that. */
+static void give_over(struct cleat__run_loop *loop) {
+  loop->over = true;
+  loop->order = (struct cleat__run_order){.kind = CLEAT__RUN_SAY_OVER};
+  give(loop, NULL);
+}
+
 static void give_next(struct cleat__run_loop *loop, int64_t now_ms) {
   if (loop->offline) {
     give_look(loop, now_ms);
     return;
   }
-  bool newest_first = loop->flush_ms >= 0;
   int64_t retry_ms;
-  struct cleat__run_item *item =
-      cleat__run_items_next(&loop->items, newest_first, now_ms, &retry_ms);
+  /* The newest first: what a loss of the machine costs is what came after it. */
+  struct cleat__run_item *item = cleat__run_items_next(&loop->items, true, now_ms, &retry_ms);
   if (item) {
     give_save(loop, item);
     return;
@@ -206,6 +254,8 @@ static void give_next(struct cleat__run_loop *loop, int64_t now_ms) {
     give_delete(loop, item);
   else if (wants_final(loop))
     give_final(loop);
+  else if (wants_over(loop))
+    give_over(loop);
 }
 
 /* While seconds count, the newest is worth more than the one that is being saved. */
@@ -221,6 +271,10 @@ static void step_aside(struct cleat__run_loop *loop, int64_t now_ms) {
 }
 
 void cleat__run_work(struct cleat__run_loop *loop, int64_t now_ms) {
+  if (cleat__run_is_other_rank(loop)) {
+    cleat__run_listen(loop, now_ms);
+    return;
+  }
   if (loop->phase == CLEAT__RUN_RESTORING)
     return;
   if (now_ms >= look_due(loop))
@@ -234,11 +288,13 @@ void cleat__run_work(struct cleat__run_loop *loop, int64_t now_ms) {
 }
 
 bool cleat__run_wants_more(struct cleat__run_loop *loop) {
-  return !loop->hurried &&
-         (cleat__run_items_outdated(&loop->items, loop->options->keep_local) || wants_final(loop));
+  return !loop->hurried && (cleat__run_items_outdated(&loop->items, loop->options->keep_local) ||
+                            wants_final(loop) || wants_over(loop));
 }
 
 bool cleat__run_has_work(const struct cleat__run_loop *loop) {
+  if (cleat__run_is_other_rank(loop))
+    return !loop->over;
   for (size_t i = 0; i < loop->items.count; i++) {
     enum cleat__run_item_state state = loop->items.items[i]->state;
     if (state == CLEAT__RUN_READY || state == CLEAT__RUN_SAVING)
@@ -250,6 +306,8 @@ bool cleat__run_has_work(const struct cleat__run_loop *loop) {
 
 int64_t cleat__run_work_due(struct cleat__run_loop *loop, int64_t now_ms) {
   int64_t retry_ms;
+  if (cleat__run_is_other_rank(loop))
+    return loop->ordered ? -1 : loop->follow_ms;
   if (loop->phase == CLEAT__RUN_RESTORING || loop->hurried)
     return -1;
   int64_t due_ms = look_due(loop);
@@ -296,14 +354,17 @@ static void take_success(struct cleat__run_loop *loop, const struct cleat__run_r
   else
     cleat__run_report_commit(&loop->report, &moved);
   loop->report.totals.store_reachable = true;
+  loop->written.saved = true;
   if (loop->order.step > loop->newest)
     loop->newest = loop->order.step;
   if (!item)
     return;
+  cleat__run_behind_stored(&loop->behind, item->found.step, item->whole_ms);
   item->state = result->skipped ? CLEAT__RUN_LEFT : CLEAT__RUN_STORED;
   item->committed = item->committed || !result->skipped;
   item->tries = 0;
   cleat__run_id_copy(item->judged, result->fingerprint);
+  cleat__run_item_let_go(item);
 }
 
 /* Errors that trying again cannot mend. */
@@ -381,6 +442,11 @@ static void take_deletion(struct cleat__run_loop *loop, struct cleat__run_result
   }
 }
 
+static void take_over(struct cleat__run_loop *loop, const struct cleat__run_result *result) {
+  if (result->status != CLEAT_OK)
+    cleat__run_report_warning_error(&loop->report, &result->error);
+}
+
 static void take_save(struct cleat__run_loop *loop, struct cleat__run_result *result,
                       int64_t now_ms) {
   if (result->status == CLEAT_OK) {
@@ -405,6 +471,12 @@ void cleat__run_take(struct cleat__run_loop *loop, int64_t now_ms) {
     cleat__run_take_look(loop, &result, now_ms);
   else if (loop->order.kind == CLEAT__RUN_DELETE)
     take_deletion(loop, &result);
+  else if (loop->order.kind == CLEAT__RUN_JOIN)
+    cleat__run_take_join(loop, &result, now_ms);
+  else if (loop->order.kind == CLEAT__RUN_FOLLOW)
+    cleat__run_take_said(loop, &result, now_ms);
+  else if (loop->order.kind == CLEAT__RUN_SAY_OVER)
+    take_over(loop, &result);
   else
     take_save(loop, &result, now_ms);
   loop->item = NULL;

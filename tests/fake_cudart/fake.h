@@ -1,5 +1,5 @@
 /* fake.h: the inside of the stand-in: fake_memory.c (addresses), fake_stream.c (what is done when),
- * fake_cudart.c (the calls). One lock guards everything; functions that need it end in _locked. */
+ * fake_capture.c (graphs), fake_cudart.c (the calls). One lock guards everything; functions that need it end in _locked. */
 #ifndef CLEAT_FAKE_H
 #define CLEAT_FAKE_H
 
@@ -49,8 +49,10 @@ struct CUstream_st *fake_stream_locked(cudaStream_t handle, int device);
 struct CUstream_st *fake_stream_new_locked(int device, bool blocking);
 int fake_stream_device(const struct CUstream_st *stream);
 
-/* Submits; `pageable` host memory makes it wait, as CUDA does. */
+/* Submits. Pageable host memory may make it wait, or be read at once, or be used as late as pinned memory. */
 cudaError_t fake_stream_copy_locked(struct CUstream_st *stream, const struct fake_copy *copy);
+bool fake_copy_is_pageable_locked(const struct fake_copy *copy);
+bool fake_stream_is_blocking(const struct CUstream_st *stream);
 cudaError_t fake_stream_free_locked(struct CUstream_st *stream, void *address);
 
 /* Where the stream is now, and putting another behind that place, and waiting for it. */
@@ -60,6 +62,32 @@ void fake_stream_after_locked(struct CUstream_st *stream, struct CUstream_st *ot
 cudaError_t fake_stream_wait_locked(struct CUstream_st *stream, uint64_t place);
 void fake_stream_end_locked(struct CUstream_st *stream);
 void fake_stream_wait_device_locked(int device);
+
+/* ---- Capture ---------------------------------------------------------------------------------- */
+
+void fake_capture_reset_locked(void);
+
+/* What a call that could spoil a capture comes to in this thread: success, or refused, and the captures that it concerns are
+ * invalid. */
+cudaError_t fake_capture_unsafe_locked(void);
+
+/* What work for the stream comes to. `*captured`: it is part of a graph, and not to be done. The default stream, next to a
+ * blocking one that is being captured, is refused. */
+cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default,
+                                     bool *captured);
+
+/* A wait for the stream, or for all of the device (-1: for neither), which a capture of them does not outlive. */
+cudaError_t fake_capture_wait_locked(const struct CUstream_st *stream, int device);
+
+/* Another stream was put behind an event in it. */
+void fake_capture_spoil_locked(const struct CUstream_st *stream);
+
+enum cudaStreamCaptureMode fake_capture_exchange(enum cudaStreamCaptureMode mode);
+cudaError_t fake_capture_begin_locked(const struct CUstream_st *stream,
+                                      enum cudaStreamCaptureMode mode);
+cudaError_t fake_capture_end_locked(const struct CUstream_st *stream);
+cudaError_t fake_capture_status_locked(const struct CUstream_st *stream, bool is_default,
+                                       enum cudaStreamCaptureStatus *status);
 
 cudaError_t fake_device_state_locked(int device); /* success, or how it was lost */
 void fake_device_lose_locked(int device, unsigned nth);

@@ -7,9 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+struct CUgraph_st {
+  int unused;
+};
+
 struct CUevent_st {
   int device;
   unsigned flags;
+  bool captured;              /* recorded in a stream that was being captured */
   struct CUstream_st *stream; /* NULL: not recorded */
   uint64_t place;
 };
@@ -62,6 +67,7 @@ static void reset_locked(unsigned seed, int devices, size_t device_bytes) {
   ready = true;
   fake_memory_reset_locked(devices, device_bytes);
   fake_stream_reset_locked(seed);
+  fake_capture_reset_locked();
 }
 
 /* Takes the lock. `needs_device`: the call fails where there is no driver or device, after a fork, and when the
@@ -95,6 +101,13 @@ static cudaError_t leave(cudaError_t code) {
 #define ENTER(needs_device)                         \
   cudaError_t code = enter(__func__, needs_device); \
   if (code != cudaSuccess)                          \
+    return leave(code);
+
+/* The same of a call that a capture may forbid. */
+#define ENTER_UNSAFE()                 \
+  ENTER(true)                          \
+  code = fake_capture_unsafe_locked(); \
+  if (code != cudaSuccess)             \
     return leave(code);
 
 /* ---- For tests -------------------------------------------------------------------------------- */
@@ -209,7 +222,10 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-  ENTER(true)
+  ENTER_UNSAFE()
+  code = fake_capture_wait_locked(NULL, current_device);
+  if (code != cudaSuccess)
+    return leave(code);
   fake_stream_wait_device_locked(current_device);
   return leave(fake_device_state_locked(current_device));
 }
@@ -217,13 +233,15 @@ cudaError_t cudaDeviceSynchronize(void) {
 /* ---- Streams and events ----------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags) {
-  ENTER(true)
+  ENTER_UNSAFE()
   *pStream = fake_stream_new_locked(current_device, (flags & cudaStreamNonBlocking) == 0);
   return leave(cudaSuccess);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   cudaError_t code = enter(__func__, true);
+  if (code == cudaSuccess)
+    code = fake_capture_unsafe_locked();
   struct CUstream_st *known = fake_stream_locked(stream, current_device);
   if (known == NULL)
     return leave(cudaErrorInvalidResourceHandle);
@@ -232,15 +250,62 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ENTER_UNSAFE()
+  struct CUstream_st *known = fake_stream_locked(stream, current_device);
+  if (known == NULL)
+    return leave(cudaErrorInvalidResourceHandle);
+  code = fake_capture_wait_locked(known, -1);
+  if (code != cudaSuccess)
+    return leave(code);
+  return leave(fake_stream_wait_locked(known, fake_stream_place_locked(known)));
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  ENTER(true)
+  struct CUstream_st *known = stream != NULL ? fake_stream_locked(stream, current_device) : NULL;
+  return leave(known != NULL ? fake_capture_begin_locked(known, mode)
+                             : cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph) {
+  ENTER(true)
+  *pGraph = NULL;
+  code = fake_capture_end_locked(fake_stream_locked(stream, current_device));
+  if (code == cudaSuccess)
+    *pGraph = calloc(1, sizeof(**pGraph));
+  return leave(code);
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  ENTER(true)
+  free(graph);
+  return leave(cudaSuccess);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                  enum cudaStreamCaptureStatus *pCaptureStatus) {
   ENTER(true)
   struct CUstream_st *known = fake_stream_locked(stream, current_device);
   if (known == NULL)
     return leave(cudaErrorInvalidResourceHandle);
-  return leave(fake_stream_wait_locked(known, fake_stream_place_locked(known)));
+  return leave(fake_capture_status_locked(known, stream == NULL, pCaptureStatus));
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+  ENTER(true)
+  *mode = fake_capture_exchange(*mode);
+  return leave(cudaSuccess);
+}
+
+/* Whether a stream is to do what it was given; if not, *code says what comes of it. */
+static bool is_done_locked(const struct CUstream_st *stream, bool is_default, cudaError_t *code) {
+  bool captured = false;
+  *code = fake_capture_work_locked(stream, is_default, &captured);
+  return *code == cudaSuccess && !captured;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
-  ENTER(true)
+  ENTER_UNSAFE()
   *event = calloc(1, sizeof(**event));
   if (*event == NULL)
     abort();
@@ -262,8 +327,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     fake_misuse_locked("an event of device %d was recorded on a stream of another", event->device);
     return leave(cudaErrorInvalidResourceHandle);
   }
+  bool done = is_done_locked(known, stream == NULL, &code);
+  if (code != cudaSuccess)
+    return leave(code);
   event->stream = known;
-  event->place = fake_stream_place_locked(known);
+  event->captured = !done;
+  event->place = done ? fake_stream_place_locked(known) : 0;
   return leave(cudaSuccess);
 }
 
@@ -273,15 +342,26 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   struct CUstream_st *known = fake_stream_locked(stream, current_device);
   if (known == NULL)
     return leave(cudaErrorInvalidResourceHandle);
-  if (event->stream != NULL)
+  if (!is_done_locked(known, stream == NULL, &code))
+    return leave(code);
+  if (event->captured) {
+    fake_misuse_locked(
+        "a stream was put behind one that is being captured, and so became part of the graph");
+    fake_capture_spoil_locked(event->stream);
+  } else if (event->stream != NULL) {
     fake_stream_after_locked(known, event->stream, event->place);
+  }
   return leave(cudaSuccess);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  ENTER(true)
+  ENTER_UNSAFE()
   if ((event->flags & cudaEventBlockingSync) == 0)
     fake_misuse_locked("a wait for an event that spins");
+  if (event->captured) {
+    fake_capture_spoil_locked(event->stream);
+    return leave(cudaErrorStreamCaptureUnsupported);
+  }
   return leave(event->stream != NULL ? fake_stream_wait_locked(event->stream, event->place)
                                      : cudaSuccess);
 }
@@ -289,7 +369,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 /* ---- Memory ----------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **devPtr, size_t size) {
-  ENTER(true)
+  ENTER_UNSAFE()
   void *taken = fake_memory_take_locked(current_device, size);
   if (taken == NULL)
     return leave(cudaErrorMemoryAllocation);
@@ -298,7 +378,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size) {
 }
 
 cudaError_t cudaFree(void *devPtr) {
-  ENTER(true)
+  ENTER_UNSAFE()
   int device = fake_memory_device(devPtr);
   if (device < 0)
     return leave(cudaErrorInvalidValue);
@@ -312,6 +392,8 @@ cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream) {
   void *taken = known != NULL ? fake_memory_take_locked(fake_stream_device(known), size) : NULL;
   if (taken == NULL)
     return leave(known != NULL ? cudaErrorMemoryAllocation : cudaErrorInvalidResourceHandle);
+  if (!is_done_locked(known, hStream == NULL, &code))
+    return leave(code);
   *devPtr = taken;
   return leave(cudaSuccess);
 }
@@ -325,13 +407,13 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-  ENTER(true)
+  ENTER_UNSAFE()
   fake_memory_info_locked(current_device, free, total);
   return leave(cudaSuccess);
 }
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
-  ENTER(true)
+  ENTER_UNSAFE()
   if ((flags & cudaHostRegisterPortable) == 0)
     fake_misuse_locked("host memory is pinned for one device alone");
   return leave(fake_memory_pin_locked(ptr, size) ? cudaSuccess
@@ -339,13 +421,13 @@ cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
 }
 
 cudaError_t cudaHostUnregister(void *ptr) {
-  ENTER(true)
+  ENTER_UNSAFE()
   return leave(fake_memory_unpin_locked(ptr) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
   (void)flags;
-  ENTER(true)
+  ENTER_UNSAFE()
   void *memory = malloc(size);
   if (memory == NULL || !fake_memory_pin_locked(memory, size))
     abort();
@@ -354,7 +436,7 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
 }
 
 cudaError_t cudaFreeHost(void *ptr) {
-  ENTER(true)
+  ENTER_UNSAFE()
   if (!fake_memory_unpin_locked(ptr))
     return leave(cudaErrorInvalidValue);
   free(ptr);
@@ -362,7 +444,7 @@ cudaError_t cudaFreeHost(void *ptr) {
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr) {
-  ENTER(true)
+  ENTER_UNSAFE()
   int device = fake_memory_device(ptr);
   memset(attributes, 0, sizeof(*attributes));
   attributes->type = device < 0 ? cudaMemoryTypeUnregistered : cudaMemoryTypeDevice;
@@ -380,7 +462,14 @@ static cudaError_t submit_locked(cudaStream_t stream, const struct fake_copy *co
     return cudaErrorInvalidResourceHandle;
   if (copy->rows > 1 && (copy->to_pitch < copy->width || copy->from_pitch < copy->width))
     return cudaErrorInvalidPitchValue;
-  return copy->width > 0 && copy->rows > 0 ? fake_stream_copy_locked(known, copy) : cudaSuccess;
+  if (copy->width == 0 || copy->rows == 0)
+    return cudaSuccess;
+  cudaError_t code = cudaSuccess;
+  if (fake_copy_is_pageable_locked(copy))
+    code = fake_capture_unsafe_locked();
+  if (code != cudaSuccess || !is_done_locked(known, stream == NULL, &code))
+    return code;
+  return fake_stream_copy_locked(known, copy);
 }
 
 static struct fake_copy plain(void *to, const void *from, size_t bytes) {
@@ -403,7 +492,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
   (void)kind;
-  ENTER(true)
+  ENTER_UNSAFE()
   struct fake_copy copy = plain(dst, src, count);
   code = submit_locked(NULL, &copy);
   struct CUstream_st *known = fake_stream_locked(NULL, current_device);

@@ -13,8 +13,9 @@ enum op_kind { OP_COPY, OP_AFTER, OP_FREE };
 struct op {
   enum op_kind kind;
   struct fake_copy copy;
-  unsigned char *seen; /* copy in: what the source held when it was submitted */
-  bool poisoned;       /* copy out: the destination holds poison */
+  unsigned char *seen;   /* copy in: what the source held when it was submitted */
+  unsigned char *staged; /* the same, to be copied from */
+  bool poisoned;         /* copy out: the destination holds poison */
   struct CUstream_st *other;
   uint64_t place;
   void *address;
@@ -38,6 +39,7 @@ static struct CUstream_st *streams;
 static struct CUstream_st *defaults[FAKE_DEVICES_MAX];
 static unsigned copies_done;
 static unsigned seed_now;
+static bool late; /* nothing is done before it must be */
 
 static struct {
   unsigned copies, lose_at;
@@ -99,6 +101,8 @@ static void run_copy_locked(const struct op *op, int device) {
   for (size_t row = 0; row < copy->rows; row++) {
     if (copy->value >= 0)
       memset(to + row * copy->to_pitch, copy->value, copy->width);
+    else if (op->staged != NULL)
+      memcpy(to + row * copy->to_pitch, op->staged + row * copy->width, copy->width);
     else
       memcpy(to + row * copy->to_pitch, from + row * copy->from_pitch, copy->width);
   }
@@ -150,6 +154,7 @@ static void *stream_main(void *arg) {
       stream->last = &stream->first;
     stream->done++;
     free(op->seen);
+    free(op->staged);
     free(op);
     pthread_cond_broadcast(&change);
   }
@@ -159,7 +164,14 @@ static void *stream_main(void *arg) {
 
 /* ---- Streams ---------------------------------------------------------------------------------- */
 
+void fake_late(void) {
+  pthread_mutex_lock(&fake_lock);
+  late = true;
+  pthread_mutex_unlock(&fake_lock);
+}
+
 void fake_stream_reset_locked(unsigned seed) {
+  late = false;
   seed_now = seed;
   copies_done = 0;
   memset(devices, 0, sizeof devices);
@@ -172,7 +184,7 @@ struct CUstream_st *fake_stream_new_locked(int device, bool blocking) {
   stream->device = device;
   stream->blocking = blocking;
   stream->random = draw(&seed_now);
-  stream->lazy = draw(&seed_now) % 2 == 0;
+  stream->lazy = draw(&seed_now) % 2 == 0 || late;
   stream->last = &stream->first;
   stream->next = streams;
   streams = stream;
@@ -192,6 +204,10 @@ struct CUstream_st *fake_stream_locked(cudaStream_t handle, int device) {
       return stream;
   }
   return NULL;
+}
+
+bool fake_stream_is_blocking(const struct CUstream_st *stream) {
+  return stream->blocking;
 }
 
 int fake_stream_device(const struct CUstream_st *stream) {
@@ -253,21 +269,35 @@ static void prepare_copy_locked(struct op *op) {
   }
 }
 
+bool fake_copy_is_pageable_locked(const struct fake_copy *copy) {
+  size_t to = extent_of(copy->width, copy->rows, copy->to_pitch);
+  size_t from = extent_of(copy->width, copy->rows, copy->from_pitch);
+  return (fake_memory_device(copy->to) < 0 && !fake_memory_is_pinned_locked(copy->to, to)) ||
+         (copy->value < 0 && fake_memory_device(copy->from) < 0 &&
+          !fake_memory_is_pinned_locked(copy->from, from));
+}
+
+/* The bytes that the host may change as soon as the call returns: they are taken now, and go to the device later. */
+static void take_source_locked(struct op *op) {
+  op->staged = op->seen;
+  op->seen = NULL;
+}
+
+/* What an asynchronous copy of pageable memory does is the driver's choice: "might be synchronous with respect to host", and
+ * "may … stage the copy into pinned memory" ("API synchronization behavior"). */
 cudaError_t fake_stream_copy_locked(struct CUstream_st *stream, const struct fake_copy *copy) {
   struct op op = {.kind = OP_COPY, .copy = *copy};
-  size_t extent = extent_of(copy->width, copy->rows, copy->to_pitch);
-  bool pageable =
-      fake_memory_device(copy->to) < 0 && !fake_memory_is_pinned_locked(copy->to, extent);
-  if (copy->value < 0 && fake_memory_device(copy->from) < 0) {
-    extent = extent_of(copy->width, copy->rows, copy->from_pitch);
-    pageable = pageable || !fake_memory_is_pinned_locked(copy->from, extent);
-  }
+  bool pageable = fake_copy_is_pageable_locked(copy);
+  unsigned way = pageable ? draw(&seed_now) % 3 : 0;
   if (devices[stream->device].state != cudaSuccess)
     return devices[stream->device].state;
   take_turn_locked(stream);
   prepare_copy_locked(&op);
+  if (pageable && way == 1 && !late)
+    take_source_locked(&op);
   append_locked(stream, &op);
-  return pageable ? fake_stream_wait_locked(stream, stream->submitted) : cudaSuccess;
+  bool waits = pageable && way == 0 && !late;
+  return waits ? fake_stream_wait_locked(stream, stream->submitted) : cudaSuccess;
 }
 
 cudaError_t fake_stream_free_locked(struct CUstream_st *stream, void *address) {

@@ -17,6 +17,7 @@ static void check_round_trip(const struct cleat__manifest *manifest) {
                CLEAT_OK);
   FUZZ_PROMISE(again.world_size == manifest->world_size);
   FUZZ_PROMISE(strcmp(again.token, manifest->token) == 0);
+  FUZZ_PROMISE((again.replaced == NULL) == (manifest->replaced == NULL));
   for (unsigned i = 0; i < again.world_size; i++) {
     FUZZ_PROMISE(strcmp(again.ranks[i].key, manifest->ranks[i].key) == 0);
     FUZZ_PROMISE(again.ranks[i].bytes == manifest->ranks[i].bytes);

@@ -131,7 +131,8 @@ struct cleat_client *kit_open(const struct cleat_client_options *given) {
     options.part_bytes = 64 << 10;
   if (options.staging_bytes == 0)
     options.staging_bytes = 8 * options.part_bytes;
-  options.log = log_line;
+  if (options.log == NULL)
+    options.log = log_line;
   (void)snprintf(url, sizeof url, "file://%s", folder);
   OK(cleat_client_open(url, &options, &client, &kit_err));
   return client;

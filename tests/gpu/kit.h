@@ -48,7 +48,7 @@ extern struct cleat_error kit_err;
 void kit_status(cleat_status got, cleat_status wanted, const char *what, const char *file,
                 int line);
 
-/* A client on a folder of the case's own; `given` may be NULL. Staging of 8 buffers of 64 KiB. */
+/* A client on a folder of the case's own; `given` may be NULL. Staging of 8 buffers of 64 KiB; lines go to kit_log. */
 struct cleat_client *kit_open(const struct cleat_client_options *given);
 
 /* Lines that the client has logged, one behind another. */

@@ -182,6 +182,44 @@ static void behind_blocking_streams(void) {
   CUDA(cudaStreamDestroy(stream));
 }
 
+/* Tensors of one device that two streams make: the copy comes behind both. */
+static void behind_each_of_two_streams(void) {
+  cudaStream_t streams[2] = {NULL, NULL};
+  struct cleat_client *client = kit_open(NULL);
+  struct kit_model model;
+  const size_t bytes = 100000;
+  static unsigned char back[2][100000];
+#ifdef CLEAT_FAKE_CUDART
+  fake_late();
+#endif
+  kit_model_init(&model, 2);
+  for (size_t i = 0; i < 2; i++) {
+    kit_model_set(&model, i, bytes, 0, 1);
+    CUDA(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    model.places[i].stream = streams[i];
+  }
+  CUDA(cudaDeviceSynchronize());
+  for (size_t i = 0; i < 2; i++)
+    for (int k = 0; k <= 50; k++)
+      CUDA(
+          cudaMemsetAsync((void *)(uintptr_t)model.tensors[i].data, k + (int)i, bytes, streams[i]));
+  struct cleat_save_request request = kit_request(&model, 1);
+  OK(cleat_save(client, &request, &kit_err));
+  /* The load must come behind these, or they would win. */
+  for (size_t i = 0; i < 2; i++)
+    CUDA(cudaMemsetAsync((void *)(uintptr_t)model.tensors[i].data, 99, bytes, streams[i]));
+  OK(kit_load(client, 1, &model));
+  CUDA(cudaDeviceSynchronize());
+  for (size_t i = 0; i < 2; i++) {
+    CUDA(cudaMemcpy(back[i], model.tensors[i].data, bytes, cudaMemcpyDeviceToHost));
+    for (size_t k = 0; k < bytes; k++)
+      CHECK(back[i][k] == 50 + i);
+    CUDA(cudaStreamDestroy(streams[i]));
+  }
+  kit_model_free(&model);
+  cleat_client_close(client);
+}
+
 /* Saves follow each other without waiting for the commit; each has what was there at its fence. */
 static void one_after_another(void) {
   struct cleat_client *client = kit_open(NULL);
@@ -311,6 +349,86 @@ static void snapshot(void) {
   cleat_client_close(client);
 }
 
+/* ---- Pieces ----------------------------------------------------------------------------------- */
+
+#define RANKS 4
+#define DEEP 40
+#define HIGH 30
+#define WIDE 50
+
+static unsigned char whole[DEEP * HIGH * WIDE];
+static const int64_t whole_shape[] = {DEEP, HIGH, WIDE};
+static const int64_t piece_shape[] = {DEEP, HIGH / 2, WIDE / 2};
+
+/* A quarter of the cube: upper or lower, left or right. */
+static void cut_piece(const int64_t start[3], unsigned char *to) {
+  for (size_t plane = 0; plane < DEEP; plane++) {
+    for (size_t row = 0; row < HIGH / 2; row++, to += WIDE / 2)
+      memcpy(to, whole + (plane * HIGH + (size_t)start[1] + row) * WIDE + (size_t)start[2],
+             WIDE / 2);
+  }
+}
+
+/* Each rank saves its quarter out of device memory. */
+static void save_pieces(void) {
+  static unsigned char pieces[RANKS][DEEP * (HIGH / 2) * (WIDE / 2)];
+  struct cleat_client *clients[RANKS];
+  struct cleat_save *saves[RANKS];
+  void *memory[RANKS];
+  for (unsigned rank = 0; rank < RANKS; rank++) {
+    int64_t start[] = {0, rank / 2 * (HIGH / 2), rank % 2 * (WIDE / 2)};
+    struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+    struct cleat_shard shard = {.global_shape = whole_shape, .start = start};
+    struct cleat_place place = {CLEAT_DEVICE_CUDA, NULL};
+    struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+    cut_piece(start, pieces[rank]);
+    CUDA(cudaMalloc(&memory[rank], sizeof pieces[rank]));
+    CUDA(cudaMemcpy(memory[rank], pieces[rank], sizeof pieces[rank], cudaMemcpyHostToDevice));
+    struct cleat_tensor tensor = {"cube", CLEAT_DTYPE_U8, 3, piece_shape, memory[rank]};
+    options.rank = rank, options.world_size = RANKS, options.start = "pieces";
+    clients[rank] = kit_open(&options);
+    request.step = 1, request.tensors = &tensor, request.tensor_count = 1;
+    request.shards = &shard, request.places = &place;
+    OK(cleat_save_async(clients[rank], &request, &saves[rank], &kit_err));
+  }
+  for (unsigned rank = 0; rank < RANKS; rank++)
+    OK(cleat_save_wait(saves[rank], &kit_err));
+  for (unsigned rank = 0; rank < RANKS; rank++) {
+    cleat_save_free(saves[rank]);
+    cleat_client_close(clients[rank]);
+    CUDA(cudaFree(memory[rank]));
+  }
+}
+
+/* Rows of a piece lie one behind the other in its file, and in the whole at one distance within a plane, at another from plane
+ * to plane. */
+static void pieces_in_a_larger_slice(void) {
+  static unsigned char loaded[sizeof whole];
+  struct cleat_checkpoint *checkpoint = NULL;
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  struct cleat_place place = {CLEAT_DEVICE_CUDA, NULL};
+  void *memory = NULL;
+  for (size_t i = 0; i < sizeof whole; i++)
+    whole[i] = (unsigned char)(i * 7919 >> 5);
+  save_pieces();
+  struct cleat_client *client = kit_open(NULL);
+  CUDA(cudaMalloc(&memory, sizeof whole));
+  struct cleat_load_request load = {.name = "cube",
+                                    .dtype = CLEAT_DTYPE_U8,
+                                    .ndim = 3,
+                                    .shape = whole_shape,
+                                    .data = memory,
+                                    .data_bytes = sizeof whole};
+  options.places = &place;
+  OK(cleat_checkpoint_open(client, 1, &checkpoint, &kit_err));
+  OK(cleat_load_tensors(checkpoint, &load, 1, &options, &kit_err));
+  CUDA(cudaMemcpy(loaded, memory, sizeof whole, cudaMemcpyDeviceToHost));
+  CHECK(memcmp(loaded, whole, sizeof whole) == 0);
+  CUDA(cudaFree(memory));
+  cleat_checkpoint_free(checkpoint);
+  cleat_client_close(client);
+}
+
 /* ---- What is refused -------------------------------------------------------------------------- */
 
 static void host_memory_called_cuda(void) {
@@ -381,6 +499,8 @@ int main(void) {
       {"busy_is_refused", busy_is_refused},
       {"slices_of_rows", slices_of_rows},
       {"snapshot", snapshot},
+      {"behind_each_of_two_streams", behind_each_of_two_streams},
+      {"pieces_in_a_larger_slice", pieces_in_a_larger_slice},
       {"host_memory_called_cuda", host_memory_called_cuda},
       {"after_a_fork", after_a_fork},
   };

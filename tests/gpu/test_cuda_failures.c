@@ -2,8 +2,10 @@
 #include "base/mem.h"
 #include "tests/gpu/kit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static void model_of(struct kit_model *model, int devices) {
   kit_model_init(model, 24);
@@ -146,6 +148,64 @@ static void pinning_refused(void) {
   scene_free(&scene);
 }
 
+/* Copies of memory that is not pinned may be as late as others: who fills a buffer, or reads one, waits all the same. */
+static void unpinned_memory_is_waited_for(void) {
+  fake_late();
+  struct scene scene = scene_new(2);
+  fake_fail("cudaHostRegister", 1, 1, cudaErrorMemoryAllocation);
+  OK(save(&scene, 1));
+  OK(save(&scene, 2));
+  CHECK(fake_pinned_bytes() == 0);
+  kit_expect_saved(scene.client, 1, &scene.model, 1);
+  kit_expect_saved(scene.client, 2, &scene.model, 1);
+  kit_model_fill(&scene.model, 2);
+  OK(kit_load(scene.client, 1, &scene.model));
+  kit_model_check(&scene.model, 1);
+  scene_free(&scene);
+}
+
+static struct {
+  struct scene *scene;
+  bool called;
+} logged;
+
+static void *save_elsewhere(void *arg) {
+  *(cleat_status *)arg = save(logged.scene, 2);
+  return NULL;
+}
+
+/* Waits for another thread, whose save needs the pinned memory too. */
+static void log_that_waits(void *user, enum cleat_log_level level, const char *line) {
+  pthread_t thread;
+  cleat_status status = CLEAT_INTERNAL;
+  (void)user, (void)level;
+  if (strstr(line, "cannot pin") == NULL || logged.called)
+    return;
+  logged.called = true;
+  CHECK(pthread_create(&thread, NULL, save_elsewhere, &status) == 0);
+  struct timespec limit; /* of a failure alone */
+  CHECK(clock_gettime(CLOCK_REALTIME, &limit) == 0);
+  limit.tv_sec += 30;
+  CHECK(pthread_timedjoin_np(thread, NULL, &limit) == 0);
+  CHECK(status == CLEAT_OK);
+}
+
+/* No lock is held while the log function runs: what it waits for goes on. */
+static void log_under_no_lock(void) {
+  struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
+  struct scene scene;
+  options.log = log_that_waits;
+  scene.client = kit_open(&options);
+  model_of(&scene.model, 2);
+  logged.scene = &scene;
+  fake_fail("cudaHostRegister", 1, 1, cudaErrorMemoryAllocation);
+  OK(save(&scene, 1));
+  CHECK(logged.called);
+  kit_expect_saved(scene.client, 1, &scene.model, 1);
+  kit_expect_saved(scene.client, 2, &scene.model, 1);
+  scene_free(&scene);
+}
+
 /* A driver before 12.8 knows no batches. */
 static void no_batches(void) {
   struct scene scene = scene_new(1);
@@ -247,6 +307,74 @@ static void lost_in_a_load(void) {
   kit_model_free(&scene.model);
 }
 
+/* ---- Captures --------------------------------------------------------------------------------- */
+
+/* Whether a call of this thread is refused while this one, or another thread, captures; the capture is spoilt then. */
+static void *allocate(void *refused) {
+  void *memory = NULL;
+  cudaError_t code = cudaMalloc(&memory, 100);
+  if (code == cudaSuccess)
+    CUDA(cudaFree(memory));
+  *(bool *)refused = code == cudaErrorStreamCaptureUnsupported;
+  CHECK(code == cudaSuccess || *(bool *)refused);
+  return NULL;
+}
+
+static bool is_refused_elsewhere(void) {
+  pthread_t thread;
+  bool refused = false;
+  CHECK(pthread_create(&thread, NULL, allocate, &refused) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  return refused;
+}
+
+/* The stand-in refuses as the Runtime does, or the tests beside a capture would show nothing. */
+static void the_stand_in_refuses(void) {
+  enum cudaStreamCaptureMode modes[] = {
+      cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed};
+  cudaStream_t stream = NULL;
+  cudaGraph_t graph = NULL;
+  CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  for (int i = 0; i < 3; i++) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    bool refused = false;
+    CUDA(cudaStreamBeginCapture(stream, modes[i]));
+    CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    allocate(&refused);
+    CHECK(!refused && mode == cudaStreamCaptureModeGlobal);
+    CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+    CHECK(is_refused_elsewhere() == (modes[i] == cudaStreamCaptureModeGlobal));
+    allocate(&refused);
+    CHECK(refused == (modes[i] != cudaStreamCaptureModeRelaxed));
+    CUDA(cudaStreamIsCapturing(stream, &status));
+    CHECK((status == cudaStreamCaptureStatusInvalidated) == refused);
+    CHECK(cudaStreamEndCapture(stream, &graph) ==
+          (refused ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
+    if (!refused)
+      CUDA(cudaGraphDestroy(graph));
+  }
+  CUDA(cudaStreamDestroy(stream));
+}
+
+/* What is captured is not done, and counted; Cleat adds nothing to it. */
+static void nothing_is_captured(void) {
+  struct scene scene = scene_new(1);
+  cudaStream_t stream = NULL;
+  cudaGraph_t graph = NULL;
+  CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  void *memory = (void *)(uintptr_t)scene.model.tensors[0].data;
+  CUDA(cudaMemsetAsync(memory, 7, 10, stream));
+  OK(save(&scene, 1));
+  CHECK(fake_captured() == 1);
+  CUDA(cudaStreamEndCapture(stream, &graph));
+  CUDA(cudaGraphDestroy(graph));
+  kit_expect_saved(scene.client, 1, &scene.model, 1);
+  CUDA(cudaStreamDestroy(stream));
+  scene_free(&scene);
+}
+
 /* ---- Every call, once ------------------------------------------------------------------------- */
 
 static const char *const fallible[] = {
@@ -255,7 +383,7 @@ static const char *const fallible[] = {
     "cudaEventRecord",      "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
     "cudaEventSynchronize", "cudaStreamWaitEvent",       "cudaMemcpyAsync",
     "cudaMemcpyBatchAsync", "cudaMemcpy2DAsync",         "cudaMallocAsync",
-    "cudaMemGetInfo",
+    "cudaMemGetInfo",       "cudaStreamIsCapturing",     "cudaThreadExchangeStreamCaptureMode",
 };
 
 /* One save with a snapshot and one load, whose `nth` call of the function fails: cleanly, or it does not matter. */
@@ -366,6 +494,10 @@ int main(void) {
       {"pinned_once", pinned_once},
       {"pinned_at_open", pinned_at_open},
       {"pinning_refused", pinning_refused},
+      {"unpinned_memory_is_waited_for", unpinned_memory_is_waited_for},
+      {"log_under_no_lock", log_under_no_lock},
+      {"the_stand_in_refuses", the_stand_in_refuses},
+      {"nothing_is_captured", nothing_is_captured},
       {"no_batches", no_batches},
       {"snapshot_without_room", snapshot_without_room},
       {"snapshot_refused", snapshot_refused},

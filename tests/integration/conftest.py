@@ -5,12 +5,19 @@ runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on eac
 is an expectation of the test, never a skip.
 """
 
+import contextlib
+import os
+
 import pytest
 
+import disk_image
 import preloaded
 from helpers import Bucket, Folder, Server, fill, noise
 from proxy import Proxy, abort_uploads
 from run_jobs import Job
+
+# Sanitizers may hold locks of their own at a fork, or allow no thread in the child of one: there the unit tests have to do.
+collect_ignore = ["test_forks.py"] if os.environ.get("SANITIZE") else []
 
 
 @pytest.fixture
@@ -87,9 +94,41 @@ def bad_disk(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def no_links(tmp_path_factory):
+    """Environment of a program whose file system refuses hard links."""
+    return preloaded.build(tmp_path_factory.mktemp("links"), preloaded.NO_LINKS)
+
+
+@pytest.fixture(scope="session")
 def dies_at_rename(tmp_path_factory):
     """Environment of a program that is killed right before its DIE_AT_RENAMEth renameat2()."""
     return preloaded.build(tmp_path_factory.mktemp("rename"), preloaded.DIES_AT_RENAME)
+
+
+@pytest.fixture(scope="session")
+def dies_at_removal(tmp_path_factory):
+    """Environment of a `cleat run` that is killed right before its DIE_AT_REMOVALth change of names in a removal from DIR."""
+    return preloaded.build(tmp_path_factory.mktemp("removal"), preloaded.DIES_AT_REMOVAL)
+
+
+@pytest.fixture(scope="session")
+def disk_record(tmp_path_factory):
+    """Environment of a program that writes into the file DISK_RECORD what it does to the disk, in order, and is stopped after each
+    rename to a path that begins with STOP_AFTER_RENAME."""
+    return preloaded.build(tmp_path_factory.mktemp("record"), preloaded.DISK_RECORD)
+
+
+@pytest.fixture
+def power(tmp_path):
+    """A disk whose power can be cut (disk_image.py), or None where no loop device is to be had; then a test judges the order in
+    which things went to the disk instead."""
+    with contextlib.ExitStack() as stack:
+        try:
+            disk = stack.enter_context(disk_image.disk(tmp_path))
+        except disk_image.Unavailable as why:
+            print("no disk whose power can be cut: %s" % why)
+            disk = None
+        yield disk
 
 
 @pytest.fixture(scope="session")

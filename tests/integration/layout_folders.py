@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import struct
 import zipfile
 from pathlib import Path
@@ -46,7 +47,7 @@ def archive(seed, **more):
     """What torch.save writes: a zip archive, not compressed, of a pickle and the bytes of each tensor."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as whole:
-        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more})), ("data/0", tensor(seed).tobytes()),
+        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more}, protocol=2)), ("data/0", tensor(seed).tobytes()),
                            ("version", b"3\n")):
             whole.writestr(zipfile.ZipInfo("archive/" + name), data)  # the time of it is always the same
     return file.getvalue()
@@ -213,6 +214,94 @@ def infinitrain(directory, step, seed=0, ddp=1, tp=1, pp=1):
             writers.remove(writer)
 
 
+def deepspeed(directory, step, seed=0, ranks=2):
+    """DeepSpeed with ZeRO: each rank its part of the optimizer, rank 0 the model before. Rank 0 then names the folder in
+    `latest`, which is written over in place, and waits for the others after that alone."""
+    folder = f"global_step{step}"
+    yield from make(directory, folder)
+    for rank in range(1, ranks):
+        yield from put(directory, f"{folder}/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", archive(seed + rank))
+    states = archive(seed, dp_world_size=ranks, mp_world_size=1, global_steps=step)
+    yield from put(directory, f"{folder}/mp_rank_00_model_states.pt", states)
+    yield from put(directory, f"{folder}/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", archive(seed))
+    yield from put(directory, "latest", folder.encode())
+
+
+def nemo(directory, step, seed=0, ranks=2, last=True):
+    """NeMo's ModelCheckpoint: a marker, the folder, the marker removed; then all of it again under the name of the last."""
+    name = f"model_name--val_loss=1.23-step={step}-consumed_samples={step * 8}.0"
+    for folder in [name, name + "-last"] if last else [name]:
+        yield from put(directory, f"{folder}-unfinished", b"")
+        yield from make(directory, f"{folder}/weights")
+        yield from put(directory, f"{folder}/weights/common.pt", archive(seed))
+        for rank in range(ranks):
+            yield from put(directory, f"{folder}/weights/__{rank}_0.distcp", archive(seed + rank))
+        metadata = pickle.dumps({"step": step})
+        yield from put_renamed(directory, f"{folder}/weights/.metadata", f"{folder}/weights/.metadata.tmp", metadata)
+        yield from put(directory, f"{folder}/weights/metadata.json", as_json({"sharded_backend": "torch_dist"}))
+        yield from make(directory, f"{folder}/context")
+        yield from put(directory, f"{folder}/context/io.json", as_json({}))
+        os.unlink(Path(directory, folder + "-unfinished"))
+        yield f"removed {folder}-unfinished"
+
+
+def verl(directory, step, seed=0, ranks=2):
+    """verl's trainer with FSDP: the actor's parts, the state of the data loader, then the tracker, in place."""
+    folder = f"global_step_{step}"
+    yield from make(directory, f"{folder}/actor/huggingface")
+    for rank in range(ranks):
+        for what in ("model", "optim", "extra_state"):
+            yield from put(directory, f"{folder}/actor/{what}_world_size_{ranks}_rank_{rank}.pt", archive(seed + rank))
+    yield from put(directory, f"{folder}/actor/huggingface/config.json", as_json({"model_type": "llama"}))
+    yield from put(directory, f"{folder}/data.pt", archive(seed))
+    yield from put(directory, TRACKER, str(step).encode())
+
+
+def orbax(directory, step, seed=0):
+    """Orbax's CheckpointManager, on a file system that can rename: all under a temporary name, which is renamed."""
+    temporary = f"{step}.orbax-checkpoint-tmp"
+
+    def metadata(committed):
+        return as_json({"item_handlers": {"state": "StandardCheckpointHandler"}, "init_timestamp_nsecs": 1,
+                        "commit_timestamp_nsecs": committed, "custom_metadata": {}})
+
+    yield from make(directory, temporary)
+    yield from put(directory, f"{temporary}/_CHECKPOINT_METADATA", metadata(None))
+    yield from make(directory, f"{temporary}/state.orbax-checkpoint-tmp/d")
+    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/d/0f1e2d", tensor(seed).tobytes())
+    yield from put_renamed(directory, f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt",
+                           f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt.__lock", b"manifest")
+    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/commit_success.txt", b"Checkpoint commit was successful")
+    os.rename(Path(directory, f"{temporary}/state.orbax-checkpoint-tmp"), Path(directory, f"{temporary}/state"))
+    yield f"renamed {temporary}/state"
+    yield from put(directory, f"{temporary}/_CHECKPOINT_METADATA", metadata(1795391636800135669))
+    yield from put(directory, f"{temporary}/commit_success.txt", b"Checkpoint commit was successful")
+    shutil.rmtree(Path(directory, str(step)), ignore_errors=True)
+    os.rename(Path(directory, temporary), Path(directory, str(step)))
+    yield f"renamed {step}"
+
+
+def accelerate(directory, step, seed=0, ranks=1):
+    """Accelerate's save_state with automatic names, in a folder of the project's. Nothing says that it is whole."""
+    folder = f"checkpoints/checkpoint_{step}"
+    yield from make(directory, folder)
+    yield from put_renamed(directory, f"{folder}/model.safetensors", f"{folder}/.tmpDU6Mof", weights(seed))
+    yield from put(directory, f"{folder}/optimizer.bin", archive(seed))
+    yield from put(directory, f"{folder}/scheduler.bin", archive(seed + 1))
+    for rank in range(ranks):
+        yield from put(directory, f"{folder}/random_states_{rank}.pkl", archive(seed + 2 + rank))
+    yield from put(directory, f"{folder}/custom_checkpoint_0.pkl", archive(seed + 20))
+
+
+def composer(directory, step, seed=0, epoch=0):
+    """Composer's CheckpointSaver: rank 0 writes one archive in place; then a link says that it is the latest."""
+    name = f"ep{epoch}-ba{step}-rank0.pt"
+    yield from put(directory, name, archive(seed, batch=step))
+    Path(directory, "latest-rank0.pt").unlink(missing_ok=True)
+    os.symlink(name, Path(directory, "latest-rank0.pt"))
+    yield "link latest-rank0.pt"
+
+
 # By the names of --layout. Cleat's own is written by Cleat; "folders" is whatever a pattern says.
 LAYOUTS = {
     "dcp": dcp,
@@ -222,4 +311,10 @@ LAYOUTS = {
     "lightning": lightning,
     "llmc": llmc,
     "infinitrain": infinitrain,
+    "deepspeed": deepspeed,
+    "nemo": nemo,
+    "verl": verl,
+    "orbax": orbax,
+    "accelerate": accelerate,
+    "composer": composer,
 }

@@ -165,6 +165,193 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
 }
 """
 
+# DISK_RECORD=FILE          a line for each thing done to the disk, with the number of the inode it was done to: "written N",
+#                           "changed N" (a folder's names), "renamed N" (before it is done), "syncing N", "synced N LINE" (what
+#                           stands before that line is on the disk)
+# STOP_AFTER_RENAME=PREFIX  stops the process after each rename to a path that begins so, unless what it is renamed to is temporary
+DISK_RECORD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static long lines;
+
+static long note(const char *what, unsigned long inode, long from) {
+  static int to = -1;
+  const char *path = getenv("DISK_RECORD");
+  char line[100];
+  if (!path) return 0;
+  pthread_mutex_lock(&lock);
+  if (to < 0) to = REAL(open)(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  int length = snprintf(line, sizeof line, "%s %lu %ld\n", what, inode, from);
+  if (REAL(write)(to, line, length) != length) abort();
+  long at = lines++;
+  pthread_mutex_unlock(&lock);
+  return at;
+}
+
+static unsigned long inode_at(int folder, const char *path) {
+  struct stat info;
+  return fstatat(folder, path, &info, AT_SYMLINK_NOFOLLOW) ? 0 : info.st_ino;
+}
+
+static unsigned long inode_of(int fd) {
+  struct stat info;
+  return fstat(fd, &info) ? 0 : info.st_ino;
+}
+
+static unsigned long folder_of(int folder, const char *path) {
+  char copy[PATH_MAX];
+  snprintf(copy, sizeof copy, "%s", path);
+  return inode_at(folder, dirname(copy));
+}
+
+static int sync_by(int (*real)(int), int fd) {
+  long from = note("syncing", inode_of(fd), 0);
+  int result = real(fd);
+  if (result == 0) note("synced", inode_of(fd), from);
+  return result;
+}
+
+int fsync(int fd) { return sync_by(REAL(fsync), fd); }
+int fdatasync(int fd) { return sync_by(REAL(fdatasync), fd); }
+
+ssize_t pwrite(int fd, const void *b, size_t n, off_t o) {
+  ssize_t result = REAL(pwrite)(fd, b, n, o);
+  note("written", inode_of(fd), 0);
+  return result;
+}
+
+ssize_t pwrite64(int fd, const void *b, size_t n, off64_t o) {
+  ssize_t result = REAL(pwrite64)(fd, b, n, o);
+  note("written", inode_of(fd), 0);
+  return result;
+}
+
+int mkdirat(int folder, const char *path, mode_t mode) {
+  int result = REAL(mkdirat)(folder, path, mode);
+  if (result == 0) note("changed", folder_of(folder, path), 0);
+  return result;
+}
+
+int mkdir(const char *path, mode_t mode) {
+  int result = REAL(mkdir)(path, mode);
+  if (result == 0) note("changed", folder_of(AT_FDCWD, path), 0);
+  return result;
+}
+
+static int opened(const char *name, int folder, const char *path, int flags, mode_t mode) {
+  int (*real)(int, const char *, int, ...) = (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, name);
+  int makes = flags & O_CREAT && !inode_at(folder, path), fd = real(folder, path, flags, mode);
+  if (fd >= 0 && makes) note("changed", folder_of(folder, path), 0);
+  return fd;
+}
+
+#define OPENAT(name)                                             \
+  int name(int folder, const char *path, int flags, ...) {       \
+    va_list rest;                                                \
+    va_start(rest, flags);                                       \
+    mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;    \
+    va_end(rest);                                                \
+    return opened(#name, folder, path, flags, mode);             \
+  }
+OPENAT(openat)
+OPENAT(openat64)
+
+static void before(int a, const char *from, int b, const char *to, unsigned how) {
+  note("renamed", inode_at(a, from), 0);
+  if (how & RENAME_EXCHANGE) note("renamed", inode_at(b, to), 0);
+}
+
+static void after(int a, const char *from, int b, const char *to) {
+  const char *prefix = getenv("STOP_AFTER_RENAME");
+  char link[64], path[2 * PATH_MAX] = "";
+  note("changed", folder_of(a, from), 0);
+  note("changed", folder_of(b, to), 0);
+  if (!prefix) return;
+  if (*to != '/' && b != AT_FDCWD) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", b);
+    ssize_t length = readlink(link, path, PATH_MAX);
+    path[length] = '/', path[length + 1] = 0;
+  }
+  strcat(path, to);
+  if (strncmp(path, prefix, strlen(prefix)) == 0 && !strstr(path, "/.cleat-load-") &&
+      !strstr(path, "/room/"))
+    raise(SIGSTOP); /* of this thread: nothing more is done before it */
+}
+
+#define RENAMER(name, parameters, arguments, a, b, how)      \
+  int name parameters {                                      \
+    before(a, from, b, to, how);                             \
+    int result = ((int (*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
+    if (result == 0) after(a, from, b, to);                  \
+    return result;                                           \
+  }
+RENAMER(renameat2, (int f, const char *from, int t, const char *to, unsigned how), (f, from, t, to, how), f, t, how)
+RENAMER(renameat, (int f, const char *from, int t, const char *to), (f, from, t, to), f, t, 0)
+RENAMER(rename, (const char *from, const char *to), (from, to), AT_FDCWD, AT_FDCWD, 0)
+"""
+
+NO_LINKS = r"""
+#include <errno.h>
+#include <unistd.h>
+
+int linkat(int a, const char *from, int b, const char *to, int flags) {
+  (void)a, (void)from, (void)b, (void)to, (void)flags;
+  errno = EPERM;
+  return -1;
+}
+"""
+
+
+# DIE_AT_REMOVAL=3   killed right before the third change of names since the first that moves something to "…/removed-…"
+DIES_AT_REMOVAL = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static atomic_bool removing;
+static _Atomic int count;
+
+static void step(const char *to) {
+  const char *at = getenv("DIE_AT_REMOVAL");
+  if (to && strstr(to, "/removed-")) atomic_store(&removing, 1);
+  if (at && atomic_load(&removing) && atomic_fetch_add(&count, 1) + 1 == atoi(at)) kill(getpid(), SIGKILL);
+}
+
+#define CALL(name, parameters, arguments, to)                     \
+  int name parameters {                                           \
+    step(to);                                                     \
+    return ((int(*) parameters)dlsym(RTLD_NEXT, #name)) arguments; \
+  }
+
+CALL(rename, (const char *from, const char *to), (from, to), to)
+CALL(renameat, (int a, const char *from, int b, const char *to), (a, from, b, to), to)
+CALL(renameat2, (int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags), to)
+CALL(unlink, (const char *name), (name), NULL)
+CALL(unlinkat, (int a, const char *name, int flags), (a, name, flags), NULL)
+CALL(rmdir, (const char *name), (name), NULL)
+CALL(remove, (const char *name), (name), NULL)
+"""
+
 
 def build(folder, source):
     """Environment of a program with a library of this source before its own. A sanitizer that the program was built with

@@ -250,13 +250,23 @@ def test_saving_a_step_again(store, small, tmp_path):
 
 
 @ON_EVERY_STORE
-def test_the_same_start_saves_a_step_once(store, small):
+def test_the_same_start_saves_a_step_once(store, small, tmp_path):
     store.environment["CLEAT_START"] = "job-17"
     assert store.save(small, 5, "--json").json["outcome"] == "committed"
     before = {key: store.get(key) for key in store.keys()}
-    assert store.save(small, 5, "--json").json["outcome"] == "already"
-    assert "already" in store.save(small, 5).out
+    other = fill(tmp_path / "other", {"new.bin": b"new"})
+    lines = assert_error(store.cleat("save", other, store.url, "--step", "5"), 5, "5")
+    assert "by this start" in lines[0] and "--if-exists" in lines[1]
+    result = store.cleat("save", other, store.url, "--step", "5", "--if-exists", "skip", "--json")
+    assert result.code == 0 and result.json["outcome"] == "skipped", result
+    result = store.cleat("save", other, store.url, "--step", "5", "--if-exists", "skip")
+    assert result.code == 0 and "skipped" in result.out, result
     assert {key: store.get(key) for key in store.keys()} == before
+
+    result = store.cleat("save", other, store.url, "--step", "5", "--if-exists", "replace", "--json")
+    assert result.code == 0 and result.json["outcome"] == "committed", result
+    assert store.cleat("load", store.url, tmp_path / "back").code == 0
+    assert tree(tmp_path / "back") == {"new.bin": b"new"}
 
 
 def test_load_refuses_what_exists_unless_forced(store, small, tmp_path):

@@ -218,9 +218,9 @@ def torment(store, tmp_path, rng, sources, kills):
 
         # The same start tries again, as a restarted job would.
         began = time.monotonic()
-        code, out, err = end(start_save(store, sources, step, "--json", CLEAT_START=start))
+        code, out, err = end(start_save(store, sources, step, "--json", "--if-exists", "skip", CLEAT_START=start))
         assert code == 0, err
-        assert json.loads(out)["outcome"] == ("already" if survived else "committed")
+        assert json.loads(out)["outcome"] == ("skipped" if survived else "committed")
         if not survived:
             seconds.append(time.monotonic() - began)
         settle(store)
@@ -300,8 +300,8 @@ def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
     committed = kind == "manifest" and when != "before"
     assert_whole(proxied, tmp_path, sources, [1, 2] if committed else [1])
     proxied.proxy.before = proxied.proxy.after = None
-    code, out, err = end(start_save(proxied, sources, 2, "--json", CLEAT_START="a"))
-    assert code == 0 and json.loads(out)["outcome"] == ("already" if committed else "committed"), (out, err)
+    code, out, err = end(start_save(proxied, sources, 2, "--json", "--if-exists", "skip", CLEAT_START="a"))
+    assert code == 0 and json.loads(out)["outcome"] == ("skipped" if committed else "committed"), (out, err)
     assert_whole(proxied, tmp_path, sources, [1, 2])
 
 

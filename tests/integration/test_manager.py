@@ -99,6 +99,40 @@ def test_the_final_step_is_saved_once_also_on_the_interval(store):
     assert objects(store) == there
 
 
+def test_a_run_goes_back_and_ends_as_if_nothing_had_gone_wrong(store, undisturbed):
+    run = Run(store, 45, "spoil=36", "back=20")
+    assert run.said("saving") == ["10", "20", "30", "30", "40", "45"]
+    assert run.said("back") == ["20"]
+    assert run.said("hash") == undisturbed
+    assert steps(store) == [10, 20, 30, 40, 45]
+    # What was saved before it went back is in the store no more, for nobody.
+    again = Run(store, 45)
+    assert again.said("resumed") == ["45"] and again.said("hash") == undisturbed
+
+
+def test_what_is_superseded_is_not_resumed_from_after_a_kill(store, undisturbed):
+    """Killed right after it went back, before anything new was saved."""
+    run = Run(store, 45, "spoil=36", "back=20", "die=0", code=-signal.SIGKILL)
+    assert run.said("back") == ["20"]
+    assert steps(store) == [10, 20]
+    last = Run(store, 45)
+    assert last.said("resumed") == ["20"]
+    assert last.said("hash") == undisturbed
+    assert steps(store) == [10, 20, 30, 40, 45]
+
+
+@pytest.mark.parametrize("how, said", [("fail", "EXISTS PENDING"), ("skip", "OK SKIPPED"), ("replace", "OK COMMITTED")])
+def test_the_last_step_once_more(store, how, said):
+    """By the same client, with other weights: nobody is told a success that is none."""
+    run = Run(store, 25, "again=" + how)
+    assert run.said("again") == [said]
+    assert steps(store) == [10, 20, 25]
+    # What the store has of it, a run without steps left tells.
+    stored = Run(store, 25)
+    assert stored.said("resumed") == ["25"]
+    assert (stored.said("hash") == run.said("hash")) == (how == "replace")
+
+
 @pytest.mark.parametrize("keep, left", [("0", [10, 20, 30, 40, 45]), ("-1", [45]), ("1", [40, 45]), ("2", [30, 40, 45])])
 def test_keep_last(store, keep, left):
     Run(store, 45, "keep=" + keep)

@@ -210,9 +210,9 @@ def test_an_empty_store_and_a_missing_bucket(store):
     assert prune(store, "--keep-last", 1) == {"url": store.url, "dry_run": False, "kept": 0, "bytes": 0, "removed": []}
     assert gc(store) == {"url": store.url, "dry_run": False, "kept": 0, "bytes": 0, "removed": []}
     if not isinstance(store, Folder):
+        url = store.url.replace(store.bucket, "none-" + store.bucket)
         for command in (["prune", "--keep-last", 1], ["gc"], ["pin", "--step", 1], ["unpin", "--step", 1]):
-            result = store.cleat(command[0], store.url.replace(store.bucket, "none-" + store.bucket), *command[1:])
-            assert_error(result, 1)
+            assert_error(store.cleat(command[0], url, *command[1:]), 1, "NoSuchBucket", "none-" + store.bucket)
 
 
 def test_a_load_that_is_overtaken(proxied, source, tmp_path):

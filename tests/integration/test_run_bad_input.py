@@ -246,7 +246,7 @@ def test_a_name_in_the_way(jobs, folder, tmp_path):
 
 def test_standard_error_that_nobody_reads(folder, tmp_path):
     """The reader of the log ends before the training: that goes on."""
-    script = 'sleep 1; mkdir "$1/step-1"; : > "$1/step-1/.metadata"; exit 6'
+    script = 'sleep 1; mkdir "$1/step-1"; echo x > "$1/step-1/.metadata"; exit 6'
     process = subprocess.Popen([CLEAT, "run", "--store", folder.url, "--dir", tmp_path / "a", "--", "/bin/sh", "-c", script,
                                 "sh", tmp_path / "a"], stderr=subprocess.PIPE, env=folder.environment)
     process.stderr.close()

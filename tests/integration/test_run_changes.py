@@ -144,16 +144,17 @@ def test_changed_in_a_save_that_the_end_of_the_command_meets(jobs, proxied, tmp_
 
 @pytest.mark.parametrize("kind", ["file", "record"])
 def test_deleted_while_it_is_read(jobs, proxied, tmp_path, kind):
+    """It is held, and saved as it was."""
     job = jobs(proxied, tmp_path / "a")
     job.environment()
     Meddler(proxied, kind, 1, lambda: shutil.rmtree(tmp_path / "a" / "step-1"))
-    write_dcp(tmp_path / "a", 1, generation(1))
+    older = write_dcp(tmp_path / "a", 1, generation(1))
     job.until(lambda: not (tmp_path / "a" / "step-1").exists(), "it is deleted")
     newer = write_dcp(tmp_path / "a", 2)
-    job.until_stored(proxied, 2)
+    job.until_stored(proxied, 1, 2)
     assert job.end() == 0
-    assert steps(proxied) == [2] and stored(proxied, 2) == newer
-    # What was sent of it stays, for a next try to go on with, until gc takes it.
+    assert stored(proxied, 1) == older and stored(proxied, 2) == newer
+    assert "could not be saved" not in job.log
 
 
 def remove_slowly(job, store, directory, names, first_step):
@@ -216,7 +217,7 @@ def test_a_tool_without_a_sign_removes_what_is_stored(jobs, folder, tmp_path):
 
 
 def test_a_tool_removes_what_could_not_be_stored_yet(jobs, proxied, tmp_path):
-    """Its sign is still there, its first file is not: it waits for its next try, which must not take what is left."""
+    """Its sign is still there, its first file is not: what is saved is what is held, never what is left."""
     job = jobs(proxied, tmp_path / "a")
     job.environment()
     done = threading.Event()
@@ -228,9 +229,8 @@ def test_a_tool_removes_what_could_not_be_stored_yet(jobs, proxied, tmp_path):
         return True
 
     proxied.proxy.before = before
-    write_dcp(tmp_path / "a", 1, generation(1))
+    files = write_dcp(tmp_path / "a", 1, generation(1))
     job.until(done.is_set, "it is tried")
     remove_slowly(job, proxied, tmp_path / "a", ["step-1/part-1", "step-1/part-2"], 2)
-    assert steps(proxied) == [2, 3]
     assert job.end() == 0
-    assert steps(proxied) == [2, 3]
+    assert steps(proxied) == [1, 2, 3] and stored(proxied, 1) == files

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import CLEAT, ROOT, SLOW
+from helpers import CLEAT, ROOT, SLOW, Folder
 from layout_folders import TRACKER, dcp, llmc, megatron, write_all
 from run_jobs import OWN_FOLDER, contents, steps, stored, until
 from trainer_log import wait_for_step
@@ -107,6 +107,66 @@ def test_killed_at_each_rename_of_a_restore(jobs, folder, tmp_path, dies_at_rena
         assert again.end() == 0
     print("%d renames" % (renames - 1))
     assert renames > len({name.partition("/")[0] for name in expected})
+
+
+def assert_none_is_half(directory, whole, signs):
+    """A step whose sign is there has all the rest, byte for byte."""
+    found = contents(directory)
+    for step, files in whole.items():
+        if signs[step] in found:
+            assert {name: found.get(name) for name in files} == files, (step, sorted(found))
+
+
+@pytest.mark.parametrize("layout, more, sign", [(llmc, {"ranks": 2}, "DONE_%08d"), (dcp, {}, "step-%d/.metadata")],
+                         ids=["llmc", "dcp"])
+def test_killed_at_each_step_of_a_removal(jobs, tmp_path, dies_at_removal, layout, more, sign):
+    """--keep-local takes what tells the tool that a checkpoint is whole away before the rest. So no start ever takes what a
+    killed removal has left for a checkpoint: not the tool, which looks for the sign alone, nor cleat run, which saves
+    what is whole to a store that has nothing yet."""
+    signs = {step: sign % step for step in (1, 2)}
+    whole, removals, killed = {}, 0, True
+    while killed:
+        removals += 1
+        place = tmp_path / str(removals)
+        store, directory = Folder(place / "store"), place / "dir"
+        place.mkdir()
+        job = jobs(store, directory, "--keep-local", "1",
+                   environment=dict(dies_at_removal, DIE_AT_REMOVAL=str(removals)))
+        job.environment()
+        for step in (1, 2):
+            before = contents(directory)
+            write_all(layout(directory, step, seed=step, **more))
+            whole[step] = {name: data for name, data in contents(directory).items() if name not in before}
+        until(lambda: steps(store) == [1, 2], "both are stored")
+        until(lambda: job.process.poll() is not None or "deleted step 1 here" in job.log, "the removal ends")
+        if job.process.poll() is None:
+            job.end()  # where it may be killed too, when it cleans up
+        killed = job.process.returncode == -signal.SIGKILL
+        assert killed or job.process.returncode == 0
+        job.kill()
+        assert contents(directory).items() >= whole[2].items()
+        assert_none_is_half(directory, whole, signs)
+        again = jobs(store, directory, "--keep-local", "1")
+        assert again.resumed()[0] == 2
+        assert again.end() == 0
+        assert {step: stored(store, step) for step in steps(store)} == whole
+        assert_none_is_half(directory, whole, signs)
+        assert list((directory / OWN_FOLDER).glob("removed-*")) == []
+        assert_only_whole_ones_are_saved(jobs, place, whole)
+    print("%d steps of a removal" % (removals - 1))
+    assert removals > len({name.partition("/")[0] for name in whole[1]})
+
+
+def assert_only_whole_ones_are_saved(jobs, place, whole):
+    """By a start that knows nothing of DIR, to a store that has nothing."""
+    shutil.rmtree(place / "dir" / OWN_FOLDER)
+    empty = Folder(place / "empty")
+    job = jobs(empty, place / "dir")
+    job.environment()
+    job.until_stored(empty, 2)
+    assert job.end() == 0
+    for step in steps(empty):
+        assert stored(empty, step) == whole[step]
 
 
 def signed(directory):

@@ -12,20 +12,24 @@ from pathlib import Path
 import pytest
 
 from helpers import CLEAT, Folder, fill, noise
-from layout_folders import LAYOUTS, huggingface, lightning, llmc, infinitrain, megatron, torchtune, write_all, write_until
+from layout_folders import (LAYOUTS, deepspeed, huggingface, infinitrain, lightning, llmc, megatron, nemo, torchtune,
+                            write_all, write_until)
 from run_jobs import contents, run_metadata, steps, stored, until, write_dcp
 
 CANARY = 999999  # a later step in another layout: when it is stored, an earlier one would be
 # Those without a sign are taken when they are quiet; where that is not what is tested, it never happens.
 NEVER = ("--quiet-time", "36000")
 QUIET = ("--quiet-time", "1")
-SETTLE_S = {"huggingface": 5}  # how long it must be unchanged; 1 for all others
+# How long it must be unchanged; 1 for all others.
+SETTLE_S = {layout: 5 for layout in ("huggingface", "deepspeed", "nemo", "verl")}
 
 
 def path_of(layout, step):
-    return {"dcp": "step-%d", "torchtune": "epoch_%d", "huggingface": "checkpoint-%d", "megatron": "iter_%07d",
-            "lightning": "epoch=0-step=%d.ckpt", "llmc": None, "infinitrain": "checkpoint_step_%06d"}[layout] % step \
-        if layout != "llmc" else "."
+    return {"dcp": "step-{}", "torchtune": "epoch_{}", "huggingface": "checkpoint-{}", "megatron": "iter_{:07d}",
+            "lightning": "epoch=0-step={}.ckpt", "llmc": ".", "infinitrain": "checkpoint_step_{:06d}",
+            "deepspeed": "global_step{}", "nemo": "model_name--val_loss=1.23-step={}-consumed_samples={}.0",
+            "verl": "global_step_{}", "orbax": "{}", "accelerate": "checkpoints/checkpoint_{}",
+            "composer": "ep0-ba{}-rank0.pt"}[layout].format(step, step * 8)
 
 
 def written(tmp_path, layout, step, seed, **more):
@@ -33,12 +37,15 @@ def written(tmp_path, layout, step, seed, **more):
     folder = tmp_path / "expected" / ("%s-%d" % (layout, step))
     folder.mkdir(parents=True)
     write_all(LAYOUTS[layout](folder, step, seed, **more))
+    (folder / "latest-rank0.pt").unlink(missing_ok=True)  # a link, which is not saved
     return contents(folder)
 
 
 # Where several ranks write side by side, there are two of them.
 RANKS = {"dcp": {"ranks": 2}, "megatron": {"ranks": 2}, "llmc": {"ranks": 2}, "infinitrain": {"ddp": 2},
-         "huggingface": {"ranks": 2}}
+         "huggingface": {"ranks": 2}, "nemo": {"last": False}}
+# What "auto" knows nothing of without its sign.
+SIGNLESS = ("dcp", "verl", "orbax")
 
 
 @pytest.mark.parametrize("named", ["auto", "named"])
@@ -76,22 +83,24 @@ def test_saved_and_restored_file_for_file(jobs, bucket, folder, tmp_path, layout
     assert older.end() == 0
 
 
-@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "torchtune"])
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout not in ("torchtune", "accelerate")])
 def test_stopped_anywhere_in_its_writes_it_is_not_saved(jobs, folder, tmp_path, layout):
     """Each step stops one thing later than the one before it; one more tool then writes a checkpoint to its end."""
     more = RANKS.get(layout, {})
     if layout == "huggingface":
         more = {"ranks": 1}  # with more, the last files come after the sign, and nobody can tell
     length = len(write_all(LAYOUTS[layout](fill(tmp_path / "count", {"x": b""}), 1, **more)))
+    if layout == "composer":
+        length -= 1  # the link comes after it is whole
     job = jobs(folder, tmp_path / "a", *NEVER)
     job.environment()
     for end in range(1, length):
         step = 100 + end
         for done in itertools.islice(LAYOUTS[layout](tmp_path / "a", step, step, **more), end):
             print(done)
-        if layout == "megatron":  # else the next one's tracker speaks of this one too
+        if layout in ("megatron", "verl"):  # else the next one's tracker speaks of this one too
             (tmp_path / "a" / "latest_checkpointed_iteration.txt").unlink(missing_ok=True)
-    if layout == "huggingface":  # which settles long: the canary is to be no faster
+    if layout in SETTLE_S:  # the canary is to be no faster
         write_all(huggingface(tmp_path / "a", CANARY))
     else:
         write_dcp(tmp_path / "a", CANARY)
@@ -99,7 +108,7 @@ def test_stopped_anywhere_in_its_writes_it_is_not_saved(jobs, folder, tmp_path, 
     assert steps(folder) == [CANARY]
     assert job.end() == 0
     assert steps(folder) == [CANARY]  # nor is it at the end
-    if layout != "dcp":  # of which "auto" knows nothing without its sign
+    if layout not in SIGNLESS:
         assert "%d" % (100 + length - 1) in job.log
 
 
@@ -157,6 +166,58 @@ def test_late_files_of_other_ranks_belong_to_it(jobs, folder, tmp_path):
     job.until_stored(folder, 5)
     assert job.end() == 0
     assert stored(folder, 5) == written(tmp_path, "huggingface", 5, 0, ranks=3)
+
+
+def test_nemos_last_stands_for_its_step(jobs, folder, tmp_path):
+    """NeMo resumes by itself from the name that ends in -last alone, and writes that one second."""
+    job = jobs(folder, tmp_path / "a")
+    job.environment()
+    for step in (7, 12):
+        write_all(nemo(tmp_path / "a", step, step))
+        name = "step=%d-consumed_samples=%d.0-last/weights/common.pt" % (step, 8 * step)
+        job.until(lambda: step in steps(folder) and any(file.endswith(name) for file in stored(folder, step)),
+                  "the last of step %d is stored" % step)
+    assert job.end() == 0
+    assert steps(folder) == [7, 12]
+    again = jobs(folder, tmp_path / "b")
+    assert again.resumed() == (12, path_of("nemo", 12) + "-last")
+    assert {name for name in contents(tmp_path / "b") if "-last/" not in name} == set()
+    assert again.end() == 0
+
+
+def test_deepspeed_names_its_newest_folder_before_all_ranks_are_done(jobs, folder, tmp_path):
+    """Rank 0 names it in `latest` and waits for nobody. How many ranks there are stands in the model's states."""
+    job = jobs(folder, tmp_path / "a")
+    job.environment()
+    write_all(deepspeed(tmp_path / "a", 7, ranks=3))
+    late = tmp_path / "a" / "global_step7" / "bf16_zero_pp_rank_2_mp_rank_00_optim_states.pt"
+    data = late.read_bytes()
+    late.unlink()
+    write_all(huggingface(tmp_path / "a", CANARY))
+    job.until_stored(folder, CANARY)
+    assert steps(folder) == [CANARY]
+    late.write_bytes(data)
+    job.until_stored(folder, 7)
+    assert job.end() == 0
+    assert stored(folder, 7) == written(tmp_path, "deepspeed", 7, 0, ranks=3)
+
+
+def test_accelerates_older_ones_are_removed_here(jobs, folder, tmp_path):
+    """They lie in a folder of DIR, which stays."""
+    job = jobs(folder, tmp_path / "a", *QUIET, "--keep-local", "1")
+    job.environment()
+    for step in (7, 12):
+        write_all(LAYOUTS["accelerate"](tmp_path / "a", step, step))
+        job.until_stored(folder, step)
+    job.until(lambda: [path.name for path in (tmp_path / "a" / "checkpoints").iterdir()] == ["checkpoint_12"],
+              "the older one is removed")
+    assert job.end() == 0
+    (tmp_path / "b" / "checkpoints" / "mine").mkdir(parents=True)
+    again = jobs(folder, tmp_path / "b", "--step", "7")
+    assert again.resumed() == (7, "checkpoints/checkpoint_7")
+    assert contents(tmp_path / "b") == written(tmp_path, "accelerate", 7, 7)
+    assert (tmp_path / "b" / "checkpoints" / "mine").is_dir()
+    assert again.end() == 0
 
 
 @pytest.mark.parametrize("last", ["copy", "link"])

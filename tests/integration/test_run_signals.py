@@ -334,9 +334,11 @@ def test_orphans_are_reaped(jobs, folder, tmp_path, prefix):
     cleat = inner(job) if prefix else job.process.pid
     assert shutil.which("setsid")
 
-    def children():
-        return [state for state, parent, _ in processes().values() if parent == cleat]
+    def children(of):
+        return {pid: state for pid, (state, parent, _) in processes().items() if parent == of}
 
-    job.until(lambda: len(children()) == 1, "the command alone is left")
-    assert "Z" not in children()
+    job.until(lambda: len(children(cleat)) == 1, "the guard alone is left")
+    guard, = children(cleat)
+    job.until(lambda: len(children(guard)) == 1, "the command alone is left")
+    assert "Z" not in {**children(cleat), **children(guard)}.values()
     assert job.end(4) == 4

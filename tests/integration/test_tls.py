@@ -78,6 +78,69 @@ def test_tls_to_a_plain_port(server):
     assert "does not speak TLS" in lines[1] and "http://" in lines[1], lines
 
 
+# ---- Handshakes that are cut ---------------------------------------------------------------------------------------------
+
+class Cutter:
+    """A way to a server on which every other connection, the first among them, ends when the handshake has begun."""
+
+    def __init__(self, endpoint):
+        self.target = (urlsplit(endpoint).hostname, urlsplit(endpoint).port)
+        self.cut, self.passed, self.threads = 0, 0, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = "https://127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.start(self.serve)
+
+    def start(self, what, *arguments):
+        self.threads.append(threading.Thread(target=what, args=arguments))
+        self.threads[-1].start()
+
+    def serve(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            hello = connection.recv(65536)
+            if self.cut <= self.passed:
+                self.cut += 1
+                connection.close()
+                continue
+            self.passed += 1
+            beyond = socket.create_connection(self.target)
+            beyond.sendall(hello)
+            self.start(self.pass_on, connection, beyond)
+            self.start(self.pass_on, beyond, connection)
+
+    @staticmethod
+    def pass_on(source, to):
+        try:
+            while data := source.recv(65536):
+                to.sendall(data)
+            to.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the other direction has ended the connection
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        for thread in self.threads:
+            thread.join()
+
+
+@on_every(TLS_SERVERS)
+def test_a_connection_that_ends_within_the_handshake(server):
+    """The store's own answer comes, as without the cut."""
+    calm = ls(server)
+    with Cutter(server.direct) as cutter:
+        result = ls(server, AWS_ENDPOINT_URL=cutter.endpoint)
+    assert cutter.cut >= 1 and cutter.passed >= 1
+    assert "TLS" not in result.err, result
+    assert (result.code, result.out) == (calm.code, calm.out), (calm, result)
+
+
 # ---- Certificates that no server should have -----------------------------------------------------------------------------
 
 class Listener:

@@ -59,6 +59,33 @@ void desk_teardown(void) {
   memory_bucket_free(bucket);
 }
 
+void desk_save_ranks(unsigned ranks, int64_t step) {
+  struct cleat_client *clients[DESK_RANKS_MAX];
+  struct cleat_save *saves[DESK_RANKS_MAX];
+  struct kit_model models[DESK_RANKS_MAX] = {0};
+  struct cleat_error err = {0};
+  char name[32];
+  ck_assert_uint_le(ranks, DESK_RANKS_MAX);
+  for (unsigned i = 0; i < ranks; i++) {
+    struct kit_setup setup = {
+        .start = "start-ranks", .rank = i, .world_size = ranks, .rank_timeout_s = 60};
+    clients[i] = kit_open(bucket, &setup);
+    for (unsigned k = 0; k < 2; k++) {
+      snprintf(name, sizeof name, "rank%u.%c", i, 'a' + (int)k);
+      kit_add_bytes(&models[i], name, 100, 10 * i + k);
+    }
+    struct cleat_save_request request = kit_request(&models[i], step);
+    saves[i] = kit_begin(clients[i], &request);
+  }
+  for (unsigned i = 0; i < ranks; i++)
+    ck_ok(cleat_save_wait(saves[i], &err));
+  for (unsigned i = 0; i < ranks; i++) {
+    cleat_save_free(saves[i]);
+    kit_close_idle(clients[i]);
+    kit_clear(&models[i]);
+  }
+}
+
 struct cleat_client *desk_open_faulty(enum cleat__fault_mode mode) {
   static const struct kit_setup two_threads = {.concurrency = 2};
   struct cleat_client_options options = kit_options(&two_threads);

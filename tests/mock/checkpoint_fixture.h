@@ -23,6 +23,11 @@ void desk_teardown(void);
 /* Opens `client` anew: another start, or (NULL) the first one again. The one before was closed. */
 void desk_open(const char *start);
 
+/* Saves `step` as several ranks do, each with two tensors of its own that differ in nothing but the last letter of their names
+ * and their bytes: "rank1.a" and "rank1.b". */
+#define DESK_RANKS_MAX 4u
+void desk_save_ranks(unsigned ranks, int64_t step);
+
 /* Another client on the bucket, of two threads, whose store takes part in cleat__fault_arm; kit_close_idle. */
 struct cleat_client *desk_open_faulty(enum cleat__fault_mode mode);
 

@@ -21,6 +21,7 @@ struct connection {
   pthread_t thread;
   int fd;
   unsigned number;
+  unsigned address;
 };
 
 struct mock_server {
@@ -28,6 +29,8 @@ struct mock_server {
   void *ctx;
   enum mock_mode mode;
   int fd;
+  atomic_int second_fd; /* -1: none */
+  in_port_t port;       /* in network order */
   char url[64];
   pthread_t thread;
   atomic_bool stopping;
@@ -123,7 +126,8 @@ static bool serve_one(struct connection *connection, struct mock_request *reques
   char rest[MOCK_HEAD_MAX];
   size_t rest_bytes = 0;
   bool again = false;
-  *request = (struct mock_request){.fd = connection->fd, .connection = connection->number};
+  *request = (struct mock_request){
+      .fd = connection->fd, .connection = connection->number, .address = connection->address};
   if (server->mode != MOCK_CONNECT && !read_head(request, rest, &rest_bytes))
     return false;
   if (server->mode != MOCK_WHOLE || read_body(request, rest, rest_bytes)) {
@@ -145,11 +149,12 @@ static void *run_connection(void *argument) {
   return NULL;
 }
 
-static void start_connection(struct mock_server *server, int fd) {
+static void start_connection(struct mock_server *server, int fd, unsigned address) {
   struct connection *connection = calloc(1, sizeof *connection);
   must(connection != NULL, "calloc");
   connection->server = server;
   connection->fd = fd;
+  connection->address = address;
   connection->number = atomic_fetch_add(&server->connection_count, 1) + 1;
   pthread_mutex_lock(&server->synced.lock);
   connection->next = server->synced.connections;
@@ -162,14 +167,29 @@ static void start_connection(struct mock_server *server, int fd) {
 static void *run_server(void *argument) {
   struct mock_server *server = argument;
   while (!atomic_load(&server->stopping)) {
-    struct pollfd ready = {.fd = server->fd, .events = POLLIN};
-    if (poll(&ready, 1, 20) <= 0)
-      continue;
-    int fd = accept(server->fd, NULL, NULL);
-    if (fd >= 0)
-      start_connection(server, fd);
+    struct pollfd ready[] = {{.fd = server->fd, .events = POLLIN},
+                             {.fd = atomic_load(&server->second_fd), .events = POLLIN}};
+    (void)poll(ready, 2, 20);
+    for (unsigned i = 0; i < 2; i++) {
+      int fd = ready[i].revents != 0 ? accept(ready[i].fd, NULL, NULL) : -1;
+      if (fd >= 0)
+        start_connection(server, fd, i + 1);
+    }
   }
   return NULL;
+}
+
+/* Of an address of this machine; port 0: a free one. */
+static int listen_at(in_addr_t host, in_port_t *port) {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = *port, .sin_addr.s_addr = htonl(host)};
+  socklen_t size = sizeof address;
+  must(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 64) == 0 &&
+           getsockname(fd, (struct sockaddr *)&address, &size) == 0,
+       "listening");
+  *port = address.sin_port;
+  return fd;
 }
 
 struct mock_server *mock_server_start(mock_handler *handler, void *ctx, enum mock_mode mode) {
@@ -179,15 +199,15 @@ struct mock_server *mock_server_start(mock_handler *handler, void *ctx, enum moc
   server->ctx = ctx;
   server->mode = mode;
   pthread_mutex_init(&server->synced.lock, NULL);
-  server->fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof address;
-  must(bind(server->fd, (struct sockaddr *)&address, size) == 0 && listen(server->fd, 64) == 0 &&
-           getsockname(server->fd, (struct sockaddr *)&address, &size) == 0,
-       "listening");
-  snprintf(server->url, sizeof server->url, "http://127.0.0.1:%d", ntohs(address.sin_port));
+  atomic_init(&server->second_fd, -1);
+  server->fd = listen_at(INADDR_LOOPBACK, &server->port);
+  snprintf(server->url, sizeof server->url, "http://127.0.0.1:%d", ntohs(server->port));
   must(pthread_create(&server->thread, NULL, run_server, server) == 0, "starting a thread");
   return server;
+}
+
+void mock_server_also(struct mock_server *server) {
+  atomic_store(&server->second_fd, listen_at(INADDR_LOOPBACK + 1, &server->port));
 }
 
 const char *mock_server_url(const struct mock_server *server) {
@@ -219,6 +239,8 @@ void mock_server_stop(struct mock_server *server) {
     connection = next;
   }
   close(server->fd);
+  if (atomic_load(&server->second_fd) >= 0)
+    close(atomic_load(&server->second_fd));
   pthread_mutex_destroy(&server->synced.lock);
   free(server);
 }

@@ -16,6 +16,7 @@ struct mock_request {
   int fd;
   unsigned number;          /* of all requests of the server, from 1 */
   unsigned connection;      /* from 1 */
+  unsigned address;         /* that it was sent to: 1, or 2 for the one of mock_server_also */
   char head[MOCK_HEAD_MAX]; /* request line and headers, NUL-terminated */
   char *body;               /* NUL-terminated; NULL when it is not read */
   size_t body_bytes;
@@ -35,6 +36,9 @@ enum mock_mode {
 
 /* Listens on a free port of 127.0.0.1. Ends the test program when it cannot. */
 struct mock_server *mock_server_start(mock_handler *handler, void *ctx, enum mock_mode mode);
+
+/* Listens on 127.0.0.2 too, on the same port. */
+void mock_server_also(struct mock_server *server);
 
 /* "http://127.0.0.1:PORT" */
 const char *mock_server_url(const struct mock_server *server);

@@ -21,7 +21,7 @@ static bool play(void *ctx, const struct mock_request *request) {
     snprintf(kept->body, sizeof kept->body, "%s", request->body);
   }
   atomic_fetch_add(&playing->played, 1);
-  if (playing->delay_ms > 0)
+  if (playing->delay_ms > 0 && (playing->delayed == 0 || request->number <= playing->delayed))
     (void)poll(NULL, 0, (int)playing->delay_ms);
   mock_write(request->fd, reply, strlen(reply));
   return false;

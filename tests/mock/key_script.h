@@ -39,6 +39,7 @@ struct key_script {
   const char *const *replies; /* in order; the last one repeats */
   unsigned count;
   unsigned delay_ms; /* before each reply */
+  unsigned delayed;  /* or before the first so many; 0: all */
   struct key_request requests[KEY_REQUESTS_MAX];
   atomic_uint played;
   struct mock_server *server;

@@ -2,6 +2,7 @@
  *
  *   RANKS=2|3   JOBS=1|2   TRIES=1|2    starts that save the step at once, and how often each tries; JOBS * TRIES <= 2
  *   REPLACE     the step is committed already, by a start that is gone; it is replaced. Else: a committed step is refused
+ *   AGAIN       a rank that has saved the step saves it once more, while it has tries
  *   DEATHS      a process may die before each request; without it, it may only be slow for ever
  *   APART       requests that nobody else could see the order of are steps of their own
  *   LATE        requests may be carried out after their client has given up
@@ -12,7 +13,8 @@
  *   DATED       a manifest can only be put while its attempt is younger than the grace time
  *
  * What is broken on purpose: SHARED_FOLDER, MANIFEST_FIRST, NO_CREATE_ONLY, NO_READ_BACK, CLEANS_AT_DEADLINE,
- * CLEANS_IN_DOUBT, NO_FENCE, NO_DEADLINE, LISTS_AGAIN, FORGETS_GRAVES. README.md says what each is. */
+ * CLEANS_IN_DOUBT, NO_FENCE, NO_DEADLINE, LISTS_AGAIN, FORGETS_GRAVES, OURS_IS_ENOUGH, ALL_JUDGE. README.md says what
+ * each is. */
 #include "store.pml"
 
 #ifndef RANKS
@@ -41,6 +43,8 @@ byte manifest;
 #define VERSION 8
 #define SAVED_BY(job) (NAMED >= ATTEMPT(job, 0) && NAMED <= ATTEMPT(job, TRIES - 1))
 #define COMMITTED (NAMED != NONE && NAMED != TOMB)
+byte replaced; /* the attempt whose manifest it took the place of, as it says itself */
+#define STANDS(a) (NAMED == a || (COMMITTED && replaced == a)) /* or has stood, right before */
 byte graves; /* what a tombstone says: the attempts that gc has begun to remove; who replaces it says so too */
 #define BURIED(a) ((graves & BIT(a)) != 0)
 
@@ -85,7 +89,9 @@ byte newest_start = 1;
 /* What no process sees, for the properties. */
 byte reported_failed; /* attempts of which a rank has said: failed, and not in doubt */
 byte passed_too_late; /* attempts whose rank 0 came to the fence when it was superseded already */
-byte committers;      /* starts that have committed it */
+byte committed;       /* attempts that have been the checkpoint */
+byte seen_by_0;       /* attempts that their rank 0 has called saved … */
+byte lost_by_others;  /* … or whose other ranks have called it lost to somebody else */
 bit ever;             /* somebody has */
 
 /* After every change of the store. */
@@ -121,9 +127,10 @@ inline commit(x) {
 #else
   PROMISE(4, !COMMITTED);
 #endif
+  replaced = NAMED;
   manifest = x;
   ever = 1;
-  committers = committers | BIT((x - 1) / TRIES);
+  committed = committed | BIT(x);
 #ifdef FORGETS_GRAVES
   graves = 0;
 #endif
@@ -181,15 +188,19 @@ proctype Rank(byte job; byte me) {
 look:
   atomic {
     a = ATTEMPT(job, n);
+    if :: SAVED_BY(job) -> SEEN(7) :: else fi;
     if
-    :: SAVED_BY(job) -> SEEN(7); goto saved
-#ifdef TOMBSTONES
-    :: !SAVED_BY(job) && BURIED(a) -> goto failure
+#ifdef OURS_IS_ENOUGH
+    :: SAVED_BY(job) -> goto saved
 #endif
+#ifdef TOMBSTONES
+    :: BURIED(a) -> goto failure
+#endif
+    /* Whoever has committed it. Of ranks that replace, rank 0 alone looks. */
 #ifdef REPLACE
-    :: !SAVED_BY(job) && !BURIED(a) -> if :: me == 0 -> OF(a).expected = manifest :: else fi
+    :: !BURIED(a) -> if :: me == 0 -> OF(a).expected = manifest :: else fi
 #else
-    :: COMMITTED && !SAVED_BY(job) -> printf("rank %d.%d: refused\n", job, me); goto failure
+    :: COMMITTED -> printf("rank %d.%d: refused\n", job, me); goto failure
     :: !COMMITTED && !BURIED(a) -> if :: me == 0 -> OF(a).expected = manifest :: else fi
 #endif
     DIES
@@ -245,7 +256,16 @@ record_in_doubt:
 wait:
   atomic {
     if
-    :: NAMED == a || SAVED_BY(job) -> goto saved
+    :: STANDS(a) -> if :: NAMED != a -> SEEN(11) :: else fi; goto saved
+    /* What stands may be what rank 0 is about to replace, and only rank 0 knows. */
+#if !defined(REPLACE) || defined(ALL_JUDGE)
+    :: COMMITTED && !STANDS(a) ->
+       printf("rank %d.%d: lost\n", job, me);
+       lost_by_others = lost_by_others | BIT(a);
+       PROMISE(9, (seen_by_0 & BIT(a)) == 0);
+       if :: OF(a).failed = OF(a).failed | BIT(me) :: true fi;
+       goto doubt
+#endif
     :: (OF(a).failed & BIT(0)) != 0 -> SEEN(5); goto clean
 #ifdef CLEANS_AT_DEADLINE
     :: true -> printf("rank %d.%d: deadline, removes its bytes\n", job, me); goto clean
@@ -325,12 +345,12 @@ settle:
 #ifdef NO_READ_BACK
     :: true -> goto failure
 #else
-    :: NAMED == a -> goto saved
-    :: NAMED != a && MOVED_ON(a) && !BURIED(a) -> SEEN(9); OF(a).expected = manifest; goto put_manifest
+    :: STANDS(a) -> goto saved
+    :: !STANDS(a) && MOVED_ON(a) && !BURIED(a) -> SEEN(9); OF(a).expected = manifest; goto put_manifest
     /* What asks for the version before can never be carried out any more. */
-    :: NAMED != a && MOVED_ON(a) && BURIED(a) -> goto failure
-    :: NAMED != a && !MOVED_ON(a) && unanswered -> goto doubt
-    :: NAMED != a && !MOVED_ON(a) && !unanswered -> SEEN(4); goto failure
+    :: !STANDS(a) && MOVED_ON(a) && BURIED(a) -> goto failure
+    :: !STANDS(a) && !MOVED_ON(a) && unanswered -> goto doubt
+    :: !STANDS(a) && !MOVED_ON(a) && !unanswered -> SEEN(4); goto failure
     :: true -> goto doubt
 #endif
     DIES
@@ -370,8 +390,14 @@ settle:
 
   TAIL(saved);
     printf("rank %d.%d: saved\n", job, me);
-    PROMISE(4, (committers & BIT(job)) != 0);
+    PROMISE(4, (committed & BIT(a)) != 0);
+    if :: me == 0 -> seen_by_0 = seen_by_0 | BIT(a) :: else fi;
+    PROMISE(9, (committed & lost_by_others) == 0);
+#ifdef AGAIN
+    goto again;
+#else
     goto over;
+#endif
 doubt:
     printf("rank %d.%d: in doubt, attempt %d\n", job, me, a);
 again:

@@ -18,6 +18,8 @@ cases() {
 holds|commit|RANKS=3 JOBS=1 TRIES=2 LATE DEATHS APART|one start of 3 ranks, two tries
 holds|commit|RANKS=3 JOBS=2 TRIES=1 LATE|two starts of 3 ranks, the second is refused
 holds|commit|RANKS=3 JOBS=2 TRIES=1 REPLACE|two starts of 3 ranks, each replaces what it finds
+holds|commit|RANKS=3 JOBS=1 TRIES=2 REPLACE AGAIN|one start of 3 ranks saves the step twice, and replaces
+holds|commit|RANKS=2 JOBS=1 TRIES=2 REPLACE AGAIN LATE DEATHS|one start of 2 ranks saves the step twice, and replaces, with requests that arrive late
 holds|commit|RANKS=2 JOBS=2 TRIES=1 LATE DEATHS APART|two starts of 2 ranks, each request a step
 holds|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE LATE DEATHS APART|two starts of 2 ranks, replacing, each request a step
 holds|commit|RANKS=3 JOBS=1 TRIES=2 GC DEATHS|two tries of 3 ranks, and gc that keeps the grace time
@@ -35,6 +37,8 @@ breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 SHARED_FOLDER|no attempt id: all tries sh
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 MANIFEST_FIRST|the manifest before the records
 breaks 1|retention|PRUNES=1 DATA_FIRST|prune deletes data before the manifest
 breaks 4|commit|RANKS=3 JOBS=2 TRIES=1 NO_CREATE_ONLY|two starts, and create-only is not asked for
+breaks 4|commit|RANKS=2 JOBS=1 TRIES=2 REPLACE AGAIN OURS_IS_ENOUGH|a start that has committed the step takes that for the next save of it
+breaks 9|commit|RANKS=3 JOBS=1 TRIES=2 REPLACE AGAIN ALL_JUDGE|every rank judges for itself what stands in the way of a replacement
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 NO_READ_BACK|rank 0 does not read back after a lost reply
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 CLEANS_AT_DEADLINE|a rank whose record stands removes its bytes at its own deadline
 breaks 1|commit|RANKS=3 JOBS=1 TRIES=2 LATE CLEANS_IN_DOUBT|a rank that does not know of its record removes its bytes
@@ -65,6 +69,7 @@ reaches 7|commit|RANKS=3 JOBS=1 TRIES=2 LATE|the step is saved already when a tr
 reaches 8|commit|RANKS=3 JOBS=2 TRIES=1|a superseded start commits, having looked before
 reaches 9|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE ZOMBIES TOMBSTONES|a save goes on in place of what gc has changed
 reaches 10|commit|RANKS=3 JOBS=1 TRIES=1 SLEEPERS LISTS_AGAIN|a manifest that is put after gc removed what it names
+reaches 11|commit|RANKS=2 JOBS=2 TRIES=1 REPLACE|a rank finds that what it stored was committed, and replaced since
 reaches 21|resume|JOBS=2 RANKS=3 LATE|a number is taken
 reaches 22|resume|JOBS=2 RANKS=3 LATE|an entry is settled by reading it back
 reaches 23|resume|JOBS=2 RANKS=3 LATE|a start is told that it is superseded
@@ -83,7 +88,7 @@ flags_of() {
     printf -- '-D%s ' "$word"
   done
   case $2 in
-  reaches*) echo "-DONLY=9 -DWITNESS=${2#reaches }" ;;
+  reaches*) echo "-DONLY=99 -DWITNESS=${2#reaches }" ;;
   breaks*) echo "-DONLY=${2#breaks }" ;;
   *) echo ;;
   esac

@@ -10,7 +10,7 @@ packages_of() {
   server) echo ca-certificates openssl python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
-    util-linux mandoc openmpi-bin spin ;;
+    util-linux mount e2fsprogs mandoc openmpi-bin spin ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   docker) echo ca-certificates docker.io ;;
   compose) echo docker-compose ;;

@@ -31,9 +31,9 @@ CUDA=$("$TOOLS/cuda.sh")
 export CUDA
 build=${BUILD:-build}/cuda
 check "the CUDA driver compiles and links" run_make CUDA="$CUDA" BUILD="$build" all \
-  "$build/tests/gpu/test_cuda" "$build/tests/gpu/bench_cuda" "$build/tests/gpu/absent"
+  "$build"/tests/gpu/{test_cuda,test_cuda_graphs,bench_cuda,absent}
 check "the standalone build for a GPU machine" run_make CUDA="$CUDA" BUILD="$build/standalone" STANDALONE=1 lib \
-  "$build/standalone/tests/gpu/test_cuda" "$build/standalone/tests/gpu/bench_cuda"
+  "$build"/standalone/tests/gpu/{test_cuda,test_cuda_graphs,bench_cuda}
 check "the stand-in's calls are declared as the real ones" stand_in_agrees
 check "the GPU example of README.md compiles" readme_compiles
 check "cleat --version tells" grep -q 'with CUDA' <("$build/cleat" --version)

@@ -60,6 +60,7 @@ check_symbols() {
 "$TOOLS/deps.sh" lint
 run_make lib >&2 || report 1 "the library builds"
 python3 "$TOOLS/lint_selftest.py" || result=1
+python3 "$TOOLS/mutants_selftest.py" || result=1
 python3 "$TOOLS/lint_source.py" || result=1
 check_format
 check_shell

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration endurance
+# usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration endurance mutants
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -12,6 +12,7 @@ cd "$ROOT"
 
 # A hang is a failure: the longest that one program, and the whole of pytest, may take.
 readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
+readonly MUTANTS_ALL_SECONDS=14400
 PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
 
 # Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay together:
@@ -29,7 +30,10 @@ stop_all() {
   trap - EXIT INT TERM HUP
   if [ -n "$job" ]; then
     kill -TERM -- "-$job" 2>/dev/null || true
-    sleep 0.2
+    for _ in {1..50}; do
+      kill -0 -- "-$job" 2>/dev/null || break
+      sleep 0.1
+    done
     kill -KILL -- "-$job" 2>/dev/null || true
   fi
   if [ -d "$scratch/signatures" ]; then
@@ -282,7 +286,22 @@ run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
   run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s -k 'random_moments or two_processes'
+  run_pytest tests/integration/endurance_huggingface.py -s
   judge_signatures
+}
+
+# The bugs of tests/mutants, each put into a copy of the tree, which its test must find.
+run_mutants_group() {
+  local log=$scratch/output status=0 good=0 bad=0
+  run_logged "$MUTANTS_ALL_SECONDS" "$log" "$TOOLS/mutants.py" || status=$?
+  rm -rf "$scratch/findings/"* # what a sanitizer says of a mutant is no finding
+  read -r good bad < <(sed -n 's/^\([0-9]\+\) passed, \([0-9]\+\) failed$/\1 \2/p' "$log" | tail -n 1 | grep . || echo 0 0)
+  passed=$((passed + good))
+  if [ "$bad" -gt 0 ]; then
+    fail "$bad" "mutants: $bad"
+  elif [ "$status" -ne 0 ] || [ "$good" -eq 0 ]; then
+    fail 1 "mutants: exit status $status after $good"
+  fi
 }
 
 # What sanitizers find goes into files, so that no test can take it for an expected failure.
@@ -351,7 +370,7 @@ build() {
     unit | torture) targets+=("$group-programs") ;;
     integration | endurance) targets+=(all integration-programs) ;;
     corpora) targets+=(fuzz-programs) ;;
-    model) ;;
+    model | mutants) ;;
     gpu) targets+=(gpu-programs) ;;
     header) targets+=(all) ;;
     *) die "unknown group '$group'" ;;
@@ -363,6 +382,15 @@ build() {
   run_make "${targets[@]}"
 }
 
+# needs_servers GROUP…
+needs_servers() {
+  case " $* " in
+  *" integration "* | *" endurance "*) return 0 ;;
+  *" mutants "*) "$TOOLS/mutants.py" --groups | grep -qx integration ;;
+  *) return 1 ;;
+  esac
+}
+
 finish() {
   stop_all
   if [ ${#failures[@]} -gt 0 ]; then
@@ -372,7 +400,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|endurance…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|endurance|mutants…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
@@ -384,12 +412,10 @@ build "$@" || { fail 1 "the build"; finish; }
 clean_environment
 choose_runner
 listen_to_sanitizers
-case " $* " in
-*" integration "* | *" endurance "*)
+if needs_servers "$@"; then
   start_servers || { fail 1 "a test server did not start"; finish; }
   start_signing_proxies || { fail 1 "the verifying proxy did not start"; finish; }
-  ;;
-esac
+fi
 for group in "$@"; do
   case $group in
   unit | torture) run_check_group "$group" ;;

@@ -22,6 +22,7 @@
 #include "uploader/client.h"
 
 #include <check.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,22 @@ static void run_load_tensors(struct cleat_checkpoint *checkpoint) {
   }
 }
 
+/* What was loaded, against the checkpoint that it came from. */
+static void run_compare(struct cleat_checkpoint *checkpoint, const char *folder) {
+  enum { FILES_MAX = 16 };
+  struct cleat_file files[FILES_MAX];
+  char paths[FILES_MAX][PATH_MAX];
+  struct cleat_error err = {0};
+  size_t count = cleat_checkpoint_file_count(checkpoint);
+  require(count <= FILES_MAX, "%zu files", count);
+  for (size_t i = 0; i < count; i++) {
+    const char *name = cleat_checkpoint_file(checkpoint, i)->name;
+    snprintf(paths[i], sizeof paths[i], "%s/%s", folder, name);
+    files[i] = (struct cleat_file){.name = name, .path = paths[i]};
+  }
+  (void)good(cleat_verify_files(checkpoint, files, count, &err), &err, "verifying files");
+}
+
 static void run_load_files(struct cleat_checkpoint *checkpoint) {
   struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
   struct cleat_error err = {0};
@@ -184,6 +201,8 @@ static void run_load_files(struct cleat_checkpoint *checkpoint) {
   bool loaded = good(cleat_load_files(checkpoint, fresh, &options, &err), &err, "loading files");
   require(loaded == (access(fresh, F_OK) == 0), "the destination %s",
           loaded ? "is absent after success" : "appeared though the load failed");
+  if (loaded)
+    run_compare(checkpoint, fresh);
   options.force = 1;
   (void)good(cleat_load_files(checkpoint, scratch_path("there"), &options, &err), &err,
              "loading files into a folder");

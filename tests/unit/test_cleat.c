@@ -77,6 +77,9 @@ START_TEST(null_arguments) {
   ck_fails(cleat_verify(NULL, &err), CLEAT_INVALID);
   ck_fails(cleat_verify_async(NULL, &load, &err), CLEAT_INVALID);
   ck_fails(cleat_verify_async(checkpoint, NULL, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify_files(NULL, NULL, 0, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify_files(checkpoint, NULL, 1, &err), CLEAT_INVALID);
+  ck_fails(cleat_verify_files_async(checkpoint, NULL, 0, NULL, &err), CLEAT_INVALID);
   ck_fails(cleat_load_wait(NULL, &err), CLEAT_INVALID);
   struct cleat_doctor *doctor = NULL;
   ck_fails(cleat_doctor(NULL, &doctor, &err), CLEAT_INVALID);

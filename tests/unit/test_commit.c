@@ -210,6 +210,56 @@ START_TEST(a_loser_whose_try_was_not_answered) {
 }
 END_TEST
 
+/* Nor was the last try: what it sent may be carried out as late as what the first one sent. */
+START_TEST(a_loser_whose_last_try_was_not_answered) {
+  static const cleat_status why[] = {CLEAT_NETWORK, CLEAT_TIMEOUT, CLEAT_STORE};
+  bool in_doubt = false;
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  manifest.token = other_token;
+  manifest.attempt = other_attempt;
+  ref.key = other_key;
+  go(why[_i], CLEAT_OK, false);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(in_doubt);
+  ck_assert_ptr_nonnull(strstr(err.hint, "are left"));
+  /* A refusal is an answer. */
+  go(CLEAT_DENIED, CLEAT_OK, false);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+  manifest.token = token;
+  manifest.attempt = attempt;
+}
+END_TEST
+
+static cleat_status answer_with(void *user, const char *op, const char *key, bool done,
+                                const atomic_bool *flag, struct cleat_error *error) {
+  const int *http_status = user;
+  (void)flag;
+  if (done || strcmp(op, "put") != 0)
+    return CLEAT_OK;
+  cleat__error_set(error, CLEAT_STORE, "put %s failed", key);
+  error->http_status = *http_status;
+  return CLEAT_STORE;
+}
+
+/* A server that broke down may have stored the manifest, or may do so yet: though none is there, our files stay. */
+START_TEST(a_server_that_fails) {
+  static const struct {
+    int http_status;
+    bool in_doubt;
+  } cases[] = {{0, true},   {408, true},  {500, true},  {502, true}, {503, true},
+               {504, true}, {400, false}, {403, false}, {411, false}};
+  int http_status = cases[_i].http_status;
+  bool in_doubt = !cases[_i].in_doubt;
+  ck_ok(put_record());
+  memory_bucket_hook(bucket, answer_with, &http_status);
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_STORE);
+  ck_assert_int_eq(in_doubt, cases[_i].in_doubt);
+  ck_assert_int_eq(strstr(err.message, "may or may not be committed") != NULL, in_doubt);
+}
+END_TEST
+
 START_TEST(a_look_at_damage) {
   struct cleat__standing standing;
   memory_write(bucket, "step-000000000005/manifest.json", "{", 1);
@@ -456,6 +506,8 @@ static Suite *suite(void) {
   tcase_add_loop_test(c, a_disk_that_cannot_keep_it, 0, 2);
   tcase_add_test(c, a_manifest);
   tcase_add_test(c, a_loser_whose_try_was_not_answered);
+  tcase_add_loop_test(c, a_loser_whose_last_try_was_not_answered, 0, 3);
+  tcase_add_loop_test(c, a_server_that_fails, 0, 9);
   tcase_add_test(c, a_look_at_damage);
   tcase_add_loop_test(c, doubts, 0, 7);
   tcase_add_loop_test(c, a_reply_that_is_damaged_settles_nothing, 0, 4);

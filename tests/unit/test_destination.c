@@ -1,6 +1,7 @@
 /* test_destination.c: uploader/destination.c: all files or none, and never through a link. */
 #include "uploader/destination.h"
 
+#include "tests/mock/disk_record.h"
 #include "tests/mock/each_fault.h"
 #include "tests/mock/kit.h"
 #include "tests/mock/run_suite.h"
@@ -8,6 +9,7 @@
 #include "tests/mock/store_check.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +48,13 @@ static struct cleat__destination *begin(const char *path, bool force) {
     ck_ok(cleat__destination_write(destination, i, 0, &front, 1, &err));
   }
   return destination;
+}
+
+static void sync_all(struct cleat__destination *destination) {
+  bool unsynced = false;
+  for (size_t i = 0; i < FILES; i++)
+    ck_ok(cleat__destination_sync(destination, i, &unsynced, &err));
+  ck_assert(!unsynced);
 }
 
 static void expect_files(const char *folder) {
@@ -210,17 +219,100 @@ START_TEST(names_that_no_disk_takes) {
 }
 END_TEST
 
+/* All of it; whatever fails, nothing is there. */
+static cleat_status load_new(void) {
+  struct cleat__destination *destination = NULL;
+  struct cleat__span span = {bytes, 10};
+  bool unsynced = false;
+  cleat_status status =
+      cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__destination_write(destination, 0, 0, &span, 1, &err);
+  for (size_t i = 0; status == CLEAT_OK && i < FILES; i++)
+    status = cleat__destination_sync(destination, i, &unsynced, &err);
+  if (status == CLEAT_OK)
+    return cleat__destination_commit(destination, &err);
+  cleat__destination_abandon(destination);
+  return status;
+}
+
 START_TEST(faults) {
   struct each_fault fault = {0};
   while (each_fault_next(&fault)) {
-    struct cleat__destination *destination = NULL;
-    cleat_status status =
-        cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
+    cleat_status status = load_new();
     ck_assert_int_eq(status != CLEAT_OK, each_fault_over(&fault));
-    if (status == CLEAT_OK)
-      cleat__destination_abandon(destination);
+    if (status != CLEAT_OK)
+      ck_assert_str_eq(scratch_tree(""), "");
+  }
+}
+END_TEST
+
+/* ---- On the disk ---- */
+
+START_TEST(bytes_are_on_the_disk_before_names) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s", scratch_path("there"));
+  if (_i > 0) {
+    scratch_write("there/keep", "keep", 4);
+    scratch_write("there/sub/b.bin", "old", 3);
+  }
+  disk_record();
+  struct cleat__destination *destination = begin(path, _i > 0);
+  sync_all(destination);
+  ck_ok(cleat__destination_commit(destination, &err));
+  disk_expect_durable(path);
+  expect_files(path);
+}
+END_TEST
+
+/* The path of the file or folder that cannot be synced ends so; "": the folder that the destination is in. */
+static const char *const unsyncable[] = {"/sub/b.bin", "/empty", "/sub/deep", "/sub", ""};
+#define UNSYNCABLE (sizeof unsyncable / sizeof *unsyncable)
+
+START_TEST(a_sync_that_fails) {
+  static const struct {
+    int value;
+    cleat_status status;
+  } failures[] = {{EIO, CLEAT_IO}, {ENOSPC, CLEAT_NO_SPACE}, {EDQUOT, CLEAT_NO_SPACE}};
+  const char *suffix = unsyncable[_i];
+  char parent[4096];
+  snprintf(parent, sizeof parent, "%s", scratch_path(""));
+  parent[strlen(parent) - 1] = '\0';
+  for (size_t k = 0; k < sizeof failures / sizeof *failures; k++) {
+    disk_fail_syncs(*suffix ? suffix : parent, failures[k].value);
+    ck_fails(load_new(), failures[k].status);
+    ck_assert_int_eq(err.os_errno, failures[k].value);
+    ck_assert_msg(strstr(err.message, *suffix ? suffix : "/new") != NULL, "%s", err.message);
     ck_assert_str_eq(scratch_tree(""), "");
   }
+  disk_fail_syncs("", 0);
+  ck_ok(load_new());
+}
+END_TEST
+
+START_TEST(a_close_that_fails) {
+  struct cleat__destination *destination = begin(scratch_path("new"), false);
+  bool unsynced = false;
+  disk_fail_closes("/sub/b.bin", EIO);
+  ck_fails(cleat__destination_sync(destination, 1, &unsynced, &err), CLEAT_IO);
+  ck_assert_ptr_nonnull(strstr(err.message, "sub/b.bin"));
+  disk_fail_closes("", 0);
+  cleat__destination_abandon(destination);
+  ck_assert_str_eq(scratch_tree(""), "");
+}
+END_TEST
+
+START_TEST(a_file_system_without_sync) {
+  static const int failures[] = {EINVAL, ENOTSUP, ENOSYS};
+  struct cleat__destination *destination = NULL;
+  bool unsynced = false;
+  disk_fail_syncs("", failures[_i]);
+  ck_ok(cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err));
+  for (size_t i = 0; i < FILES; i++)
+    ck_ok(cleat__destination_sync(destination, i, &unsynced, &err));
+  ck_assert(unsynced);
+  ck_ok(cleat__destination_commit(destination, &err));
 }
 END_TEST
 
@@ -240,6 +332,10 @@ static Suite *suite(void) {
   tcase_add_test(c, a_full_disk);
   tcase_add_test(c, names_that_no_disk_takes);
   tcase_add_test(c, faults);
+  tcase_add_loop_test(c, bytes_are_on_the_disk_before_names, 0, 2);
+  tcase_add_loop_test(c, a_sync_that_fails, 0, UNSYNCABLE);
+  tcase_add_test(c, a_close_that_fails);
+  tcase_add_loop_test(c, a_file_system_without_sync, 0, 3);
   suite_add_tcase(s, c);
   return s;
 }

@@ -248,7 +248,11 @@ static cleat_status is_closed(void *user, const char *op, const char *key, bool 
 
 START_TEST(open_claims_are_closed_first) {
   atomic_uint removals = 0;
-  put(A "one", 30 * HOUR);
+  struct kit_setup alone = {.concurrency =
+                                1}; /* so that there is an order, and listed is the record first */
+  kit_close_idle(client);
+  client = kit_open(bucket, &alone);
+  put(A "zone", 30 * HOUR);
   memory_write(bucket, A "rank-00000.json", open_claim, sizeof open_claim - 1);
   ck_ok(gc(0, true, NULL));
   ck_assert_uint_eq(memory_calls(bucket, "put"), 0);
@@ -409,12 +413,14 @@ START_TEST(what_fails_stops_nothing) {
   put(A "two", 30 * HOUR);
   put(B "one", 30 * HOUR);
   begin_upload(A "three", 30 * HOUR);
+  put("step-000000000009/pin.json", 30 * HOUR); /* looked at last */
   memory_bucket_hook(bucket, desk_deny, (void *)(uintptr_t)cases[_i].what);
   ck_fails(gc(0, false, &removals), CLEAT_DENIED);
   memory_bucket_hook(bucket, NULL, NULL);
   cleat_removals_free(removals);
   ck_assert_uint_eq(memory_count(bucket, A), cases[_i].left_of_a);
   ck_assert_uint_eq(memory_count(bucket, B), cases[_i].left_of_b);
+  ck_assert_uint_eq(memory_count(bucket, "pin.json"), 0);
   ck_ok(gc(0, false, NULL));
   ck_assert_uint_eq(memory_count(bucket, "") + memory_uploads(bucket), 0);
 }

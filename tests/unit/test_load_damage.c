@@ -4,6 +4,7 @@
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
+#include "tests/mock/scratch.h"
 #include "tests/mock/store_check.h"
 #include "uploader/client.h"
 #include "uploader/load_job.h"
@@ -191,6 +192,45 @@ START_TEST(a_flipped_bit) {
 }
 END_TEST
 
+/* The first and the last byte of every part, also of the last and shorter one: in a load straight into memory, in one through
+ * buffers, and in verify. */
+START_TEST(a_flip_in_any_part) {
+  char file[300], part[32];
+  save_two_files();
+  scratch_make();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  const struct cleat_file_info *info = cleat_checkpoint_file(checkpoint, 0);
+  struct cleat_load_request requests[2];
+  char *data = malloc(6 * KIT_PART);
+  for (int i = 0; i < 2; i++)
+    requests[i] = (struct cleat_load_request){
+        model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
+        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+  ck_assert_uint_ge(info->part_count, 3);
+  ck_assert_uint_ne(info->size % KIT_PART, 0);
+  snprintf(file, sizeof file, "/%s", info->name);
+  for (uint64_t i = 0; i < 2 * info->part_count; i++) {
+    uint64_t end = (i / 2 + 1) * KIT_PART < info->size ? (i / 2 + 1) * KIT_PART : info->size;
+    uint64_t at = i % 2 == 0 ? i / 2 * KIT_PART : end - 1;
+    snprintf(part, sizeof part, "part %llu of", (unsigned long long)i / 2 + 1);
+    memory_flip(bucket, file, at);
+    ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
+    expect_named(part, info->name, "");
+    ck_fails(cleat_load_files(checkpoint, scratch_path("out"), NULL, &err), CLEAT_INTEGRITY);
+    expect_named(part, info->name, "");
+    if (i >= 2) { /* the header is not asked for */
+      ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
+      expect_named(part, info->name, "tensor");
+    }
+    memory_flip(bucket, file, at);
+  }
+  ck_ok(cleat_load_files(checkpoint, scratch_path("out"), NULL, &err));
+  free(data);
+  cleat_checkpoint_free(checkpoint);
+  scratch_remove();
+}
+END_TEST
+
 /* Every bit of every byte of the smallest files, one flip at a time. */
 START_TEST(no_flip_goes_unseen) {
   size_t size = 0;
@@ -226,15 +266,38 @@ static cleat_status flip_on_the_way(void *user, const char *op, const char *key,
 }
 
 START_TEST(a_flip_on_the_way_is_mended) {
+  atomic_uint warnings = 0;
+  struct kit_setup loud = {.log = count_log, .log_user = &warnings};
+  cleat_client_close(client);
+  client = kit_open(bucket, &loud);
   save_two_files();
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
   struct flipper flipper = {CLEAT__LOAD_TRIES - 1};
   memory_bucket_hook(bucket, flip_on_the_way, &flipper);
   ck_ok(cleat_verify(checkpoint, &err));
   ck_assert_uint_eq(atomic_load(&flipper.left), 0);
+  ck_assert_uint_ge(atomic_load(&warnings), 1); /* whose network or memory flips bits has to know */
   atomic_store(&flipper.left, CLEAT__LOAD_TRIES);
   ck_fails(cleat_verify(checkpoint, &err), CLEAT_INTEGRITY);
   memory_bucket_hook(bucket, NULL, NULL);
+  cleat_checkpoint_free(checkpoint);
+}
+END_TEST
+
+/* By a prune: the manifest went first, then the files. That is no damage. */
+START_TEST(removed_while_it_is_loaded) {
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  static char data[3 * KIT_PART];
+  struct cleat_load_request request = {"first", CLEAT_DTYPE_U8, 1,          model.tensors[0].shape,
+                                       NULL,    data,           sizeof data};
+  struct cleat_load_options options = CLEAT_LOAD_OPTIONS_INIT;
+  options.allow_unexpected = 1;
+  memory_remove(bucket, "/manifest.json");
+  memory_remove(bucket, "/model.safetensors");
+  ck_fails(cleat_load_tensors(checkpoint, &request, 1, &options, &err), CLEAT_NOT_FOUND);
+  ck_assert_msg(strstr(err.message, "step 12 was removed while it was loaded") != NULL, "%s",
+                err.message);
   cleat_checkpoint_free(checkpoint);
 }
 END_TEST
@@ -400,8 +463,10 @@ static Suite *suite(void) {
   tcase_add_test(c, a_mismatch_of_many);
   tcase_add_test(c, bad_load_requests);
   tcase_add_test(c, a_flipped_bit);
+  tcase_add_test(c, a_flip_in_any_part);
   tcase_add_test(c, no_flip_goes_unseen);
   tcase_add_test(c, a_flip_on_the_way_is_mended);
+  tcase_add_test(c, removed_while_it_is_loaded);
   tcase_add_test(c, a_cut_or_missing_object);
   tcase_add_test(c, progress_goes_forward);
   tcase_add_test(c, a_load_is_cancelled);

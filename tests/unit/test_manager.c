@@ -31,11 +31,20 @@ static cleat_status save_step(int64_t step) {
   return cleat_manager_save(manager, &request, NULL, &err);
 }
 
-static cleat_status save_final(int64_t step) {
+static enum cleat_outcome outcome; /* of the save before */
+
+static cleat_status save_as(int64_t step, int is_final, enum cleat_if_exists if_exists) {
   struct cleat_save_request request = kit_request(&model, step);
   struct cleat_manager_save_options more = CLEAT_MANAGER_SAVE_OPTIONS_INIT;
-  more.is_final = 1;
+  more.is_final = is_final;
+  request.if_exists = if_exists;
+  request.outcome = &outcome;
+  outcome = (enum cleat_outcome)77;
   return cleat_manager_save(manager, &request, &more, &err);
+}
+
+static cleat_status save_final(int64_t step) {
+  return save_as(step, 1, CLEAT_IF_EXISTS_FAIL);
 }
 
 /* Whether the step is committed; its manifest is all that a test may know that by. */
@@ -103,11 +112,17 @@ START_TEST(final_step_is_saved_once_never_twice) {
   options.final_step = cases[_i].known ? last : 0;
   manager_open();
   ck_assert_uint_eq(train(1, last), cases[_i].saves);
-  ck_ok(save_final(last));
+  bool due = strstr(kit_listed(client), "25") == NULL && last == 25;
+  ck_ok(save_as(last, 1, CLEAT_IF_EXISTS_SKIP));
+  ck_assert_int_eq(outcome, due ? CLEAT_OUTCOME_COMMITTED : CLEAT_OUTCOME_SKIPPED);
   ck_assert_str_eq(kit_listed(client), cases[_i].there);
   unsigned puts = memory_calls(bucket, "put");
-  ck_ok(save_final(last));
-  ck_ok(save_step(last));
+  ck_ok(save_as(last, 1, CLEAT_IF_EXISTS_SKIP));
+  ck_assert_int_eq(outcome, CLEAT_OUTCOME_SKIPPED);
+  ck_ok(save_as(last, 0, CLEAT_IF_EXISTS_SKIP));
+  /* Nobody is told a success that stored nothing, unless that is what he asked for. */
+  ck_fails(save_final(last), CLEAT_EXISTS);
+  ck_fails(save_step(last), CLEAT_EXISTS);
   ck_assert(!cleat_manager_should_save(manager, last));
   ck_assert_uint_eq(memory_calls(bucket, "put"), puts);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
@@ -144,7 +159,8 @@ END_TEST
 START_TEST(a_final_save_waits_for_the_same_step_under_way) {
   manager_open();
   ck_ok(save_step(10));
-  ck_ok(save_final(10));
+  ck_ok(save_as(10, 1, CLEAT_IF_EXISTS_SKIP));
+  ck_assert_int_eq(outcome, CLEAT_OUTCOME_SKIPPED);
   ck_assert(is_committed(10));
   ck_assert_uint_eq(memory_count(bucket, "step-"), 3); /* file, record, manifest: once */
 }
@@ -319,8 +335,9 @@ START_TEST(a_final_save_makes_up_for_a_failed_one) {
   let_end();
   refuse(none);
   ck_fails(save_final(10), CLEAT_DENIED); /* the earlier failure, once */
+  ck_assert_int_eq(outcome, CLEAT_OUTCOME_COMMITTED);
   ck_assert_str_eq(kit_listed(client), "10");
-  ck_ok(save_final(10));
+  ck_ok(save_as(10, 1, CLEAT_IF_EXISTS_SKIP));
 }
 END_TEST
 
@@ -357,6 +374,53 @@ START_TEST(refusal_of_a_step_that_is_not_newer_than_the_latest) {
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   ck_fails(save_step(109), CLEAT_EXISTS);
   ck_assert_str_eq(kit_listed(client), "100 110");
+}
+END_TEST
+
+/* ---- The latest step again ------------------------------------------------------------------------ */
+
+/* By if_exists: what a save of the latest step comes to, whether this manager has saved it, is saving it, has resumed from it,
+ * or another start has saved it. */
+static void save_latest_again(enum cleat_if_exists if_exists, int is_final) {
+  kit_fill(weights, WEIGHT_BYTES, 7);
+  uint64_t committed = progress().committed;
+  cleat_status status = save_as(10, is_final, if_exists);
+  ck_assert_int_eq(status, if_exists == CLEAT_IF_EXISTS_FAIL ? CLEAT_EXISTS : CLEAT_OK);
+  if (status == CLEAT_OK && is_final == 0)
+    ck_assert_int_eq(outcome, CLEAT_OUTCOME_PENDING);
+  else if (status == CLEAT_OK)
+    ck_assert_int_eq(outcome, if_exists == CLEAT_IF_EXISTS_SKIP ? CLEAT_OUTCOME_SKIPPED
+                                                                : CLEAT_OUTCOME_COMMITTED);
+  ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
+  if (if_exists != CLEAT_IF_EXISTS_REPLACE)
+    kit_fill(weights, WEIGHT_BYTES, 1); /* the old ones are still there */
+  kit_expect(client, 10, &model, false);
+  ck_assert_str_eq(kit_listed(client), "10");
+  if (if_exists != CLEAT_IF_EXISTS_REPLACE)
+    ck_assert_uint_le(progress().committed,
+                      committed + 1); /* that of the first, if it was under way */
+}
+
+START_TEST(the_latest_step_again) {
+  static const struct kit_setup other = {.start = "start-b"};
+  enum cleat_if_exists if_exists = (enum cleat_if_exists)(_i % 3);
+  int is_final = _i / 3 % 2, who = _i / 6;
+  if (who < 2)
+    manager_open();
+  kit_fill(weights, WEIGHT_BYTES, 1);
+  if (who < 2) { /* this manager: committed, or under way */
+    ck_ok(save_step(10));
+    ck_ok(cleat_manager_wait_staged(manager, &err));
+    if (who == 0)
+      ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
+  } else { /* another start: resumed from, or left alone */
+    kit_save(client, &model, 10);
+    kit_close_idle(client);
+    client = kit_open(bucket, &other);
+    options.load = who == 2 ? CLEAT_MANAGER_LOAD_AUTO : CLEAT_MANAGER_LOAD_NEVER;
+    manager_open();
+  }
+  save_latest_again(if_exists, is_final);
 }
 END_TEST
 
@@ -519,6 +583,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_final_save_makes_up_for_a_failed_one);
   tcase_add_test(c, a_final_save_that_fails_says_so_at_once);
   tcase_add_test(c, refusal_of_a_step_that_is_not_newer_than_the_latest);
+  tcase_add_loop_test(c, the_latest_step_again, 0, 24);
   tcase_add_test(c, bad_arguments_are_refused);
   tcase_add_test(c, progress_from_any_thread);
   tcase_add_test(c, progress_is_that_of_the_oldest_save);

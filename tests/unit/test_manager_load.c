@@ -110,7 +110,11 @@ START_TEST(a_checkpoint_is_loaded_when_it_exists_and_loading_is_wanted) {
   ck_assert(!cleat_manager_should_save(manager, 30));
   ck_assert(cleat_manager_should_save(manager, 40));
   unsigned puts = memory_calls(bucket, "put");
-  save_step(30); /* what was resumed from is saved already */
+  struct cleat_save_request request = kit_request(&model, 30); /* what was resumed from is there */
+  ck_fails(cleat_manager_save(manager, &request, NULL, &err), CLEAT_EXISTS);
+  request.if_exists = CLEAT_IF_EXISTS_SKIP;
+  ck_ok(cleat_manager_save(manager, &request, NULL, &err));
+  ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
   ck_assert_uint_eq(memory_calls(bucket, "put"), puts);
   save_step(40);
 }

@@ -153,6 +153,13 @@ static cleat_status fake_prune(void *user, struct cleat_client *of,
   return CLEAT_OK;
 }
 
+static cleat_status fake_rollback(void *user, struct cleat_client *of,
+                                  const struct cleat_rollback_options *how,
+                                  struct cleat_error *error) {
+  (void)user, (void)of, (void)how, (void)error;
+  return CLEAT_OK;
+}
+
 static const struct cleat_manager_store_ops fake_store = {.struct_bytes = sizeof fake_store,
                                                           .ranks = fake_ranks,
                                                           .resume = fake_resume,
@@ -169,7 +176,8 @@ static const struct cleat_manager_store_ops fake_store = {.struct_bytes = sizeof
                                                           .save_wait = fake_wait,
                                                           .save_progress = fake_progress,
                                                           .save_free = fake_save_free,
-                                                          .prune = fake_prune};
+                                                          .prune = fake_prune,
+                                                          .rollback = fake_rollback};
 
 static void use_fake_store(void) {
   memset(&fake, 0, sizeof fake);
@@ -387,6 +395,15 @@ static void whole_close(void *user) {
   called(user, "close ");
 }
 
+static cleat_status whole_rollback(void *user, int64_t step,
+                                   const struct cleat_load_request *requests, size_t count,
+                                   const struct cleat_load_options *how,
+                                   struct cleat_error *error) {
+  (void)requests, (void)count, (void)how, (void)error;
+  called(user, step == 9 ? "rollback " : "? ");
+  return CLEAT_OK;
+}
+
 static const struct cleat_manager_ops whole_ops = {.struct_bytes = sizeof whole_ops,
                                                    .should_load = whole_should_load,
                                                    .load = whole_load,
@@ -397,7 +414,8 @@ static const struct cleat_manager_ops whole_ops = {.struct_bytes = sizeof whole_
                                                    .find_latest = whole_find_latest,
                                                    .finalize = whole_finalize,
                                                    .progress = whole_progress,
-                                                   .close = whole_close};
+                                                   .close = whole_close,
+                                                   .rollback = whole_rollback};
 
 START_TEST(the_whole_manager_is_replaced) {
   int64_t step = 0;
@@ -415,12 +433,13 @@ START_TEST(the_whole_manager_is_replaced) {
   ck_ok(cleat_manager_wait_staged(manager, &err));
   ck_ok(cleat_manager_find_latest(manager, &step, &err));
   ck_ok(cleat_manager_finalize(manager, 1, 0, &err));
+  ck_ok(cleat_manager_rollback(manager, 9, NULL, 0, NULL, &err));
   cleat_manager_progress(manager, &progress);
   ck_assert_uint_eq(progress.in_flight, 6);
   cleat_manager_close(manager);
   manager = NULL;
   ck_assert_str_eq(whole.calls, "should_load load value should_save save save wait_staged "
-                                "find_latest finalize progress close ");
+                                "find_latest finalize rollback progress close ");
 }
 END_TEST
 
@@ -470,11 +489,12 @@ static void expect_refused(const char *name) {
 }
 
 /* Takes each function out of `table` in turn, and makes the table end before it, as an older header would. */
-static void take_out_each(void *table, size_t size, const struct slot *slots, size_t count) {
+static void take_out_each(void *table, size_t size, const struct slot *slots, size_t count,
+                          size_t optional) {
   char whole_table[512];
   void (*const none)(void) = NULL;
   ck_assert_uint_le(size, sizeof whole_table);
-  ck_assert_uint_eq(size, sizeof(size_t) + count * sizeof none); /* the list is complete */
+  ck_assert_uint_eq(size, sizeof(size_t) + (count + optional) * sizeof none); /* complete */
   memcpy(whole_table, table, size);
   for (size_t i = 0; i < count; i++) {
     memcpy((char *)table + slots[i].offset, &none, sizeof none);
@@ -492,16 +512,35 @@ START_TEST(a_table_with_a_missing_function_is_refused_by_name) {
   struct cleat_manager_ops ops = whole_ops;
   use_fake_store();
   options.store = &store;
-  take_out_each(&store, sizeof store, store_slots, sizeof store_slots / sizeof store_slots[0]);
+  take_out_each(&store, sizeof store, store_slots, sizeof store_slots / sizeof store_slots[0], 1);
   options.policy = &policy;
-  take_out_each(&policy, sizeof policy, policy_slots, sizeof policy_slots / sizeof policy_slots[0]);
+  take_out_each(&policy, sizeof policy, policy_slots, sizeof policy_slots / sizeof policy_slots[0],
+                0);
   options.ops = &ops;
-  take_out_each(&ops, sizeof ops, ops_slots, sizeof ops_slots / sizeof ops_slots[0]);
+  take_out_each(&ops, sizeof ops, ops_slots, sizeof ops_slots / sizeof ops_slots[0], 1);
   options.ops = NULL;
   store.struct_bytes = 0;
   ck_fails(cleat_manager_open(client, &options, &manager, &err), CLEAT_INVALID);
   ck_assert_ptr_nonnull(
       strstr(err.message, "the manager's table for the store: struct_bytes is 0"));
+}
+END_TEST
+
+/* Tables of programs that were built before there was a rollback. */
+START_TEST(a_table_without_a_rollback) {
+  struct cleat_manager_store_ops store = fake_store;
+  struct cleat_manager_ops ops = whole_ops;
+  use_fake_store();
+  options.store = &store;
+  store.struct_bytes = offsetof(struct cleat_manager_store_ops, rollback);
+  ck_ok(cleat_manager_open(client, &options, &manager, &err));
+  ck_fails(cleat_manager_rollback(manager, 9, NULL, 0, NULL, &err), CLEAT_UNSUPPORTED);
+  cleat_manager_close(manager);
+  options.ops = &ops;
+  options.ops_user = &whole;
+  ops.struct_bytes = offsetof(struct cleat_manager_ops, rollback);
+  ck_ok(cleat_manager_open(client, &options, &manager, &err));
+  ck_fails(cleat_manager_rollback(manager, 9, NULL, 0, NULL, &err), CLEAT_UNSUPPORTED);
 }
 END_TEST
 
@@ -518,6 +557,7 @@ START_TEST(the_default_tables_are_whole) {
     memcpy(&function, (char *)&policy + policy_slots[i].offset, sizeof function);
     ck_assert(function != NULL);
   }
+  ck_assert(store.rollback != NULL);
   ck_assert_uint_eq(store.struct_bytes, sizeof store);
   ck_assert_uint_eq(policy.struct_bytes, sizeof policy);
 }
@@ -534,6 +574,7 @@ static Suite *suite(void) {
   tcase_add_test(c, the_policy_is_replaced);
   tcase_add_test(c, the_whole_manager_is_replaced);
   tcase_add_test(c, a_table_with_a_missing_function_is_refused_by_name);
+  tcase_add_test(c, a_table_without_a_rollback);
   tcase_add_test(c, the_default_tables_are_whole);
   suite_add_tcase(s, c);
   return s;

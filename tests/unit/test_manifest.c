@@ -67,6 +67,7 @@ static void ck_manifest_eq(const struct cleat__manifest *a, const struct cleat__
   ck_assert_str_eq(a->attempt, b->attempt);
   ck_assert_str_eq(a->token, b->token);
   ck_assert_str_eq(a->start, b->start);
+  ck_assert_pstr_eq(a->replaced, b->replaced);
   ck_assert_str_eq(a->topology == NULL ? "{}" : a->topology, b->topology);
   ck_assert_str_eq(a->metadata == NULL ? "{}" : a->metadata, b->metadata);
   ck_assert_str_eq(a->created, b->created);
@@ -124,6 +125,23 @@ START_TEST(test_extremes) {
   manifest.step = 0;
   manifest.metadata = NULL;
   round_trip(&manifest);
+}
+END_TEST
+
+/* What it took the place of is told where that is known, and nowhere else. */
+START_TEST(test_replaced) {
+  struct cleat__manifest manifest = sample();
+  struct cleat__buffer out;
+  manifest.replaced = start;
+  round_trip(&manifest);
+  cleat__buffer_init(&out, 10000);
+  ck_assert_int_eq(cleat__manifest_encode(&manifest, &out, &err), CLEAT_OK);
+  ck_assert_ptr_nonnull(
+      strstr(out.data, "  \"start\": \"job-7.0\",\n  \"replaced\": \"job-7.0\",\n"));
+  manifest.replaced = metadata; /* no id */
+  ck_assert_int_eq(cleat__manifest_encode(&manifest, &out, &err), CLEAT_FORMAT);
+  ck_assert_ptr_nonnull(strstr(err.message, "replaced"));
+  cleat__buffer_clear(&out);
 }
 END_TEST
 
@@ -499,6 +517,7 @@ int main(void) {
   TCase *tests = tcase_create("manifest");
   tcase_add_test(tests, test_text);
   tcase_add_test(tests, test_extremes);
+  tcase_add_test(tests, test_replaced);
   tcase_add_test(tests, test_many_ranks);
   tcase_add_test(tests, test_accepts_unknown_fields);
   tcase_add_test(tests, test_missing);

@@ -16,9 +16,13 @@
 
 static struct cleat_error err;
 
+/* Those that are there stay as they are. */
 static void save_steps(int64_t first, int64_t last) {
-  for (int64_t step = first; step <= last; step++)
-    kit_save(client, &model, step);
+  for (int64_t step = first; step <= last; step++) {
+    struct cleat_save_request request = kit_request(&model, step);
+    request.if_exists = CLEAT_IF_EXISTS_SKIP;
+    ck_ok(cleat_save(client, &request, &err));
+  }
 }
 
 static cleat_status prune(unsigned keep_last, int64_t keep_every, bool dry_run,
@@ -281,6 +285,21 @@ START_TEST(manifest_files_record) {
 }
 END_TEST
 
+/* Each rank has left a claim beside its record; nothing of the step stays, and the step after it is whole. */
+START_TEST(a_step_of_several_ranks) {
+  struct cleat_removals *removals = NULL;
+  desk_save_ranks(3, 1);
+  ck_assert_uint_eq(memory_count(bucket, ".claim.json"), 3);
+  desk_save_ranks(3, 2);
+  ck_ok(prune(1, 0, false, &removals));
+  ck_assert_str_eq(removed(removals), "1");
+  ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 0);
+  ck_assert_uint_eq(memory_count(bucket, ".claim.json"), 3);
+  ck_assert_uint_eq(kit_steps(client), 1);
+  cleat_removals_free(removals);
+}
+END_TEST
+
 /* ---- Others at work ----------------------------------------------------------------------------- */
 
 static void pin_one(void) {
@@ -479,6 +498,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_dry_run_tells_the_same);
   tcase_add_test(c, bad_arguments);
   tcase_add_test(c, manifest_files_record);
+  tcase_add_test(c, a_step_of_several_ranks);
   tcase_add_test(c, pinned_at_the_last_moment);
   tcase_add_test(c, removed_by_another);
   tcase_add_test(c, replaced_by_another);

@@ -458,6 +458,25 @@ START_TEST(one_file_name_twice) {
 }
 END_TEST
 
+/* What rank 0 says that the checkpoint must have may lie with any rank, and with none of them it is no checkpoint. */
+START_TEST(a_file_that_must_be_there) {
+  static const char *const required[] = {"config.json", "of rank 2", "of rank 3"};
+  static const struct cleat_file config = {.name = "config.json", .data = "a", .data_bytes = 1};
+  static const struct cleat_file other = {.name = "of rank 2", .data = "b", .data_bytes = 1};
+  make_requests(1);
+  requests[0].files = &config;
+  requests[2].files = &other;
+  requests[0].file_count = requests[2].file_count = 1;
+  requests[0].required = required;
+  requests[0].required_count = 3;
+  save_by(15, requests);
+  expect_all_failed(CLEAT_MISMATCH, "of rank 3");
+  requests[0].required_count = 2;
+  save_by(15, requests);
+  expect_all_ok();
+}
+END_TEST
+
 START_TEST(a_slice_outside_its_tensor) {
   make_requests(10);
   models[1].rows_start[0] = ROWS;
@@ -548,6 +567,7 @@ int main(void) {
   tcase_add_test(tcase, replicas_that_are_not_there);
   tcase_add_test(tcase, another_dtype);
   tcase_add_test(tcase, one_file_name_twice);
+  tcase_add_test(tcase, a_file_that_must_be_there);
   tcase_add_test(tcase, a_slice_outside_its_tensor);
   tcase_add_test(tcase, another_world_size);
   tcase_add_test(tcase, another_topology);

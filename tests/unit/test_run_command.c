@@ -45,6 +45,7 @@ static void setup(void) {
 static void teardown(void) {
   int signo;
   cleat__run_command_kill_group(&command, SIGKILL);
+  (void)cleat__run_command_close(&command, true);
   while (cleat__run_signals_read(&signals, &signo)) {
   }
   cleat__run_signals_close(&signals);
@@ -60,8 +61,21 @@ static void teardown(void) {
 
 /* ---- Helpers ---- */
 
+static cleat_status try_start(char *const *argv, char *const *additions) {
+  cleat_status status = cleat__run_command_prepare(&command, argv, &signals, -1, &err);
+  if (status == CLEAT_OK)
+    status = cleat__run_command_make(&command, additions, &err);
+  return status == CLEAT_OK ? cleat__run_command_start(&command, argv[0], &err) : status;
+}
+
+/* As if nothing had been started. */
+static void forget(void) {
+  (void)cleat__run_command_close(&command, true);
+  command = (struct cleat__run_command){0};
+}
+
 static void start(char *const *argv, char *const *additions) {
-  must(cleat__run_command_start(&command, argv, additions, &signals, &err));
+  must(try_start(argv, additions));
   ck_assert_int_gt(command.pid, 0);
 }
 
@@ -166,14 +180,14 @@ START_TEST(names) {
     /* Starting it says the same. */
     char *name = strdup(cases[i].name);
     char *const argv[] = {name, NULL};
-    status = cleat__run_command_start(&command, argv, NULL, &signals, &err);
+    status = try_start(argv, NULL);
     ck_assert_msg(status == cases[i].wanted, "case %zu: %d %s", i, status, err.message);
     ck_assert_int_eq(command.pid > 0, status == CLEAT_OK);
     if (!status) {
       cleat__run_command_kill_group(&command, SIGKILL);
       (void)wait_end();
-      command = (struct cleat__run_command){0};
     }
+    forget();
     free(name);
   }
 }
@@ -206,7 +220,7 @@ START_TEST(scripts_with_an_interpreter_that_is_not_there) {
   ck_assert_int_eq(chmod("script", 0755), 0);
   char name[] = "./script";
   char *const argv[] = {name, NULL};
-  must_fail(CLEAT_NOT_FOUND, cleat__run_command_start(&command, argv, NULL, &signals, &err));
+  must_fail(CLEAT_NOT_FOUND, try_start(argv, NULL));
   ck_assert_int_eq(command.pid, 0);
 }
 END_TEST
@@ -276,7 +290,7 @@ START_TEST(too_long) {
   memset(huge, 'x', sizeof huge - 1);
   char name[] = "true";
   char *const argv[] = {name, huge, NULL};
-  must_fail(CLEAT_LIMIT, cleat__run_command_start(&command, argv, NULL, &signals, &err));
+  must_fail(CLEAT_LIMIT, try_start(argv, NULL));
 }
 END_TEST
 
@@ -286,13 +300,16 @@ START_TEST(memory_runs_out) {
   char *const additions[] = {addition, NULL};
   struct each_fault fault = {0};
   while (each_fault_next(&fault)) {
-    cleat_status status = cleat__run_command_start(&command, argv, additions, &signals, &err);
+    cleat_status status = try_start(argv, additions);
+    bool started = command.pid > 0;
+    if (started)
+      ck_assert_int_eq(wait_end(), 0);
+    forget();
     bool failed = each_fault_over(&fault);
     ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-    ck_assert_int_eq(command.pid > 0, !failed);
+    ck_assert_int_eq(started, !failed);
   }
   ck_assert_uint_gt(fault.n, 2);
-  ck_assert_int_eq(wait_end(), 0);
 }
 END_TEST
 
@@ -444,7 +461,7 @@ static pid_t parent_in(const char *path) {
   return parent;
 }
 
-/* In a session of their own, whose parents are gone: they come to us, and none stays a zombie. */
+/* In a session of their own, whose parents are gone: they come to the guard, and none stays a zombie. */
 START_TEST(orphans_are_collected) {
   start_script(
       "for i in 1 2 3 4 5 6 7 8; do\n"
@@ -456,7 +473,7 @@ START_TEST(orphans_are_collected) {
     snprintf(name, sizeof name, "orphan.%d", i);
     wait_until(pid_in(name) > 0);
     snprintf(stat, sizeof stat, "/proc/%d/stat", (int)pid_in(name));
-    wait_until(parent_in(stat) == getpid());
+    wait_until(parent_in(stat) == command.guard);
   }
   ck_assert(!cleat__run_command_group_left(&command));
   scratch_write("go", "", 0);
@@ -527,10 +544,11 @@ END_TEST
 START_TEST(no_descriptor_is_left_open) {
   start_script("exit 0");
   (void)wait_end();
-  command = (struct cleat__run_command){0};
+  forget();
   unsigned before = scratch_fds();
   start_script("exit 0");
   (void)wait_end();
+  forget();
   ck_assert_uint_eq(scratch_fds(), before);
   cleat__run_signals_close(&signals);
   cleat__run_signals_close(&signals);

@@ -291,6 +291,19 @@ START_TEST(everything_with_a_tracker) {
 }
 END_TEST
 
+START_TEST(everything_but_older_ones_in_a_folder) {
+  put("checkpoints/checkpoint_1/random_states_0.pkl", "x");
+  put("checkpoints/checkpoint_2/random_states_0.pkl", "x");
+  put("progress.txt", "x");
+  read_newest("accelerate");
+  expect_files("checkpoints/checkpoint_2/random_states_0.pkl");
+  read_all(&scan.items[1]);
+  expect_files("checkpoints/checkpoint_2/random_states_0.pkl progress.txt");
+  read_all(NULL);
+  expect_files("progress.txt");
+}
+END_TEST
+
 START_TEST(everything_that_can_be_saved) {
   put("checkpoint-1/trainer_state.json", "{}");
   make_link("latest", "checkpoint-1");
@@ -357,6 +370,7 @@ static Suite *suite(void) {
   tcase_add_test(c, ten_thousand_files);
   tcase_add_test(c, everything_but_older_checkpoints);
   tcase_add_test(c, everything_with_a_tracker);
+  tcase_add_test(c, everything_but_older_ones_in_a_folder);
   tcase_add_test(c, everything_that_can_be_saved);
   tcase_add_test(c, a_store_inside);
   tcase_add_test(c, every_call_fails);

@@ -178,6 +178,28 @@ START_TEST(what_is_stored_and_has_no_sign) {
 }
 END_TEST
 
+/* NeMo resumes from the copy whose name ends in -last, which it writes after the first one. */
+START_TEST(another_name_stands_for_it) {
+  put("m--step=7/weights/a", "a");
+  look("nemo", 0);
+  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  store(7);
+  put("m--step=7-last/weights/a", "a");
+  look("nemo", 0);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
+  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
+  store(7);
+  /* But what a removal has left is not saved in its place. */
+  unlink(scratch_path("m--step=7-last/weights/a"));
+  rmdir(scratch_path("m--step=7-last/weights"));
+  rmdir(scratch_path("m--step=7-last"));
+  look("nemo", 0);
+  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
+}
+END_TEST
+
 START_TEST(left_until_it_changes) {
   put("epoch_3/a", "a");
   look("torchtune", 0);
@@ -279,6 +301,7 @@ int main(void) {
   tcase_add_test(c, what_is_being_removed_is_not_saved);
   tcase_add_test(c, what_is_stored_and_was_signed_stays);
   tcase_add_test(c, what_is_stored_and_has_no_sign);
+  tcase_add_test(c, another_name_stands_for_it);
   tcase_add_test(c, left_until_it_changes);
   tcase_add_test(c, lowest_or_newest_first);
   tcase_add_test(c, a_next_try_waits);

@@ -15,6 +15,12 @@ START_TEST(every_recipe_has_a_name_and_a_path) {
                                          {"lightning", "step=7.ckpt"},
                                          {"llmc", "."},
                                          {"infinitrain", "checkpoint_step_000007"},
+                                         {"deepspeed", "global_step7"},
+                                         {"nemo", "step=7-last"},
+                                         {"verl", "global_step_7"},
+                                         {"orbax", "7"},
+                                         {"accelerate", "checkpoint_7"},
+                                         {"composer", "ep0-ba7-rank0.pt"},
                                          {"folders", "step-7"}};
   const char *const *names = cleat__run_layout_names();
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
@@ -371,6 +377,42 @@ START_TEST(folders) {
 }
 END_TEST
 
+START_TEST(folders_steps) {
+  static const struct {
+    const char *name;
+    int64_t step; /* -1: none */
+  } cases[] = {
+      {"model_name--val_loss=1.23-step=200-consumed_samples=1600.0", 200},
+      {"step-300", 300},
+      {"step300", 300},
+      {"global_step12-rank0", 12},
+      {"Epoch=3-Step=450-loss=0.25", 450},
+      {"iter_0000500-v2", 500},
+      {"iteration.70.of.90", 70},
+      {"epoch_3_loss_0.25", 3},
+      {"checkpoint-500-epoch-3", 500},
+      {"ckpt-40-v2", 40},
+      {"checkpoint_2_5000", 5000}, /* fairseq: epoch, then update */
+      {"checkpoint3_best2", 3},
+      {"timestep5-x7", 7},
+      {"stepper-5-x7", 7},
+      {"step--5-x7", 7},
+      {"run3-final40", 40},
+      {"step_99999999999999999999-epoch-3", -1},
+      {"step", -1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    make_folder(cases[i].name);
+    look("folders");
+    ck_assert_msg(scan.count == (cases[i].step >= 0), "%s", cases[i].name);
+    if (scan.count)
+      ck_assert_msg(scan.items[0].step == cases[i].step, "%s: %lld", cases[i].name,
+                    (long long)scan.items[0].step);
+    ck_assert_int_eq(rmdir(scratch_path(cases[i].name)), 0);
+  }
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("run_layout");
   TCase *c = tcase_create("run_layout");
@@ -397,6 +439,7 @@ static Suite *suite(void) {
   tcase_add_test(c, infinitrain);
   tcase_add_test(c, infinitrain_ranks);
   tcase_add_test(c, folders);
+  tcase_add_test(c, folders_steps);
   suite_add_tcase(s, c);
   return s;
 }

@@ -3,10 +3,13 @@
 #include "api/run/state.h"
 
 #include "base/mem.h"
+#include "tests/mock/disk_record.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +24,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
+  disk_fail_syncs("", 0);
   cleat__run_state_close(&state);
   scratch_remove();
 }
@@ -34,10 +38,10 @@ static bool reopen(const char *url) {
 
 START_TEST(remembers) {
   ck_assert(!reopen("s3://bucket/a"));
-  must(cleat__run_state_put(&state, 7, "id7", "print7", &err));
-  must(cleat__run_state_put(&state, INT64_MAX, "big", "print", &err));
-  must(cleat__run_state_put(&state, 7, "id8", "print8", &err));
-  must(cleat__run_state_put(&state, 1, "id1", "print1", &err));
+  must(cleat__run_state_put(&state, 7, "id7", "print7", true, &err));
+  must(cleat__run_state_put(&state, INT64_MAX, "big", "print", true, &err));
+  must(cleat__run_state_put(&state, 7, "id8", "print8", true, &err));
+  must(cleat__run_state_put(&state, 1, "id1", "print1", true, &err));
   must(cleat__run_state_remove(&state, 1, &err));
   must(cleat__run_state_remove(&state, 2, &err));
   ck_assert(!reopen("s3://bucket/a"));
@@ -49,9 +53,62 @@ START_TEST(remembers) {
 }
 END_TEST
 
+/* Entries are sure of their bytes in the boot in which these were seen, and not without knowing which that is. */
+START_TEST(bytes_are_known_for_one_boot) {
+  ck_assert(!reopen("s3://bucket/a"));
+  ck_assert_uint_eq(strlen(state.boot), 36);
+  ck_assert(cleat__run_state_is_of_this_boot(&state));
+  must(cleat__run_state_put(&state, 1, "id1", "print1", false, &err));
+  ck_assert(!cleat__run_state_is_of_this_boot(&state));
+  must(cleat__run_state_put(&state, 2, "id2", "print2", true, &err));
+  ck_assert(!reopen("s3://bucket/a"));
+  ck_assert(!cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 1)));
+  ck_assert(cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 2)));
+  ck_assert(cleat__run_state_is_of_this_boot(&state));
+  must(cleat__run_state_put(&state, 2, "id2", "print2", false, &err));
+  ck_assert(!cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 2)));
+  must(cleat__run_state_put(&state, 2, "id2", "print2", true, &err));
+  state.boot[0] ^= 1;
+  ck_assert(!cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 2)));
+  state.boot[0] = '\0';
+  must(cleat__run_state_put(&state, 3, "id3", "print3", true, &err));
+  ck_assert(!cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 3)));
+}
+END_TEST
+
+/* As the version before wrote it; and a boot that is none. */
+START_TEST(a_state_without_a_boot) {
+  static const char *const boots[] = {"", ", \"boot\": 7", ", \"boot\": \"\"",
+                                      ", \"boot\": \"0123456789012345678901234567890123456789\""};
+  char text[400];
+  snprintf(
+      text, sizeof text,
+      "{\"format\": 1, \"store\": \"s3://b\", \"committed\": [{\"step\": \"7\", \"id\": \"a\", "
+      "\"fingerprint\": \"b\"%s}]}",
+      boots[_i]);
+  scratch_write(".cleat-run/state.json", text, strlen(text));
+  ck_assert(!reopen("s3://b"));
+  ck_assert_str_eq(cleat__run_state_find(&state, 7)->id, "a");
+  ck_assert(!cleat__run_state_is_sure(&state, cleat__run_state_find(&state, 7)));
+}
+END_TEST
+
+START_TEST(is_on_the_disk) {
+  disk_record();
+  ck_assert(!reopen("s3://b"));
+  ck_assert_uint_gt(disk_syncs_of(dir), 0);
+  must(cleat__run_state_put(&state, 1, "id1", "print1", true, &err));
+  disk_expect_durable(scratch_path(".cleat-run/state.json"));
+  must(cleat__run_state_remove(&state, 1, &err));
+  disk_expect_durable(scratch_path(".cleat-run/state.json"));
+  disk_fail_syncs("/.cleat-run", EIO);
+  must_fail(CLEAT_IO, cleat__run_state_put(&state, 1, "id1", "print1", true, &err));
+}
+END_TEST
+
 START_TEST(of_another_store_nothing_is_known) {
   reopen("s3://bucket/a");
-  must(cleat__run_state_put(&state, 7, "id", "print", &err));
+  must(cleat__run_state_put(&state, 7, "id", "print", true, &err));
   ck_assert(!reopen("s3://bucket/b"));
   ck_assert_uint_eq(state.count, 0);
 }
@@ -75,7 +132,7 @@ START_TEST(a_damaged_file_is_none) {
   scratch_write(".cleat-run/state.json", texts[_i], strlen(texts[_i]));
   ck_assert(reopen("s3://b"));
   ck_assert_uint_eq(state.count, 0);
-  must(cleat__run_state_put(&state, 7, "id", "print", &err));
+  must(cleat__run_state_put(&state, 7, "id", "print", true, &err));
   ck_assert(!reopen("s3://b"));
   ck_assert_uint_eq(state.count, 1);
 }
@@ -158,6 +215,9 @@ int main(void) {
   TCase *c = tcase_create("state");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, remembers);
+  tcase_add_test(c, bytes_are_known_for_one_boot);
+  tcase_add_loop_test(c, a_state_without_a_boot, 0, 4);
+  tcase_add_test(c, is_on_the_disk);
   tcase_add_test(c, of_another_store_nothing_is_known);
   tcase_add_loop_test(c, a_damaged_file_is_none, 0, 8);
   tcase_add_test(c, one_at_a_time);

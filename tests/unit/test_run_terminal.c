@@ -39,7 +39,9 @@ static void supervise(const char *script) {
   bool was_foreground = tcgetpgrp(STDIN_FILENO) == getpgrp();
   alarm(PATIENCE_S);
   demand(cleat__run_signals_open(&signals, &err) == CLEAT_OK);
-  demand(cleat__run_command_start(&command, argv, NULL, &signals, &err) == CLEAT_OK);
+  demand(cleat__run_command_prepare(&command, argv, &signals, -1, &err) == CLEAT_OK);
+  demand(cleat__run_command_make(&command, NULL, &err) == CLEAT_OK);
+  demand(cleat__run_command_start(&command, sh, &err) == CLEAT_OK);
   demand(!was_foreground || command.ended || tcgetpgrp(STDIN_FILENO) == command.pid);
   while (!cleat__run_command_ended(&command, &exit_status)) {
     struct pollfd ready = {.fd = signals.fd, .events = POLLIN};

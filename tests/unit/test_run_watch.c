@@ -32,6 +32,9 @@ static void teardown(void) {
 static void expect(const char *name) {
   ck_assert(cleat__run_watch_read(&watch));
   ck_assert(cleat__run_watch_has(&watch, name));
+  char below[64];
+  snprintf(below, sizeof below, "%s/below", name); /* whatever of it */
+  ck_assert(cleat__run_watch_has(&watch, below));
   ck_assert(!cleat__run_watch_has(&watch, "step"));
   ck_assert(!cleat__run_watch_has(&watch, "step-10"));
   ck_assert(!watch.limited);
@@ -69,6 +72,28 @@ START_TEST(folders) {
   ck_assert_int_eq(rename(scratch_path("step-1"), scratch_path("step-3")), 0);
   expect("step-3");
   write_and_expect("step-3/deep/er/file", "step-3");
+}
+END_TEST
+
+/* What may be a sign is worth a look at once, bytes of a large file are not. */
+START_TEST(what_may_be_a_sign) {
+  FILE *file = fopen(scratch_path("step-1/new"), "we");
+  ck_assert_ptr_nonnull(file);
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(watch.added);
+  cleat__run_watch_forget(&watch);
+  ck_assert(!watch.added);
+  fputs("bytes", file);
+  fflush(file);
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(!watch.added);
+  fclose(file);
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(watch.added);
+  cleat__run_watch_forget(&watch);
+  ck_assert_int_eq(rename(scratch_path("step-1/new"), scratch_path("step-1/.metadata")), 0);
+  ck_assert(cleat__run_watch_read(&watch));
+  ck_assert(watch.added);
 }
 END_TEST
 
@@ -110,6 +135,7 @@ int main(void) {
   tcase_add_test(c, nothing);
   tcase_add_test(c, files);
   tcase_add_test(c, folders);
+  tcase_add_test(c, what_may_be_a_sign);
   tcase_add_test(c, hidden_names_are_not_heard_of);
   tcase_add_test(c, more_names_than_it_keeps);
   tcase_add_test(c, folders_that_go);

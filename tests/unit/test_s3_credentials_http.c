@@ -7,8 +7,11 @@
 #include "tests/mock/key_script.h"
 #include "tests/mock/run_suite.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define ROLE "arn:aws:iam::1:role/r"
 #define IDENTITY_KEYS(id) \
@@ -130,6 +133,32 @@ START_TEST(nobody_at_sts) {
   ck_assert_int_eq(err.retryable, 1);
   keys_of.options.sts_endpoint = "http://user:hidden@h";
   key_fails(key_get(), CLEAT_INVALID, "the STS endpoint");
+}
+END_TEST
+
+/* The token is as good as the role's keys: over plain HTTP it goes nowhere but to this machine. The proxy would get it. */
+START_TEST(a_web_identity_over_plain_http) {
+  static const char *const elsewhere[] = {"http://sts.example", "http://10.0.0.1:9000",
+                                          "http://127.0.0.1.evil.example", "http://[2001:db8::1]"};
+  struct cleat__http_proxies proxies;
+  KEY_SERVE(IDENTITY_KEYS("web"));
+  use_web_identity();
+  setenv("all_proxy", mock_server_url(keys_of.server), 1);
+  ck_ok(cleat__http_proxies_init(&proxies, &err));
+  keys_of.options.proxies = &proxies;
+  for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+    keys_of.options.sts_endpoint = elsewhere[i];
+    key_fails(key_get(), CLEAT_INVALID, "is not sent over plain HTTP");
+    ck_assert_ptr_nonnull(strstr(err.message, elsewhere[i]));
+    ck_assert_ptr_nonnull(strstr(err.hint, "AWS_ENDPOINT_URL_STS"));
+    ck_assert_int_eq(err.retryable, 0);
+  }
+  ck_assert_uint_eq(key_requests(), 0);
+  /* TLS goes by the proxy, which is nobody's business here. */
+  keys_of.options.sts_endpoint = "https://sts.example";
+  key_fails(key_get(), CLEAT_NETWORK, "https://sts.example");
+  keys_of.options.proxies = NULL;
+  cleat__http_proxies_clear(&proxies);
 }
 END_TEST
 
@@ -299,16 +328,79 @@ START_TEST(no_instance) {
 }
 END_TEST
 
-/* A black hole costs about a second. */
+/* Who takes the question and says nothing is there, and asked once: what the user needs to know is not "no keys". */
 START_TEST(a_silent_instance) {
-  const struct cleat__clock *clock = cleat__clock_system();
   KEY_SERVE(HTTP_REPLY("200 OK", "hidden"));
   keys_of.delay_ms = 3000;
+  keys_of.options.instance_ms = 200;
   use_instance(mock_server_url(keys_of.server));
+  key_fails(key_get(), CLEAT_TIMEOUT, "the instance metadata at 127.0.0.1");
+  ck_assert_ptr_nonnull(strstr(err.hint, "hop limit"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "AWS_EC2_METADATA_DISABLED"));
+  ck_assert_uint_eq(key_requests(), 1);
+}
+END_TEST
+
+/* Nobody takes the question: the machine is none of EC2's, and must not wait for long. */
+START_TEST(a_black_hole) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  char url[64];
+  int hole = socket(AF_INET, SOCK_STREAM, 0);
+  int filler = socket(AF_INET, SOCK_STREAM, 0);
+  ck_assert_int_eq(bind(hole, (struct sockaddr *)&address, size), 0);
+  /* Room for one connection, which is taken: what else comes is not answered. */
+  ck_assert_int_eq(listen(hole, 0), 0);
+  ck_assert_int_eq(getsockname(hole, (struct sockaddr *)&address, &size), 0);
+  ck_assert_int_eq(connect(filler, (struct sockaddr *)&address, size), 0);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(address.sin_port));
+  use_instance(url);
   int64_t before = clock->monotonic_ms(clock->ctx);
   key_fails(key_get(), CLEAT_DENIED, "no S3 keys found");
-  ck_assert_int_lt(clock->monotonic_ms(clock->ctx) - before, 2000);
-  ck_assert_uint_eq(key_requests(), 1);
+  ck_assert_int_lt(clock->monotonic_ms(clock->ctx) - before, CLEAT__S3_INSTANCE_MS);
+  close(filler);
+  close(hole);
+}
+END_TEST
+
+/* A metadata service that is busy with a whole machine's start. */
+START_TEST(an_instance_that_is_slow_at_first) {
+  KEY_SERVE(HTTP_REPLY("200 OK", "hidden-imds=="), HTTP_REPLY("200 OK", "my-role\n"),
+            HTTP_REPLY("200 OK", JSON_KEYS("ec2", "Token", IN_AN_HOUR)));
+  keys_of.delay_ms = 2000;
+  keys_of.delayed = 1;
+  use_instance(mock_server_url(keys_of.server));
+  ck_ok(key_get());
+  key_expect("ec2", "the instance metadata", KEY_NOW_S + 3600);
+}
+END_TEST
+
+/* Keys have come from there: that it is silent, or gone, for a while does not mean that there are none. */
+START_TEST(an_instance_that_is_slow_later) {
+  KEY_SERVE(HTTP_REPLY("200 OK", "hidden-1"), HTTP_REPLY("200 OK", "my-role"),
+            HTTP_REPLY("200 OK", JSON_KEYS("ec2-1", "Token", IN_AN_HOUR)),
+            HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"),
+            HTTP_REPLY("200 OK", "hidden-2"), HTTP_REPLY("200 OK", "hidden-2"),
+            HTTP_REPLY("200 OK", "my-role"),
+            HTTP_REPLY("200 OK", JSON_KEYS("ec2-2", "Token", IN_AN_HOUR)));
+  keys_of.options.instance_ms = 3000;
+  use_instance(mock_server_url(keys_of.server));
+  ck_ok(key_get());
+  struct cleat__s3_credentials one = keys_of.keys;
+  cleat__s3_credentials_refuse(keys_of.chain, &one);
+  keys_of.delay_ms = 3500; /* the limit, and some */
+  keys_of.delayed = 6;
+  key_fails(key_get_again(), CLEAT_TIMEOUT, "the instance metadata at 127.0.0.1");
+  ck_assert_int_eq(err.retryable, 1);
+  ck_assert_uint_eq(key_requests(), 6);
+  ck_ok(key_get_again());
+  key_expect("ec2-2", "the instance metadata", KEY_NOW_S + 3600);
+  cleat__s3_credentials_refuse(keys_of.chain, &keys_of.keys);
+  mock_server_stop(keys_of.server);
+  keys_of.server = NULL;
+  key_fails(key_get_again(), CLEAT_NETWORK, "the instance metadata at 127.0.0.1");
+  ck_assert_int_eq(err.retryable, 1);
 }
 END_TEST
 
@@ -394,6 +486,7 @@ int main(void) {
   tcase_add_loop_test(tcase, replies_that_are_not_of_sts, 0, 10);
   tcase_add_test(tcase, a_server_in_trouble_is_asked_again);
   tcase_add_test(tcase, nobody_at_sts);
+  tcase_add_test(tcase, a_web_identity_over_plain_http);
   tcase_add_test(tcase, a_container);
   tcase_add_test(tcase, authorization_with_line_ends);
   tcase_add_loop_test(tcase, urls_of_containers, 0, sizeof URLS / sizeof URLS[0]);
@@ -403,6 +496,9 @@ int main(void) {
   tcase_add_test(tcase, an_instance_that_is_left_out);
   tcase_add_test(tcase, no_instance);
   tcase_add_test(tcase, a_silent_instance);
+  tcase_add_test(tcase, a_black_hole);
+  tcase_add_test(tcase, an_instance_that_is_slow_at_first);
+  tcase_add_test(tcase, an_instance_that_is_slow_later);
   tcase_add_loop_test(tcase, instances_that_answer_nonsense, 0, 10);
   tcase_add_test(tcase, the_order_of_places);
   tcase_add_test(tcase, memory_runs_out);

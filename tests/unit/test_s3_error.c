@@ -211,7 +211,7 @@ static const struct {
     {"SSL certificate problem: certificate has expired", "has ended"},
     {"SSL certificate problem: certificate is not yet valid", "clock"},
     {"SSL: no alternative certificate subject name matches target host name 'x'", "other host"},
-    {"error:0A00010B:SSL routines::wrong version number", "http:// in the endpoint"},
+    {CLEAT__S3_NO_TLS, "http:// in the endpoint"},
     {CLEAT__S3_WANTS_TLS, "https:// in the endpoint"},
     {"error:0A000102:SSL routines::unsupported protocol", "TLS 1.2"},
 };

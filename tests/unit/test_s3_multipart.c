@@ -16,11 +16,16 @@ static struct cleat__upload an_upload(void) {
   return (struct cleat__upload){.key = "k", .id = "U+1", .size = 9, .part_bytes = 9};
 }
 
-static cleat_status complete(void) {
+static cleat_status complete_as(bool create_only) {
   struct cleat__upload upload = an_upload();
   struct cleat__stored_part part = {
       .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
+  upload.create_only = create_only;
   return script.store->ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err);
+}
+
+static cleat_status complete(void) {
+  return complete_as(false);
 }
 
 START_TEST(create_and_complete_requests) {
@@ -37,7 +42,10 @@ START_TEST(create_and_complete_requests) {
   ck_ok(complete());
   script_expect_line(2, "POST /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
   script_expect_header(2, "x-amz-mp-object-size", "9");
-  script_end(2);
+  script_expect_header(2, "if-none-match", NULL);
+  ck_ok(complete_as(true));
+  script_expect_header(3, "if-none-match", "*");
+  script_end(3);
 }
 END_TEST
 
@@ -154,6 +162,21 @@ START_TEST(complete_with_a_damaged_etag) {
 }
 END_TEST
 
+/* A part too many belongs to somebody else. */
+START_TEST(complete_with_one_part_more) {
+  SCRIPT(INVALID_PART, INVALID_PART, INVALID_PART, INVALID_PART,
+         XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated>"
+                   "<Part><PartNumber>1</PartNumber><Size>9</Size><ETag>\"q\"</ETag>"
+                   "<ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"
+                   "<Part><PartNumber>2</PartNumber><Size>9</Size><ETag>\"r\"</ETag>"
+                   "<ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part></ListPartsResult>"),
+         COMPLETED);
+  ck_fails(complete(), CLEAT_STORE);
+  ck_assert_str_eq(err.s3_code, "InvalidPart");
+  script_end(5);
+}
+END_TEST
+
 /* Nothing is completed with what this save did not send, and nothing twice for the same reason. */
 START_TEST(complete_with_a_part_that_is_another) {
   static const char *const pages[] = {
@@ -197,6 +220,21 @@ START_TEST(lost_reply_to_a_complete) {
 END_TEST
 
 /* versitygw says "done" to a second Complete while it still works at the first one. */
+/* On a kept connection libcurl would send it twice by itself, and one "done" say nothing of which copy it is for. */
+START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
+  char byte = 'x';
+  struct cleat__span span = {&byte, 1};
+  struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
+  SCRIPT(OK_REPLY, HANG_UP, COMPLETED,
+         "HTTP/1.1 200 OK\r\nETag: \"x-1\"\r\nContent-Length: 9\r\n\r\n");
+  ck_ok(script.store->ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err));
+  ck_ok(complete());
+  script_expect_line(4, "HEAD /bucket/run/k HTTP/1.1\r\n");
+  ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
+  script_end(4);
+}
+END_TEST
+
 START_TEST(complete_that_is_called_done_too_early) {
   SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED,
          ERROR_REPLY("404 Not Found", ""), COMPLETED, OBJECT("9"));
@@ -239,6 +277,37 @@ END_TEST
 #define ONE_PART                                                                                \
   XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated><Part><PartNumber>1</PartNumber>" \
             "<Size>5</Size><ETag>\"p\"</ETag></Part></ListPartsResult>")
+
+/* An object that is to be created, and an upload that is gone: whose the object is, its size does not tell. */
+START_TEST(upload_that_is_gone_for_another) {
+  SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchUpload"), OBJECT("9"));
+  ck_fails(complete_as(true), CLEAT_EXISTS);
+  ck_assert_ptr_nonnull(strstr(err.message, "k is there already"));
+  script_end(2);
+}
+END_TEST
+
+/* HEAD finds the object; the first Complete is not answered, all others with a 404 that says no more. */
+static bool answer_by_method(void *ctx, const struct mock_request *request) {
+  atomic_uint *completes = ctx;
+  bool is_head = strncmp(request->head, "HEAD ", 5) == 0;
+  if (!is_head && atomic_fetch_add(completes, 1) == 0)
+    return false;
+  mock_print(request->fd,
+             is_head ? OBJECT("9") : "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+  return true;
+}
+
+/* The first try was carried out, and its reply was lost. */
+START_TEST(upload_that_is_gone_without_a_reason) {
+  atomic_uint completes = 0;
+  script.server = mock_server_start(answer_by_method, &completes, MOCK_WHOLE);
+  script_open(mock_server_url(script.server), "bucket/run", NULL);
+  ck_ok(complete());
+  ck_assert_uint_gt(atomic_load(&completes), 1);
+  script_end(mock_server_requests(script.server));
+}
+END_TEST
 
 START_TEST(abort_is_outrun_by_a_part) {
   struct cleat__upload upload = an_upload();
@@ -298,12 +367,16 @@ static Suite *suite(void) {
   tcase_add_test(c, complete_fails_late_for_good);
   tcase_add_test(c, complete_with_a_damaged_etag);
   tcase_add_test(c, complete_with_a_part_that_is_another);
+  tcase_add_test(c, complete_with_one_part_more);
   tcase_add_test(c, complete_whose_list_was_damaged);
   tcase_add_test(c, lost_reply_to_a_complete);
+  tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
   tcase_add_test(c, complete_that_is_called_done_too_early);
   tcase_add_test(c, complete_that_fails_after_it_was_called_done);
   tcase_add_test(c, complete_that_is_called_done_for_ever);
   tcase_add_test(c, upload_that_is_gone);
+  tcase_add_test(c, upload_that_is_gone_for_another);
+  tcase_add_test(c, upload_that_is_gone_without_a_reason);
   tcase_add_test(c, abort_is_outrun_by_a_part);
   tcase_add_test(c, abort_that_does_not_help);
   tcase_add_test(c, parts_come_in_pages);

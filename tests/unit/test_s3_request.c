@@ -290,6 +290,29 @@ START_TEST(lost_reply_to_a_create) {
 }
 END_TEST
 
+/* A kept connection that closes before a reply: the copy that it took may be carried out yet, so it counts as a try, with
+ * whatever comes of the next one. Nothing is sent but by the loop that counts. */
+START_TEST(lost_reply_on_a_kept_connection) {
+  unsigned failed_tries = 0;
+  char text[] = "123456789";
+  struct cleat__span span = {text, 9};
+  struct cleat__put_options options = {
+      .condition = CLEAT__PUT_CREATE_ONLY, .crc32c = 0xE3069283u, .failed_tries = &failed_tries};
+  SCRIPT(OK_REPLY, HANG_UP, ERROR_REPLY("412 Precondition Failed", "PreconditionFailed"));
+  const struct cleat__store_ops *ops = script.store->ops;
+  ck_ok(ops->put(script.store, "k", &span, 1, &options, &no_cancel, &err));
+  ck_assert_uint_eq(failed_tries, 0);
+  ck_fails(ops->put(script.store, "k", &span, 1, &options, &no_cancel, &err), CLEAT_EXISTS);
+  ck_assert_uint_eq(failed_tries, 1);
+  ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
+  ck_assert_uint_eq(script.log_lines, 1);
+  ck_assert_ptr_nonnull(strstr(script.last_log, "a kept connection was closed before a reply"));
+  /* It was the connection's age, most likely: the next try need not ask first whether its body is wanted. */
+  script_expect_header(3, "expect", NULL);
+  script_end(3);
+}
+END_TEST
+
 START_TEST(if_match_of_nothing) {
   SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchKey"), ERROR_REPLY("404 Not Found", "NoSuchBucket"));
   ck_fails(put(CLEAT__PUT_IF_MATCH), CLEAT_LOST);
@@ -533,6 +556,7 @@ static Suite *suite(void) {
   tcase_add_test(c, expired_keys_at_a_head);
   tcase_add_test(c, conflict_is_tried_again);
   tcase_add_test(c, lost_reply_to_a_create);
+  tcase_add_test(c, lost_reply_on_a_kept_connection);
   tcase_add_test(c, if_match_of_nothing);
   tcase_add_loop_test(c, ranges_that_are_wrong, 0, 7);
   tcase_add_test(c, put_without_an_etag);

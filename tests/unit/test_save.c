@@ -3,6 +3,7 @@
  * can stop at. */
 #include "api/cleat.h"
 
+#include "base/clock.h"
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
@@ -10,6 +11,8 @@
 #include "tests/mock/store_check.h"
 
 #include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,6 +289,53 @@ START_TEST(the_fence_does_not_wait_for_the_store) {
 }
 END_TEST
 
+static atomic_bool released;
+
+/* Lets the store go on, once all parts but the last are staged. */
+static void *release_late(void *arg) {
+  const struct cleat__clock *clock = cleat__clock_system();
+  struct cleat_progress progress = {0};
+  while (progress.bytes_staged < 7 * KIT_PART)
+    cleat_save_progress(arg, &progress);
+  (void)clock->wait_ms(clock->ctx, 100, NULL); /* a fence that is passed too early is passed now */
+  atomic_store(&released, true);
+  memory_release(bucket);
+  return NULL;
+}
+
+/* One buffer too few, and a store that holds all it is given: the last part can be copied once the store goes on, and not
+ * before. The fence is there then, and not a part earlier. */
+START_TEST(the_fence_waits_for_the_last_part) {
+  struct kit_setup few = {.buffers = 7};
+  struct kit_model before = {0};
+  pthread_t releaser;
+  struct cleat_progress progress;
+  struct cleat_client *client = kit_open(bucket, &few);
+  const int64_t size = 8 * KIT_PART - 1000; /* and a header: eight parts */
+  char *data = kit_add_bytes(&model, "t", size, 1);
+  kit_add_bytes(&before, "t", size, 1);
+  struct cleat_save_request request = kit_request(&model, 4);
+  atomic_store(&released, false);
+  memory_hold(bucket, NULL, "step-000000000004");
+  struct cleat_save *save = kit_begin(client, &request);
+  ck_assert_int_eq(pthread_create(&releaser, NULL, release_late, save), 0);
+  ck_ok(cleat_save_wait_staged(save, &err));
+  ck_assert(atomic_load(&released));
+  memset(data, 0xee, (size_t)size);
+  cleat_save_progress(save, &progress);
+  ck_assert_uint_eq(progress.bytes_staged, progress.bytes_total);
+  pthread_join(releaser, NULL);
+  ck_ok(cleat_save_wait(save, &err));
+  cleat_save_free(save);
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 4);
+  ck_assert_uint_eq(cleat_checkpoint_file(checkpoint, 0)->part_count, 8);
+  cleat_checkpoint_free(checkpoint);
+  kit_expect(client, 4, &before, false);
+  kit_clear(&before);
+  kit_close_idle(client);
+}
+END_TEST
+
 /* The request may go as soon as the save has begun: names, shapes, arrays, metadata. */
 START_TEST(the_request_is_copied) {
   struct cleat_client *client = kit_open(bucket, NULL);
@@ -429,6 +479,7 @@ static Suite *suite(void) {
   tcase_add_test(c, files_from_disk_and_memory);
   tcase_add_test(c, all_on_a_folder);
   tcase_add_test(c, the_fence_does_not_wait_for_the_store);
+  tcase_add_test(c, the_fence_waits_for_the_last_part);
   tcase_add_test(c, the_request_is_copied);
   tcase_add_test(c, an_in_place_fence_is_the_end);
   tcase_add_test(c, saves_commit_in_order);

@@ -117,6 +117,30 @@ START_TEST(what_is_no_file) {
 }
 END_TEST
 
+/* Such as `cleat run` makes, and the tool's removal of its own name; both change the ctime. */
+START_TEST(links_are_no_change) {
+  char to[10], kept[4096];
+  struct cleat__span into = {to, sizeof to};
+  struct stat before, after;
+  snprintf(kept, sizeof kept, "%s", scratch_path("kept"));
+  ck_assert_int_eq(stat(source.path, &before), 0);
+  do { /* until the kernel's clock has ticked */
+    (void)unlink(kept);
+    ck_assert_int_eq(link(source.path, kept), 0);
+    ck_assert_int_eq(stat(source.path, &after), 0);
+  } while (before.st_ctim.tv_nsec == after.st_ctim.tv_nsec &&
+           before.st_ctim.tv_sec == after.st_ctim.tv_sec);
+  ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
+  ck_ok(cleat__source_check(&source, &err));
+  ck_ok(cleat__source_look(kept, &source, &err));
+  ck_assert_int_eq(unlink(scratch_path("file")), 0);
+  ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
+  ck_ok(cleat__source_check(&source, &err));
+  change(2);
+  ck_fails(cleat__source_check(&source, &err), CLEAT_CHANGED);
+}
+END_TEST
+
 static Suite *suite(void) {
   Suite *s = suite_create("source");
   TCase *c = tcase_create("source");
@@ -124,6 +148,7 @@ static Suite *suite(void) {
   tcase_add_test(c, reads_ranges);
   tcase_add_loop_test(c, sees_changes, 0, 5);
   tcase_add_test(c, sees_it_gone);
+  tcase_add_test(c, links_are_no_change);
   tcase_add_test(c, what_is_no_file);
   suite_add_tcase(s, c);
   return s;

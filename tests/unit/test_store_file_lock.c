@@ -1,18 +1,85 @@
 /* test_store_file_lock.c: the lock on the names of a folder (storage/file_write.c), held here as
- * another process would hold it. */
-#include "storage/store.h"
+ * another process would hold it.
+ *
+ * This program's own flock() and unlinkat() stand before libc's: so a test knows when a thread has asked for the lock, and can
+ * stop it right before. */
+#include "storage/file.h"
 
 #include "base/checksum.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#define LOCK_FILE "root/.cleat-lock"
+
+/* Where the threads under test are. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  enum { NOWHERE, BEFORE_FLOCK, BEFORE_UNLINK } stop; /* where the next one stops */
+  bool stopped;
+  unsigned flocks; /* calls that have ended */
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local bool is_watched;
+
+static void pass(int place) {
+  if (!is_watched)
+    return;
+  pthread_mutex_lock(&seen.lock);
+  if ((int)seen.stop == place) {
+    seen.stopped = true;
+    pthread_cond_broadcast(&seen.change);
+    while ((int)seen.stop == place)
+      pthread_cond_wait(&seen.change, &seen.lock);
+  }
+  pthread_mutex_unlock(&seen.lock);
+}
+
+int flock(int fd, int operation) {
+  pass(BEFORE_FLOCK);
+  int result = (int)syscall(SYS_flock, fd, operation);
+  int failure = errno;
+  if (is_watched) {
+    pthread_mutex_lock(&seen.lock);
+    seen.flocks++;
+    pthread_cond_broadcast(&seen.change);
+    pthread_mutex_unlock(&seen.lock);
+  }
+  errno = failure;
+  return result;
+}
+
+int unlinkat(int fd, const char *name, int flag) {
+  if (strcmp(name, CLEAT__FILE_LOCK_NAME) == 0)
+    pass(BEFORE_UNLINK);
+  return (int)syscall(SYS_unlinkat, fd, name, flag);
+}
+
+static void stop_at(int place) {
+  pthread_mutex_lock(&seen.lock);
+  seen.stop = (unsigned)place;
+  seen.stopped = false;
+  seen.flocks = 0;
+  pthread_cond_broadcast(&seen.change);
+  pthread_mutex_unlock(&seen.lock);
+}
+
+static void wait_stopped(void) {
+  pthread_mutex_lock(&seen.lock);
+  while (!seen.stopped)
+    pthread_cond_wait(&seen.change, &seen.lock);
+  pthread_mutex_unlock(&seen.lock);
+}
 
 static struct cleat_error err;
 static struct cleat__store *store;
@@ -32,18 +99,21 @@ static cleat_status put(const char *key, const char *text) {
 }
 
 static int hold_lock(void) {
-  int fd = open(scratch_path("root/.cleat-lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int fd = open(scratch_path(LOCK_FILE), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ck_assert_int_ge(fd, 0);
   ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
   return fd;
 }
 
-static void wait_ms(int64_t ms) {
-  const struct cleat__clock *clock = cleat__clock_system();
-  clock->wait_ms(clock->ctx, ms, NULL);
+/* In one step, the lock file becomes another one, which we hold: its holder has unlinked it, and a third one was quicker. */
+static int hold_fresh_lock(void) {
+  int fd = open(scratch_path("root/fresh"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+  ck_assert_int_eq(rename(scratch_path("root/fresh"), scratch_path(LOCK_FILE)), 0);
+  return fd;
 }
 
-enum operation { REPLACE, PUT_ALWAYS, REMOVE };
+enum operation { REPLACE, PUT_ALWAYS, REMOVE, DROP_LOCK };
 
 /* One operation in a thread of its own. */
 struct waiter {
@@ -55,6 +125,14 @@ struct waiter {
   cleat_status status;
 };
 
+/* As gc does with a lock file that is old. */
+static bool drop_lock(void) {
+  int folder = open(scratch_path("root"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool dropped = cleat__file_drop_lock(folder, false);
+  close(folder);
+  return dropped;
+}
+
 static cleat_status operate(struct waiter *waiter) {
   struct cleat_error mine;
   char text[] = "waiter";
@@ -63,6 +141,8 @@ static cleat_status operate(struct waiter *waiter) {
                                                                             : CLEAT__PUT_ALWAYS,
                                        .etag = waiter->etag,
                                        .crc32c = cleat__crc32c(0, text, 6)};
+  if (waiter->what == DROP_LOCK)
+    return drop_lock() ? CLEAT_OK : CLEAT_NOT_FOUND;
   if (waiter->what == REMOVE)
     return CLEAT__STORE(store, remove, "k", &waiter->cancel, &mine);
   return CLEAT__STORE(store, put, "k", &body, 1, &options, &waiter->cancel, &mine);
@@ -70,12 +150,16 @@ static cleat_status operate(struct waiter *waiter) {
 
 static void *waiter_main(void *arg) {
   struct waiter *waiter = arg;
+  is_watched = true;
   waiter->status = operate(waiter);
+  pthread_mutex_lock(&seen.lock);
   atomic_store(&waiter->done, true);
+  pthread_cond_broadcast(&seen.change);
+  pthread_mutex_unlock(&seen.lock);
   return NULL;
 }
 
-/* Starts the operation on the object as it is now, and gives it time to come to the lock. */
+/* Starts the operation on the object as it is now. */
 static void start(struct waiter *waiter, enum operation what) {
   struct cleat__object object;
   must(CLEAT__STORE(store, head, "k", &object, &scratch_go_on, &err));
@@ -83,7 +167,22 @@ static void start(struct waiter *waiter, enum operation what) {
   waiter->what = what;
   snprintf(waiter->etag, sizeof waiter->etag, "%s", object.etag);
   ck_assert_int_eq(pthread_create(&waiter->thread, NULL, waiter_main, waiter), 0);
-  wait_ms(150);
+}
+
+/* It has asked for the lock `times` and did not get it. */
+static void expect_waits(struct waiter *waiter, unsigned times) {
+  pthread_mutex_lock(&seen.lock);
+  while (seen.flocks < times && !atomic_load(&waiter->done))
+    pthread_cond_wait(&seen.change, &seen.lock);
+  pthread_mutex_unlock(&seen.lock);
+  ck_assert_msg(!atomic_load(&waiter->done), "it did not wait for the lock");
+}
+
+/* Starts it while the lock is held. */
+static void start_waiting(struct waiter *waiter, enum operation what) {
+  stop_at(NOWHERE);
+  start(waiter, what);
+  expect_waits(waiter, 3);
 }
 
 static cleat_status join(struct waiter *waiter) {
@@ -96,8 +195,7 @@ START_TEST(all_who_replace_or_remove_wait) {
     struct waiter waiter;
     must(put("k", "first"));
     int lock = hold_lock();
-    start(&waiter, what);
-    ck_assert(!atomic_load(&waiter.done));
+    start_waiting(&waiter, what);
     scratch_expect(store, "k", "first");
     close(lock);
     ck_assert_int_eq(join(&waiter), CLEAT_OK);
@@ -122,7 +220,7 @@ START_TEST(the_etag_is_compared_under_the_lock) {
   struct waiter waiter;
   must(put("k", "first"));
   int lock = hold_lock();
-  start(&waiter, REPLACE);
+  start_waiting(&waiter, REPLACE);
   scratch_write("root/other", "second", 6);
   ck_assert_int_eq(rename(scratch_path("root/other"), scratch_path("root/k")), 0);
   close(lock);
@@ -131,21 +229,58 @@ START_TEST(the_etag_is_compared_under_the_lock) {
 }
 END_TEST
 
-/* The holder unlinks the file as it lets go, and a third one has made a new one and holds that:
- * whoever gets the lock of the old file has nothing. */
+/* Who opened the lock file before its holder unlinked it gets the lock of a file that nobody else will open: it is none. */
 START_TEST(the_lock_of_an_unlinked_file_is_none) {
+  for (enum operation what = REPLACE; what <= REMOVE; what++) {
+    struct waiter waiter;
+    must(put("k", "first"));
+    int old = hold_lock();
+    stop_at(BEFORE_FLOCK);
+    start(&waiter, what);
+    wait_stopped(); /* it has opened the file */
+    int fresh = hold_fresh_lock();
+    close(old);
+    stop_at(NOWHERE);
+    expect_waits(&waiter, 2); /* once for the old file, then for the fresh one */
+    scratch_expect(store, "k", "first");
+    close(fresh);
+    ck_assert_int_eq(join(&waiter), CLEAT_OK);
+    ck_assert_str_eq(scratch_tree("root"), what == REMOVE ? "" : "k\n");
+  }
+}
+END_TEST
+
+/* Who drops an old lock file must not unlink the one that has come since. */
+START_TEST(the_lock_of_another_is_not_dropped) {
   struct waiter waiter;
   must(put("k", "first"));
-  int old = hold_lock();
-  start(&waiter, REPLACE);
-  /* In one step, or the waiter may come in between. */
-  int fresh = open(scratch_path("root/fresh"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  ck_assert_int_eq(flock(fresh, LOCK_EX | LOCK_NB), 0);
-  ck_assert_int_eq(rename(scratch_path("root/fresh"), scratch_path("root/.cleat-lock")), 0);
-  close(old);
-  wait_ms(150);
-  ck_assert(!atomic_load(&waiter.done));
+  close(hold_lock());
+  stop_at(BEFORE_FLOCK);
+  start(&waiter, DROP_LOCK);
+  wait_stopped();
+  int fresh = hold_fresh_lock();
+  stop_at(NOWHERE);
+  ck_assert_int_eq(join(&waiter), CLEAT_NOT_FOUND);
+  ck_assert_str_eq(scratch_tree("root"), ".cleat-lock\nk\n");
   close(fresh);
+  ck_assert(drop_lock());
+  ck_assert_str_eq(scratch_tree("root"), "k\n");
+}
+END_TEST
+
+/* The lock is let go when its file has no name any more, not before: else the next holder's name would be taken from it. */
+START_TEST(unlinked_before_it_is_let_go) {
+  struct waiter waiter;
+  must(put("k", "first"));
+  stop_at(BEFORE_UNLINK);
+  start(&waiter, REPLACE);
+  wait_stopped();
+  int other = open(scratch_path(LOCK_FILE), O_RDWR | O_CLOEXEC);
+  ck_assert_int_ge(other, 0);
+  ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), -1);
+  ck_assert_int_eq(errno, EWOULDBLOCK);
+  close(other);
+  stop_at(NOWHERE);
   ck_assert_int_eq(join(&waiter), CLEAT_OK);
   ck_assert_str_eq(scratch_tree("root"), "k\n");
 }
@@ -164,7 +299,7 @@ START_TEST(waiting_can_be_cancelled) {
     struct waiter waiter;
     must(put("k", "first"));
     int lock = hold_lock();
-    start(&waiter, what);
+    start_waiting(&waiter, what);
     atomic_store(&waiter.cancel, true);
     ck_assert_int_eq(join(&waiter), CLEAT_CANCELLED);
     scratch_expect(store, "k", "first");
@@ -212,6 +347,8 @@ static Suite *suite(void) {
   tcase_add_test(c, who_creates_does_not_wait);
   tcase_add_test(c, the_etag_is_compared_under_the_lock);
   tcase_add_test(c, the_lock_of_an_unlinked_file_is_none);
+  tcase_add_test(c, the_lock_of_another_is_not_dropped);
+  tcase_add_test(c, unlinked_before_it_is_let_go);
   tcase_add_test(c, a_dead_holder_leaves_it_free);
   tcase_add_test(c, waiting_can_be_cancelled);
   tcase_add_test(c, waiting_ends_with_the_time_limit);

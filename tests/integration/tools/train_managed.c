@@ -1,12 +1,14 @@
 /* train_managed.c: a training loop that holds a manager, by the public API, for test_manager.py.
  *
  *   train_managed URL LAST [interval=N] [keep=N] [load=auto|never|force] [session=NAME] [die=STEP]
- *                 [there=STEP] [like=URL] [without=PATTERN]
+ *                 [there=STEP] [like=URL] [without=PATTERN] [spoil=STEP back=STEP] [again=fail|skip|replace]
  *
  * Its weights follow from the steps alone, so that a run that was killed and resumed must end as one that was
  * not. What it did stands on standard output, a line each: "resumed 20", "scratch", "value NAME NUMBER", "saving 30",
  * "failed MESSAGE", "latest 40", "hash X". With die=STEP it kills itself after that step, whatever is being saved, once the step `there` is committed.
- * One thread. */
+ * With spoil=STEP back=STEP the weights go wrong behind step `back`; at step `spoil` the run goes back there ("back 20"), once,
+ * and with die=0 kills itself then. With again=HOW the last step is saved once more, with other weights, and "again STATUS
+ * OUTCOME" says what came of it. One thread. */
 #include <cleat.h>
 
 #include <inttypes.h>
@@ -30,6 +32,8 @@ struct job {
   const char *like;
   const char *without[2];
   int64_t there;
+  int64_t spoil, back; /* 0: never */
+  int again;           /* of enum cleat_if_exists; -1: not */
 };
 
 struct state {
@@ -76,6 +80,12 @@ static bool parse(struct job *job, int argc, char **argv) {
       job->without[0] = value;
     else if (strcmp(argv[i], "there") == 0)
       job->there = strtoll(value, NULL, 10);
+    else if (strcmp(argv[i], "spoil") == 0)
+      job->spoil = strtoll(value, NULL, 10);
+    else if (strcmp(argv[i], "back") == 0)
+      job->back = strtoll(value, NULL, 10);
+    else if (strcmp(argv[i], "again") == 0)
+      job->again = strcmp(value, "fail") == 0 ? 0 : strcmp(value, "skip") == 0 ? 1 : 2;
     else if (strcmp(argv[i], "load") != 0)
       return false;
     for (int mode = 0; strcmp(argv[i], "load") == 0 && mode < 3; mode++)
@@ -100,7 +110,8 @@ static void describe(struct state *state, struct cleat_tensor tensors[TENSORS]) 
   memcpy(tensors, all, sizeof all);
 }
 
-static int load(struct cleat_manager *manager, struct state *state) {
+/* Loads what there is to resume from, or (`back` above 0) goes back to that step. */
+static int load(struct cleat_manager *manager, struct state *state, int64_t back) {
   struct cleat_tensor tensors[TENSORS];
   struct cleat_load_request requests[TENSORS];
   struct cleat_error err;
@@ -117,10 +128,13 @@ static int load(struct cleat_manager *manager, struct state *state) {
                                               tensor->ndim > 0 ? WEIGHTS * sizeof(uint64_t)
                                                                : sizeof(int64_t)};
   }
-  if (cleat_manager_load(manager, requests, TENSORS, NULL, &err) != CLEAT_OK)
-    return complain("load", &err);
+  cleat_status status = back > 0
+                            ? cleat_manager_rollback(manager, back, requests, TENSORS, NULL, &err)
+                            : cleat_manager_load(manager, requests, TENSORS, NULL, &err);
+  if (status != CLEAT_OK)
+    return complain(back > 0 ? "rollback" : "load", &err);
   (void)cleat_manager_should_load(manager, &step);
-  printf("resumed %" PRId64 "\n", step);
+  printf("%s %" PRId64 "\n", back > 0 ? "back" : "resumed", step);
   const struct cleat_value *best = cleat_manager_value(manager, "best_metric");
   if (best != NULL)
     printf("value best_metric %.17g\n", best->number);
@@ -179,27 +193,72 @@ static void die(struct cleat_manager *manager, int64_t there) {
   raise(SIGKILL);
 }
 
-static int train(struct cleat_manager *manager, const struct job *job, struct state *state) {
+/* The last step once more, of other weights. */
+static void save_again(struct cleat_manager *manager, const struct job *job, struct state *state) {
+  static const char *const names[] = {"PENDING", "COMMITTED", "ALREADY", "SKIPPED"};
+  struct cleat_tensor tensors[TENSORS];
+  struct cleat_save_request request = CLEAT_SAVE_REQUEST_INIT;
+  enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
   struct cleat_error err;
-  int64_t step = 0;
-  int64_t latest = 0;
-  if (cleat_manager_should_load(manager, &step)) {
-    if (load(manager, state) != 0)
-      return 1;
-    (void)cleat_manager_should_load(manager, &step);
-  } else {
-    printf("scratch\n");
+  state->layer[0][0] ^= 1;
+  describe(state, tensors);
+  request.step = job->last;
+  request.tensors = tensors, request.tensor_count = TENSORS;
+  request.if_exists = (enum cleat_if_exists)job->again;
+  request.outcome = &outcome;
+  cleat_status status = cleat_manager_save(manager, &request, NULL, &err);
+  printf("again %s %s\n", cleat_status_name(status), names[outcome]);
+}
+
+/* The weights are wrong behind a step, until the run goes back to it. */
+static int spoil(struct cleat_manager *manager, struct job *job, struct state *state,
+                 int64_t *step) {
+  if (job->spoil == 0 || *step <= job->back)
+    return 0;
+  if (*step < job->spoil) {
+    state->layer[0][0] ^= 1;
+    return 0;
   }
+  job->spoil = 0;
+  *step = job->back;
+  int failed = load(manager, state, job->back);
+  fflush(stdout);
+  if (failed == 0 && job->die == 0)
+    raise(SIGKILL);
+  return failed;
+}
+
+static int loop(struct cleat_manager *manager, struct job *job, struct state *state, int64_t step) {
+  struct cleat_error err;
   while (step++ < job->last) {
     if (cleat_manager_wait_staged(manager, &err) != CLEAT_OK)
       return complain("fence", &err);
     update(state, step);
-    if (cleat_manager_should_save(manager, step) && save(manager, state, step) != 0)
+    if (spoil(manager, job, state, &step) != 0 ||
+        (cleat_manager_should_save(manager, step) && save(manager, state, step) != 0))
       return 1;
     fflush(stdout);
     if (step == job->die)
       die(manager, job->there);
   }
+  return 0;
+}
+
+static int train(struct cleat_manager *manager, struct job *job, struct state *state) {
+  struct cleat_error err;
+  int64_t step = 0;
+  int64_t latest = 0;
+  if (cleat_manager_should_load(manager, &step)) {
+    if (load(manager, state, 0) != 0)
+      return 1;
+    (void)cleat_manager_should_load(manager, &step);
+  } else {
+    printf("scratch\n");
+  }
+  if (loop(manager, job, state, step) != 0)
+    return 1;
+  if (job->again >= 0)
+    save_again(manager, job, state);
   if (cleat_manager_finalize(manager, 1, 1, &err) != CLEAT_OK)
     return complain("finalize", &err);
   if (cleat_manager_find_latest(manager, &latest, &err) != CLEAT_OK)
@@ -220,7 +279,7 @@ static int open_like(const char *url, struct cleat_client **client,
   return 0;
 }
 
-static int run(const struct job *job, struct state *state) {
+static int run(struct job *job, struct state *state) {
   struct cleat_client_options client_options = CLEAT_CLIENT_OPTIONS_INIT;
   struct cleat_manager_options options = CLEAT_MANAGER_OPTIONS_INIT;
   struct cleat_client *client = NULL;
@@ -251,7 +310,7 @@ static int run(const struct job *job, struct state *state) {
 }
 
 int main(int argc, char **argv) {
-  struct job job = {.interval = 10};
+  struct job job = {.interval = 10, .die = -1, .again = -1};
   struct state state = {.best = 1};
   if (!parse(&job, argc, argv)) {
     fprintf(stderr, "usage: train_managed URL LAST [NAME=VALUE]...\n");

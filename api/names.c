@@ -1,0 +1,43 @@
+/* names.c: what numbers of the interface are called, and the versions that run. Static texts; any thread. */
+#include "api/cleat.h"
+
+#include "gpu/device.h"
+#include "uploader/tensor.h"
+
+const char *cleat_status_name(cleat_status status) {
+  switch (status) {
+#define STATUS_NAME(number, name, text) \
+  case CLEAT_##name:                    \
+    return #name;
+    CLEAT_STATUS_MAP(STATUS_NAME)
+#undef STATUS_NAME
+  }
+  return "UNKNOWN";
+}
+
+const char *cleat_status_text(cleat_status status) {
+  switch (status) {
+#define STATUS_TEXT(number, name, text) \
+  case CLEAT_##name:                    \
+    return text;
+    CLEAT_STATUS_MAP(STATUS_TEXT)
+#undef STATUS_TEXT
+  }
+  return "unknown status";
+}
+
+const char *cleat_version(void) {
+  return CLEAT_VERSION;
+}
+
+int cleat_cuda_version(void) {
+  return cleat__device_cuda_version();
+}
+
+const char *cleat_dtype_name(enum cleat_dtype dtype) {
+  return cleat__dtype_name(dtype);
+}
+
+unsigned cleat_dtype_bits(enum cleat_dtype dtype) {
+  return cleat__dtype_bits(dtype);
+}

@@ -1,0 +1,195 @@
+/* layout_beside.c: signs of wholeness that lie in DIR beside the checkpoint: files that name the newest one, and
+ * markers. Reads alone, as layout_signs.c does. */
+#include "api/run/layout_recipe.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Trackers ---------------------------------------------------------------------------------------- */
+
+/* The first line of a file; "": there is none. */
+static void read_line(int dir, const char *name, char *text, size_t size) {
+  size_t length = cleat__run_sign_read(dir, name, text, size - 1);
+  text[length] = '\0';
+  text[strcspn(text, "\r\n")] = '\0';
+}
+
+static void read_tracker(struct cleat__run_look *look) {
+  char text[32];
+  read_line(look->dir, CLEAT__RUN_TRACKER, text, sizeof text);
+  text[strcspn(text, " ")] = '\0';
+  look->tracker_release = strcmp(text, "release") == 0;
+  look->tracker_step = -1;
+  char *end;
+  long long step = strtoll(text, &end, 10);
+  if (end > text && !*end && step >= 0)
+    look->tracker_step = step;
+}
+
+void cleat__run_look_init(struct cleat__run_look *look, int dir, const char *pattern) {
+  *look = (struct cleat__run_look){.dir = dir, .pattern = pattern};
+  read_tracker(look);
+  read_line(dir, CLEAT__RUN_LATEST, look->latest, sizeof look->latest);
+  if (!cleat__run_find_step(look->latest, &look->latest_step))
+    look->latest_step = -1;
+}
+
+bool cleat__run_is_tracker(const char *name) {
+  return strcmp(name, CLEAT__RUN_TRACKER) == 0 || strcmp(name, CLEAT__RUN_LATEST) == 0;
+}
+
+/* The file `name` goes with the checkpoint and says `text`, which it takes, whatever it says by now. */
+static cleat_status add_tracker(struct cleat__run_found *found, const char *name, char *text,
+                                struct cleat_error *err) {
+  char *entry = cleat__strdup(name);
+  char **entries = cleat__realloc_array(found->entries, found->entry_count + 1, sizeof *entries);
+  if (entries)
+    found->entries = entries;
+  found->tracker = cleat__strdup(name);
+  found->tracker_text = text;
+  if (!entry || !entries || !found->tracker || !text) {
+    cleat__free(entry);
+    return cleat__error_no_memory(err, "the list of checkpoints");
+  }
+  entries[found->entry_count++] = entry;
+  return CLEAT_OK;
+}
+
+/* ---- Megatron ---------------------------------------------------------------------------------------- */
+
+bool cleat__run_claims_megatron(const struct cleat__run_look *look, const char *name) {
+  return strcmp(name, "release") != 0 || look->tracker_release;
+}
+
+/* A tracker that has moved on says nothing of a folder that an earlier job left behind unfinished; but that has none of
+ * the files by which each of Megatron's formats ends, and no folder of the format that has no such file. */
+static bool has_megatron_end(int dir, const char *folder) {
+  static const char *const ends[] = {"metadata.json", ".metadata", "mp_rank_00", "mp_rank_00_000",
+                                     "mp_rank_00_000_000"};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (cleat__run_sign_exists_in(dir, folder, ends[i]))
+      return true;
+  return false;
+}
+
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
+                                         struct cleat__run_found *found, struct cleat_error *err) {
+  bool release = strcmp(found->path, "release") == 0;
+  found->has_sign = true;
+  if (release)
+    found->whole = look->tracker_release;
+  else
+    found->whole = look->tracker_step == found->step ||
+                   (look->tracker_step > found->step && has_megatron_end(look->dir, found->path));
+  char *text = release ? cleat__strdup("release") : cleat__strprintf("%" PRId64, found->step);
+  return add_tracker(found, CLEAT__RUN_TRACKER, text, err);
+}
+
+/* ---- verl -------------------------------------------------------------------------------------------- */
+
+/* Its tracker has the name of Megatron's, which keeps no such folders. */
+bool cleat__run_claims_verl(const struct cleat__run_look *look, const char *name) {
+  (void)name;
+  return look->tracker_step >= 0;
+}
+
+/* The state of the data loader comes last. What is rotated loses its models, "actor" and "critic", and keeps that. */
+static bool has_verl_end(int dir, const char *folder) {
+  if (cleat__run_sign_is_file_in(dir, folder, "data.pt"))
+    return cleat__run_sign_exists_in(dir, folder, "actor");
+  return cleat__run_sign_is_file_in(dir, folder, "data_0.pt");
+}
+
+cleat_status cleat__run_inspect_verl(const struct cleat__run_look *look,
+                                     struct cleat__run_found *found, struct cleat_error *err) {
+  found->has_sign = true;
+  found->whole = look->tracker_step == found->step ||
+                 (look->tracker_step > found->step && has_verl_end(look->dir, found->path));
+  return add_tracker(found, CLEAT__RUN_TRACKER, cleat__strprintf("%" PRId64, found->step), err);
+}
+
+/* ---- DeepSpeed --------------------------------------------------------------------------------------- */
+
+static bool is_states(const char *name) {
+  static const char end[] = "_model_states.pt";
+  size_t length = strlen(name);
+  return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
+}
+
+/* A folder with any other name than DeepSpeed's own has to hold what only DeepSpeed writes. */
+bool cleat__run_claims_deepspeed(const struct cleat__run_look *look, const char *name) {
+  const char *number = cleat__run_after_prefix(name, "global_step");
+  int64_t step;
+  size_t digits;
+  const char *end = number ? cleat__run_read_number(number, &step, &digits) : NULL;
+  return (end && !*end) ||
+         cleat__run_sign_is_file_in(look->dir, name, "mp_rank_00_model_states.pt") ||
+         cleat__run_sign_is_file_in(look->dir, name, "zero_pp_rank_0_mp_rank_00_model_states.pt");
+}
+
+/* Rank 0 writes `latest` and waits for nobody before, so other ranks may be in the middle of theirs. */
+static bool has_whole_states(int dir, const char *folder) {
+  int fd = openat(dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *handle = fd >= 0 ? fdopendir(fd) : NULL;
+  const struct dirent *entry;
+  bool states = false, cut = false;
+  if (!handle && fd >= 0)
+    close(fd);
+  while (handle && !cut && (entry = readdir(handle)) != NULL) {
+    size_t length = strlen(entry->d_name);
+    if (length > 3 && strcmp(entry->d_name + length - 3, ".pt") == 0)
+      cut = cleat__run_sign_archive(fd, entry->d_name) == CLEAT__RUN_ARCHIVE_CUT;
+    states = states || is_states(entry->d_name);
+  }
+  if (handle)
+    closedir(handle);
+  return states && !cut;
+}
+
+cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_look *look,
+                                          struct cleat__run_found *found, struct cleat_error *err) {
+  bool told = strcmp(look->latest, found->path) == 0 || look->latest_step > found->step;
+  found->has_sign = true;
+  found->whole = told && has_whole_states(look->dir, found->path);
+  return add_tracker(found, CLEAT__RUN_LATEST, cleat__strdup(found->path), err);
+}
+
+/* ---- NeMo -------------------------------------------------------------------------------------------- */
+
+/* The marker of "x.ckpt" and of "x" is "x-unfinished". */
+bool cleat__run_is_unfinished(int dir, const char *path) {
+  size_t length = strlen(path);
+  if (length > 5 && strcmp(path + length - 5, ".ckpt") == 0)
+    length -= 5;
+  char *marker = cleat__strprintf("%.*s" CLEAT__RUN_UNFINISHED, (int)length, path);
+  bool unfinished = !marker || cleat__run_sign_is_file(dir, marker);
+  cleat__free(marker);
+  return unfinished;
+}
+
+static bool has_nemo_files(int dir, const char *folder) {
+  static const char *const names[] = {"weights", "metadata.json", ".metadata", "common.pt"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (cleat__run_sign_exists_in(dir, folder, names[i]))
+      return true;
+  return false;
+}
+
+bool cleat__run_claims_nemo(const struct cleat__run_look *look, const char *name) {
+  return has_nemo_files(look->dir, name);
+}
+
+cleat_status cleat__run_inspect_nemo(const struct cleat__run_look *look,
+                                     struct cleat__run_found *found, struct cleat_error *err) {
+  (void)err;
+  found->has_sign = true;
+  found->whole =
+      has_nemo_files(look->dir, found->path) && !cleat__run_is_unfinished(look->dir, found->path);
+  return CLEAT_OK;
+}
