@@ -157,26 +157,58 @@ def test_where_links_are_refused(jobs, proxied, tmp_path, no_links):
     assert "changed" not in job.log
 
 
-@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != "torchtune"])
-def test_each_layout_with_a_sign(jobs, folder, tmp_path, layout):
+NO_SIGN = ("torchtune", "accelerate")
+
+
+def regular(directory):
+    """The bytes of what is in DIR, without links: as they are stored."""
+    return {name: data for name, data in contents(directory).items() if not (directory / name).is_symlink()}
+
+
+def remove(directory, files):
+    for name in {name.partition("/")[0] for name in files} - {TRACKER}:
+        path = directory / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout not in NO_SIGN])
+def test_each_layout_with_a_sign(jobs, proxied, tmp_path, layout):
     """Removed as soon as it is held; with all files of all ranks, under the names that it had in DIR."""
     directory, expected = tmp_path / "a", {}
-    job = jobs(folder, directory)
+    job = jobs(proxied, directory)
     job.environment()
+    gate = Gate(proxied)
     for step in (7, 12):
         write_all(LAYOUTS[layout](directory, step, step, **RANKS.get(layout, {})))
         (tmp_path / str(step)).mkdir()
         write_all(LAYOUTS[layout](tmp_path / str(step), step, step, **RANKS.get(layout, {})))
-        expected[step] = {name: data for name, data in contents(tmp_path / str(step)).items()
-                          if not (tmp_path / str(step) / name).is_symlink()}
+        expected[step] = regular(tmp_path / str(step))
         names = set(expected[step])
         job.until(lambda: any(names == files for files in holds(directory)), "step %d is held" % step)
-    for name in {name.partition("/")[0] for name in expected[7]} - {TRACKER}:
-        path = directory / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    job.until_stored(folder, 7, 12)
+    remove(directory, expected[7])
+    gate.opened.set()
+    job.until_stored(proxied, 7, 12)
     assert job.end() == 0
-    assert {step: stored(folder, step) for step in steps(folder)} == expected
+    assert {step: stored(proxied, step) for step in steps(proxied)} == expected
+    assert links(directory) == 0
+
+
+def test_a_layout_without_a_sign_is_held_once_it_is_quiet(jobs, proxied, tmp_path):
+    """And may be removed from then on, while its upload has only begun."""
+    directory = tmp_path / "a"
+    job = jobs(proxied, directory, "--quiet-time", "2")
+    job.environment()
+    gate = Gate(proxied)
+    write_all(LAYOUTS["accelerate"](directory, 7, 7))
+    files = regular(directory)
+    assert holds(directory) == []
+    job.until(gate.waiting.is_set, "an upload has begun")
+    assert holds(directory) == [set(files)]
+    remove(directory, files)
+    gate.opened.set()
+    job.until_stored(proxied, 7)
+    assert job.end() == 0
+    assert steps(proxied) == [7] and stored(proxied, 7) == files
     assert links(directory) == 0
 
 
