@@ -394,7 +394,7 @@ help:
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
-	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers (an hour), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
+	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'

@@ -204,7 +204,7 @@ static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
 }
 
 cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
-                                struct cleat_error *err) {
+                                bool stood, struct cleat_error *err) {
   struct cleat__claim claim = {0};
   cleat_status status = cleat__claim_look(client, key, &client->never, &claim, err);
   if (status != CLEAT_OK)
@@ -212,7 +212,7 @@ cleat_status cleat__claim_close(struct cleat_client *client, const char *key, co
   if (claim.kind == CLEAT__CLAIM_RECORD) {
     status = is_record_of(&claim, nonce) ? cleat__error_set(err, CLEAT_EXISTS, "%s stands", key)
                                          : taken_over(key, err);
-  } else if (claim.kind != CLEAT__CLAIM_NONE && strcmp(claim.nonce, nonce) != 0) {
+  } else if (claim.kind == CLEAT__CLAIM_NONE ? stood : strcmp(claim.nonce, nonce) != 0) {
     status = taken_over(key, err);
   } else if (claim.kind == CLEAT__CLAIM_OPEN) {
     claim.kind = CLEAT__CLAIM_CLOSED;

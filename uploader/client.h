@@ -58,6 +58,7 @@ struct cleat_client {
       number; /* of this start among those of the job; 0: it was not registered (see starts.h) */
   atomic_bool never;      /* a cancel flag that nobody raises */
   atomic_int create_only; /* of enum cleat__create_only */
+  atomic_int conditions;  /* of enum cleat__conditions: see prove.h */
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */

@@ -258,6 +258,16 @@ static bool is_ours(const struct cleat__manifest *stored, const struct cleat__ma
          (stored->replaced != NULL && strcmp(stored->replaced, ours->attempt) == 0);
 }
 
+/* Somebody resumed this very attempt: its objects are those of the checkpoint. */
+static void keep_if_resumed(const struct cleat__manifest *stored,
+                            const struct cleat__manifest *ours, bool *in_doubt,
+                            struct cleat_error *err) {
+  if (strcmp(stored->attempt, ours->attempt) != 0)
+    return;
+  *in_doubt = true;
+  cleat__error_hint(err, "it was resumed elsewhere; that checkpoint stands");
+}
+
 /* The put failed with *err; reads back who has the step. `late`: a try of it may be carried out yet, and its condition
  * may not be looked at any more. */
 static cleat_status manifest_settle(struct cleat_client *client,
@@ -279,11 +289,7 @@ static cleat_status manifest_settle(struct cleat_client *client,
     if (late)
       cleat__error_hint(err, "that checkpoint stands; the bytes of this one are left, since a try "
                              "to commit it failed without saying what became of it");
-    /* Somebody resumed this very attempt: its objects are those of the checkpoint. */
-    if (strcmp(stored.attempt, manifest->attempt) == 0) {
-      *in_doubt = true;
-      cleat__error_hint(err, "it was resumed elsewhere; that checkpoint stands");
-    }
+    keep_if_resumed(&stored, manifest, in_doubt, err);
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
     if (read == CLEAT_OK && !found && err->status == CLEAT_EXISTS)
@@ -296,23 +302,25 @@ static cleat_status manifest_settle(struct cleat_client *client,
 
 /* Before a put that the store does not hold back. */
 static cleat_status manifest_foresee(struct cleat_client *client,
-                                     const struct cleat__manifest *manifest,
+                                     const struct cleat__manifest *manifest, bool *in_doubt,
                                      struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   struct cleat__object object = {0};
   bool found = false;
   cleat_status status =
       manifest_read(client, manifest->step, &client->never, &object, &stored, &found, err);
-  if (status == CLEAT_OK && found)
+  if (status == CLEAT_OK && found) {
     status = lost_to(manifest->step, stored.attempt, err);
+    keep_if_resumed(&stored, manifest, in_doubt, err);
+  }
   cleat__manifest_clear(&stored);
   return status;
 }
 
-/* After one: whose manifest stands? */
+/* After one: whose manifest stands? `late`: an earlier try of it may be carried out yet, over that one. */
 static cleat_status manifest_confirm(struct cleat_client *client,
-                                     const struct cleat__manifest *manifest, bool *in_doubt,
-                                     struct cleat_error *err) {
+                                     const struct cleat__manifest *manifest, bool late,
+                                     bool *in_doubt, struct cleat_error *err) {
   struct cleat__manifest stored = {0};
   struct cleat__object object = {0};
   bool found = false;
@@ -322,8 +330,11 @@ static cleat_status manifest_confirm(struct cleat_client *client,
     status = cleat__error_set(err, CLEAT_STORE, "the manifest that was put is not there");
   if (*in_doubt)
     status = in_doubt_error(manifest->step, err);
-  else if (!is_ours(&stored, manifest))
+  else if (!is_ours(&stored, manifest)) {
+    *in_doubt = late;
     status = lost_to(manifest->step, stored.attempt, err);
+    keep_if_resumed(&stored, manifest, in_doubt, err);
+  }
   cleat__manifest_clear(&stored);
   return status;
 }
@@ -340,11 +351,10 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
       replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
   unsigned failed_tries = 0;
   cleat_status status = cleat__manifest_encode(manifest, &text, err);
+  *in_doubt = false;
   if (status == CLEAT_OK && unguarded)
-    status = manifest_foresee(client, manifest, err);
-  if (status != CLEAT_OK) {
-    *in_doubt = false;
-  } else {
+    status = manifest_foresee(client, manifest, in_doubt, err);
+  if (status == CLEAT_OK) {
     status = put_text(client, key, &text,
                       replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
                       replace_etag, &failed_tries, &client->never, err);
@@ -354,7 +364,7 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
       bool late = failed_tries > 0 || put_in_doubt(err);
       status = manifest_settle(client, manifest, replace_etag, late, in_doubt, err);
     } else if (unguarded) {
-      status = manifest_confirm(client, manifest, in_doubt, err);
+      status = manifest_confirm(client, manifest, failed_tries > 0, in_doubt, err);
     }
   }
   cleat__buffer_clear(&text);

@@ -132,7 +132,7 @@ static cleat_status ask_named(struct look *look, const char *key, const struct c
 /* From then on nobody goes on with the attempt. Whoever was faster needs it. */
 static cleat_status close_claim(struct look *look, const char *key,
                                 const struct cleat__claim *claim, struct cleat_error *err) {
-  cleat_status status = cleat__claim_close(look->gc->client, key, claim->nonce, err);
+  cleat_status status = cleat__claim_close(look->gc->client, key, claim->nonce, false, err);
   if (status != CLEAT_LOST && status != CLEAT_EXISTS)
     return status;
   look->newest_s = INT64_MAX;

@@ -277,6 +277,8 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
   cleat__json_put_uint(writer, record->rank);
   cleat__json_put_string_field(writer, ",\"attempt\":", record->attempt);
   cleat__json_put_string_field(writer, ",\"nonce\":", record->nonce);
+  if (record->shared)
+    cleat__json_put_uint_field(writer, ",\"shared\":", 1);
   if (record->world_size > 1) {
     cleat__json_put_uint_field(writer, ",\"world_size\":", record->world_size);
     cleat__json_put_text(writer, ",\"topology\":");

@@ -9,6 +9,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
+#include <stdbool.h>
+
 #define CLEAT__RECORD_FORMAT "cleat.rank"
 #define CLEAT__RECORD_VERSION "1.0"
 /* The document. A million tensors take about 150 MB. */
@@ -73,6 +75,7 @@ struct cleat__record {
   char *topology;      /* a JSON object, compact; NULL: not told */
   char *attempt;
   char *nonce;
+  bool shared; /* another process may commit it, so whoever wrote it removes nothing: see claim.h */
   struct cleat__file_entry *files;
   size_t file_count;
   struct cleat__tensor_entry *tensors;

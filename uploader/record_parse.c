@@ -383,16 +383,23 @@ static void read_replica_sets(struct parse *parse) {
   cleat__free(sets);
 }
 
+static void read_shared(struct cleat__json_reader *reader, bool *shared) {
+  uint64_t value = 0;
+  if (cleat__json_uint(reader, &value))
+    *shared = value != 0;
+}
+
 static void read_record(struct parse *parse) {
   /* The last two were checked; here they must only not come twice. */
-  static const char *const fields[] = {"rank",   "attempt", "nonce",      "files",    "tensors",
-                                       "format", "version", "world_size", "topology", "replicas"};
+  static const char *const fields[] = {"rank",     "attempt",  "nonce",   "files",
+                                       "tensors",  "format",   "version", "world_size",
+                                       "topology", "replicas", "shared"};
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__record *record = parse->record;
   uint32_t seen = 0;
   unsigned which = 0;
   cleat__json_object(reader);
-  while (cleat__json_field(reader, fields, 10, &seen, &which)) {
+  while (cleat__json_field(reader, fields, 11, &seen, &which)) {
     if (which == 0)
       read_rank(reader, &record->rank);
     else if (which == 1)
@@ -409,6 +416,8 @@ static void read_record(struct parse *parse) {
       read_topology(parse);
     else if (which == 9)
       read_replica_sets(parse);
+    else if (which == 10)
+      read_shared(reader, &record->shared);
     else
       cleat__json_value(reader, NULL);
   }

@@ -3,12 +3,15 @@
 
 #include "base/mem.h"
 #include "uploader/listing.h"
+#include "uploader/prove.h"
 
 #include <string.h>
 
 /* Attempts of one step that are looked at. A job that is killed again and again without ever resuming
  * leaves one each time; each costs a few requests here. */
 #define ATTEMPTS_MAX 100u
+/* Whoever had the best one may end at the same moment. */
+#define SEARCHES_MAX 3u
 
 static void record_key(const struct cleat_save *save, const char *attempt, char *key) {
   cleat__key_record(save->plan->step, attempt, save->plan->record.rank, key);
@@ -34,6 +37,7 @@ static cleat_status claim(struct cleat_save *save, const char *attempt, const ch
   save->claimed = etag == NULL; /* from now on it may be there */
   cleat_status status =
       cleat__claim_put(save->operation.client, key, &ours, etag, &save->operation.cancel, err);
+  save->claim_stood = status == CLEAT_OK;
   cleat__free(ours.uploads); /* the names are the plan's */
   return status;
 }
@@ -56,7 +60,8 @@ static cleat_status try_record(struct search *search, const struct cleat__claim 
   struct cleat_error ignored;
   struct cleat__buffer text;
   if (cleat__record_parse(found->text, found->size, &theirs, &ignored) != CLEAT_OK ||
-      strlen(theirs.nonce) >= sizeof save->nonce || theirs.rank != save->plan->record.rank ||
+      !theirs.shared || strlen(theirs.nonce) >= sizeof save->nonce ||
+      theirs.rank != save->plan->record.rank ||
       theirs.file_count != save->plan->record.file_count) {
     cleat__record_clear(&theirs);
     return CLEAT_OK;
@@ -98,12 +103,10 @@ static cleat_status try_attempt(struct search *search, const char *key) {
     return CLEAT_OK;
   memcpy(attempt, id, length);
   attempt[length] = '\0';
-  /* What is committed is not to be gone on with. */
-  if (save->standing.exists && strcmp(attempt, save->standing.attempt) == 0)
-    return CLEAT_OK;
   search->looked_at++;
   cleat_status status = cleat__stock_take(save, attempt, &stock, search->err);
-  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD)
+  /* Beside what stands, a whole attempt is that one, or has lost to it, and its owner may be removing it. */
+  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD && !save->standing.exists)
     status = try_record(search, &stock.claim, attempt);
   if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_OPEN &&
       (search->best.attempt[0] == '\0' || stock.bytes > search->best.bytes)) {
@@ -134,31 +137,14 @@ static cleat_status search_attempts(struct search *search) {
 
 /* ---- Making it ours --------------------------------------------------------------------------- */
 
-/* After the claim: nobody else can commit what lies here. What cannot be removed costs room, no more. */
-static void remove_strays(struct cleat_save *save, const struct cleat__stock *stock) {
-  struct cleat_client *client = save->operation.client;
-  for (size_t i = 0; i < stock->stray_count; i++) {
-    const struct cleat__stray *stray = &stock->strays[i];
-    struct cleat_error problem;
-    cleat_status status = CLEAT_OK;
-    if (stray->id == NULL) {
-      status = CLEAT__STORE(client->store, remove, stray->key, &save->operation.cancel, &problem);
-    } else {
-      struct cleat__upload upload = {.size = 0};
-      strncpy(upload.key, stray->key, CLEAT__KEY_MAX);
-      strncpy(upload.id, stray->id, CLEAT__UPLOAD_ID_MAX);
-      status =
-          CLEAT__STORE(client->store, multipart_abort, &upload, &save->operation.cancel, &problem);
-    }
-    if (status != CLEAT_OK)
-      cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save left %s behind: %s", stray->key,
-                 problem.message);
-  }
-}
-
 /* Writes what was found into the save. */
-static void adopt(struct cleat_save *save, const struct cleat__stock *stock) {
+static void adopt(struct cleat_save *save, struct cleat__stock *stock) {
   memcpy(save->attempt, stock->attempt, sizeof save->attempt);
+  save->adopted = true;
+  save->strays = stock->strays;
+  save->stray_count = stock->stray_count;
+  stock->strays = NULL;
+  stock->stray_count = 0;
   for (size_t i = 0; i < stock->files; i++) {
     struct cleat__save_file *file = &save->files[i];
     file->present = stock->present[i];
@@ -171,22 +157,84 @@ static void adopt(struct cleat_save *save, const struct cleat__stock *stock) {
   }
 }
 
-cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err) {
-  struct search search = {.save = save, .err = err};
-  cleat_status status = CLEAT_OK;
-  if (save->resume)
-    status = search_attempts(&search);
-  if (status == CLEAT_OK && search.best.attempt[0] != '\0' && !save->sealed) {
-    status = claim(save, search.best.attempt, search.best.claim.etag, err);
-    if (status == CLEAT_OK) {
-      adopt(save, &search.best);
-      remove_strays(save, &search.best);
-    }
-  } else if (status == CLEAT_OK && !save->sealed) {
-    status = claim(save, save->attempt, NULL, err);
-  }
-  cleat__stock_clear(&search.best);
+/* The claim was not ours to replace. False: somebody else holds it now, and goes on. True: whoever had it has put his record,
+ * or has failed and closed it, and there may be something else to go on with. */
+static cleat_status look_again(struct cleat_save *save, const struct cleat__stock *lost,
+                               bool *again, struct cleat_error *err) {
+  struct cleat__claim now = {0};
+  char key[CLEAT__OBJECT_KEY_MAX];
+  record_key(save, lost->attempt, key);
+  cleat_status status =
+      cleat__claim_look(save->operation.client, key, &save->operation.cancel, &now, err);
+  if (status == CLEAT_OK)
+    *again = now.kind != CLEAT__CLAIM_OPEN;
+  cleat__claim_clear(&now);
   return status;
+}
+
+/* Takes what the search has found. *again: it is not to be had any more, and another search may find something else. */
+static cleat_status take_best(struct cleat_save *save, struct cleat__stock *best, bool *again,
+                              struct cleat_error *err) {
+  struct cleat_error lost;
+  cleat_status status = claim(save, best->attempt, best->claim.etag, &lost);
+  if (status == CLEAT_LOST) {
+    status = look_again(save, best, again, err);
+    if (status == CLEAT_OK && !*again)
+      *err = lost;
+    return status == CLEAT_OK && !*again ? CLEAT_LOST : status;
+  }
+  if (status != CLEAT_OK) {
+    *err = lost;
+    return status;
+  }
+  adopt(save, best);
+  return best->blocked ? cleat__resume_anew(save, err) : CLEAT_OK;
+}
+
+static cleat_status begin_shared(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (unsigned round = 0; save->resume && !save->anew && round < SEARCHES_MAX; round++) {
+    struct search search = {.save = save, .err = err};
+    bool again = false;
+    status = search_attempts(&search);
+    if (status == CLEAT_OK && search.best.attempt[0] != '\0' && !save->sealed)
+      status = take_best(save, &search.best, &again, err);
+    cleat__stock_clear(&search.best);
+    if (!again)
+      break;
+  }
+  if (status != CLEAT_OK || save->sealed || save->adopted)
+    return status;
+  return claim(save, save->attempt, NULL, err);
+}
+
+static bool has_uploads(const struct cleat_save *save) {
+  for (size_t i = 0; i < save->plan->record.file_count; i++) {
+    if (save->files[i].upload != NULL)
+      return true;
+  }
+  return false;
+}
+
+cleat_status cleat__resume_refuse(struct cleat_error *err) {
+  cleat__error_set(err, CLEAT_UNSUPPORTED,
+                   "this store has no conditional writes, so a save cannot be resumed in it");
+  cleat__error_hint(err, "save without resume: all of it is sent again");
+  return err->status;
+}
+
+/* Who does not resume leaves an attempt that others may go on with: whether they may is theirs to find out. */
+cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  bool heeded = true;
+  cleat_status status = CLEAT_OK;
+  cleat__key_rank(save->plan->step, save->attempt, save->plan->record.rank, "trial", key);
+  if (save->resume)
+    status = cleat__prove_conditions(save->operation.client, key, has_uploads(save),
+                                     &save->operation.cancel, &heeded, err);
+  if (status != CLEAT_OK)
+    return status;
+  return heeded ? begin_shared(save, err) : cleat__resume_refuse(err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */

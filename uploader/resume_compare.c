@@ -120,13 +120,8 @@ cleat_status cleat__resume_compare(struct cleat_save *save, size_t file, bool *s
 
 cleat_status cleat__resume_object(struct cleat_save *save, size_t file, bool *same,
                                   struct cleat_error *err) {
-  char key[CLEAT__OBJECT_KEY_MAX];
   bool found = false;
   cleat_status status = cleat__resume_compare(save, file, &found, err);
-  if (status == CLEAT_OK && !found) {
-    cleat__key_file(save->plan->step, save->attempt, save->plan->record.files[file].name, key);
-    status = CLEAT__STORE(save->operation.client->store, remove, key, &save->operation.cancel, err);
-  }
   if (status == CLEAT_OK)
     *same = found;
   return status;

@@ -8,17 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+void cleat__strays_free(struct cleat__stray *strays, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    cleat__free(strays[i].key);
+    cleat__free(strays[i].id);
+  }
+  cleat__free(strays);
+}
+
 void cleat__stock_clear(struct cleat__stock *stock) {
   cleat__claim_clear(&stock->claim);
   for (size_t i = 0; stock->uploads != NULL && i < stock->files; i++)
     cleat__free(stock->uploads[i]);
-  for (size_t i = 0; i < stock->stray_count; i++) {
-    cleat__free(stock->strays[i].key);
-    cleat__free(stock->strays[i].id);
-  }
   cleat__free(stock->present);
   cleat__free(stock->uploads);
-  cleat__free(stock->strays);
+  cleat__strays_free(stock->strays, stock->stray_count);
   *stock = (struct cleat__stock){0};
 }
 
@@ -91,8 +95,11 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
                     record);
   if (strcmp(entry->key, record) == 0)
     return CLEAT_OK;
-  if (!file_of(walk, entry->key, &file) || walk->save->plan->record.files[file].size != entry->size)
+  bool wanted = file_of(walk, entry->key, &file);
+  if (!wanted || walk->save->plan->record.files[file].size != entry->size) {
+    walk->stock->blocked = walk->stock->blocked || wanted;
     return add_stray(walk, entry->key, NULL);
+  }
   walk->stock->present[file] = true;
   walk->stock->bytes += entry->size;
   return CLEAT_OK;

@@ -90,15 +90,10 @@ static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
           save->files[save->synced.open_next].state != CLEAT__SAVE_FILE_WAITING)) {
     save->synced.open_next++;
   }
-  struct cleat__save_file *file = save->synced.reopen_first;
-  if (file == NULL && save->synced.open_next == files)
+  if (save->synced.open_next == files ||
+      save->synced.open_uploads >= save->operation.client->synced.transfers[CLEAT__UP].limit)
     return NULL;
-  if (save->synced.open_uploads >= save->operation.client->synced.transfers[CLEAT__UP].limit)
-    return NULL;
-  if (file != NULL)
-    save->synced.reopen_first = file->next;
-  else
-    file = &save->files[save->synced.open_next++];
+  struct cleat__save_file *file = &save->files[save->synced.open_next++];
   file->state = CLEAT__SAVE_FILE_OPENING;
   save->synced.open_uploads++;
   struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_OPEN);
@@ -240,6 +235,8 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     return NULL;
   if (save->operation.synced.stopping)
     return (struct cleat__task *)take_clean_locked(save);
+  if (save->synced.anew_wanted)
+    return (struct cleat__task *)cleat__save_take_anew_locked(save);
   task = take_snapshot_locked(save);
   if (task != NULL)
     return (struct cleat__task *)task;
@@ -322,19 +319,11 @@ static void file_done_locked(struct cleat_save *save, struct cleat__save_file *f
     save->synced.open_uploads--;
 }
 
-/* An object that was there is the file, or it was removed and the file is sent like any other. */
+/* An object that was there is the file, or the attempt is of no use. */
 static void finish_close_locked(struct cleat_save *save, const struct cleat__save_task *task) {
   struct cleat__save_file *file = task->file;
   if (file->present && !task->found) {
-    file->present = false;
-    file->parts_done = 0;
-    file->state = CLEAT__SAVE_FILE_WAITING;
-    if (file->upload == NULL) {
-      file_open_locked(save, file);
-    } else if ((size_t)(file - save->files) < save->synced.open_next) {
-      file->next = save->synced.reopen_first;
-      save->synced.reopen_first = file;
-    }
+    cleat__save_want_anew_locked(save);
     return;
   }
   if (file->present) {
@@ -424,6 +413,9 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
   case CLEAT__SAVE_COMMIT:
     finish_commit_locked(save);
     break;
+  case CLEAT__SAVE_ANEW:
+    cleat__save_begin_anew_locked(save);
+    break;
   case CLEAT__SAVE_WATCH:
     cleat__save_finish_watch_locked(save);
     break;
@@ -452,6 +444,8 @@ static void finish_failure_locked(struct cleat_save *save, const struct cleat__s
   } else if (task->kind == CLEAT__SAVE_COMMIT && save->operation.synced.stopping) {
     /* A cancel came meanwhile, but what the commit says weighs more: the step may be there. */
     save->operation.synced.error = task->error;
+  } else if (cleat__save_may_go_on_anew_locked(save, task)) {
+    cleat__save_want_anew_locked(save);
   } else {
     /* Another attempt has the step: nobody can commit this one. */
     if (task->kind == CLEAT__SAVE_COMMIT && task->status == CLEAT_LOST && !save->in_doubt &&

@@ -5,7 +5,8 @@
  * stored. The way of a file:  waiting → opening (multipart create) → open → closing (complete) →
  * done; a file of one put has no multipart and goes from waiting to open at once. A file whose object a
  * resumed save found there is open at once too: its parts are only read, and closing compares the object with
- * them; where they differ, it is removed and the file waits again. */
+ * them. Where they differ, or another process has been at work in the attempt, all files wait again, for another
+ * attempt (ANEW). */
 #ifndef CLEAT_UPLOADER_SAVE_JOB_H
 #define CLEAT_UPLOADER_SAVE_JOB_H
 
@@ -51,6 +52,12 @@ struct cleat__save_file {
   struct cleat__save_file *next;   /* in the list of files to be completed */
 };
 
+/* An object, or an unfinished upload, that a resumed save has no use for. */
+struct cleat__stray {
+  char *key;
+  char *id; /* NULL: an object */
+};
+
 enum cleat__save_task_kind {
   CLEAT__SAVE_LOOK = 0, /* at what stands for this step */
   CLEAT__SAVE_SNAPSHOT, /* CUDA memory to other memory of its devices */
@@ -60,6 +67,7 @@ enum cleat__save_task_kind {
   CLEAT__SAVE_CLOSE,
   CLEAT__SAVE_RECORD,
   CLEAT__SAVE_COMMIT,
+  CLEAT__SAVE_ANEW,    /* leave the attempt that was gone on with, for another */
   CLEAT__SAVE_WATCH,   /* what the other ranks have done; see ranks.h */
   CLEAT__SAVE_READ,    /* the record of another rank */
   CLEAT__SAVE_TELL,    /* the other ranks that this one has failed */
@@ -111,9 +119,14 @@ struct cleat_save {
   void *confirm_user;
   char **required; /* files that some rank must have; of rank 0 alone */
   size_t required_count;
-  bool resume;  /* go on with what an earlier try left, and leave what this one stores */
-  bool shared;  /* another process may go on with this attempt: see claim.h */
-  bool claimed; /* set by LOOK: our claim may be in the store */
+  bool resume;      /* go on with what an earlier try left, and leave what this one stores */
+  bool shared;      /* another process may go on with this attempt: see claim.h */
+  bool claimed;     /* set by LOOK: our claim may be in the store */
+  bool claim_stood; /* set by LOOK: our claim was in the store */
+  bool adopted;     /* set by LOOK: an earlier try began the attempt */
+  bool anew;        /* set by ANEW: another was of no use; nothing is searched for any more */
+  struct cleat__stray *strays; /* in an adopted attempt; owned */
+  size_t stray_count;
   bool
       sealed; /* set by LOOK: all that is missing is the manifest; the attempt is somebody else's */
 
@@ -122,8 +135,7 @@ struct cleat_save {
     struct cleat__save_task *idle;
     struct cleat__save_part *ready_first, *ready_last;
     struct cleat__save_file *close_first;
-    struct cleat__save_file *reopen_first; /* whose objects were not what is to be saved */
-    size_t stage_next;                     /* part to be staged next */
+    size_t stage_next; /* part to be staged next */
     size_t parts_staged;
     size_t borrowing; /* parts not staged yet that borrow */
     bool snapshot_wanted, snapshot_begun;
@@ -136,6 +148,7 @@ struct cleat_save {
     bool clean_failed;
     bool clean_allowed; /* nobody else can go on with this attempt */
     bool look_begun, look_done;
+    bool anew_wanted, anew_begun; /* until what is in flight has ended, and LOOK begins again */
     bool record_begun, record_done;
     bool record_stored; /* the record may be in the store */
     bool commit_begun;
@@ -156,6 +169,18 @@ void cleat__save_committed_locked(struct cleat_save *save);
 
 /* The step is there, and to be skipped: what this save has stored goes, and it ends well. */
 void cleat__save_skipped_locked(struct cleat_save *save);
+
+/* save_anew.c: whether the failure of this task says that another process is at work in an attempt that was gone on with, so that
+ * the save can go on in one of its own. Also true of all that fails after that, until it does. */
+bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
+                                       const struct cleat__save_task *task);
+
+/* Ends what is in flight, and then begins anew. */
+void cleat__save_want_anew_locked(struct cleat_save *save);
+struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save);
+
+/* The end of ANEW: all is to be done again. */
+void cleat__save_begin_anew_locked(struct cleat_save *save);
 
 /* save_ranks.c: what is next, of several ranks: a record of another to be read, or a look at them. */
 struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save);

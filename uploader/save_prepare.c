@@ -8,6 +8,7 @@
 #include "uploader/identity.h"
 #include "uploader/name.h"
 #include "uploader/ranks.h"
+#include "uploader/resume.h"
 #include "uploader/save_job.h"
 #include "uploader/topology.h"
 
@@ -37,6 +38,7 @@ static cleat_status save_names(struct cleat_save *save, struct cleat_error *err)
   }
   save->plan->record.attempt = save->attempt;
   save->plan->record.nonce = save->nonce;
+  save->plan->record.shared = save->shared;
   return CLEAT_OK;
 }
 
@@ -171,6 +173,7 @@ void cleat__save_destroy(struct cleat_save *save) {
     cleat__free(save->files[i].have);
   }
   cleat__ranks_free(save);
+  cleat__strays_free(save->strays, save->stray_count);
   for (size_t i = 0; i < save->required_count; i++)
     cleat__free(save->required[i]);
   cleat__free(save->required);
@@ -206,14 +209,10 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   save->shared = able && (save->resume || (from_disk && request->tensor_count == 0));
   if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
     return CLEAT_OK;
-  if (!able) {
-    cleat__error_set(err, CLEAT_UNSUPPORTED,
-                     "this store has no conditional writes, so a save cannot be resumed in it");
-    cleat__error_hint(err, "save without resume: all of it is sent again");
-  } else {
-    cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
-    cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
-  }
+  if (!able)
+    return cleat__resume_refuse(err);
+  cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
+  cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
   return err->status;
 }
 

@@ -229,7 +229,7 @@ static cleat_status task_release(struct cleat_save *save, struct cleat_error *er
   if (save->ranks != NULL)
     return cleat__ranks_look_closed(save, err);
   cleat__key_record(save->plan->step, save->attempt, save->plan->record.rank, key);
-  return cleat__claim_close(save->operation.client, key, save->nonce, err);
+  return cleat__claim_close(save->operation.client, key, save->nonce, save->claim_stood, err);
 }
 
 /* Not cancelled: cleaning up is what a cancelled save still does. */
@@ -376,6 +376,8 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
   /* None of it is the manifest's own. */
   save->manifest.ranks = NULL;
   save->manifest.created = NULL;
+  if (status == CLEAT_OK && !save->beaten)
+    cleat__resume_tidy(save);
   return status;
 }
 
@@ -407,6 +409,9 @@ void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task)
     break;
   case CLEAT__SAVE_COMMIT:
     task->status = task_commit(save, err);
+    break;
+  case CLEAT__SAVE_ANEW:
+    task->status = cleat__resume_anew(save, err);
     break;
   case CLEAT__SAVE_WATCH:
     task->status = cleat__ranks_watch(save, err);

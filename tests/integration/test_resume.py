@@ -23,6 +23,7 @@ STEP = 5
 SAVE = ["--part-size", "5M", "--jobs", "3"]
 SIZES = {"a.bin": 23 * MIB, "b.bin": 16 * MIB + 1, "sub/c.bin": 10 * MIB, "small": 1000, "empty": 0}
 PARTS = 5 + 4 + 2
+TRIAL = ".trial."  # in the name of what a resume tries the store with; gc takes what one leaves that is killed right then
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def assert_committed(store, source, alone=True):
     if alone:
         assert leftovers(store) == []
         expected = [store.manifest_key(STEP), store.record_key(STEP)] + [store.file_key(STEP, name) for name in files]
-        others = [key for key in set(store.keys()) - set(expected) if not is_of_the_dead(store, key)]
+        others = [key for key in set(store.keys()) - set(expected) if not is_of_the_dead(store, key) and TRIAL not in key]
         assert set(expected) <= set(store.keys())
         # A try that died after its record is whole but for the manifest: what others might commit stays for gc.
         for attempt in {key.split("/")[1] for key in others}:
@@ -191,7 +192,7 @@ def test_only_what_is_missing_is_sent(proxied, source):
     assert 0 < len(stored) < PARTS
     proxied.proxy.requests[:] = [r for r in proxied.proxy.requests if r.kind == "create"]
     found = resume(proxied, source)
-    sent = [(r.key, r.query.get("partNumber")) for r in proxied.proxy.requests if r.kind == "part"]
+    sent = [(r.key, r.query.get("partNumber")) for r in proxied.proxy.requests if r.kind == "part" and TRIAL not in r.key]
     assert len(sent) == PARTS - len(stored) and not stored & set(sent)
     assert found >= (len(stored) - 3) * 5 * MIB  # three last parts are shorter
     assert_committed(proxied, source)
@@ -279,7 +280,7 @@ def test_died_before_its_last_words(proxied, source, moment):
     settle(proxied)
     proxied.proxy.requests[:] = [r for r in proxied.proxy.requests if r.kind == "create"]
     assert resume(proxied, source) == sum(SIZES.values())
-    kinds = {r.kind for r in proxied.proxy.requests if r.method in ("PUT", "POST")} - {"create"}
+    kinds = {r.kind for r in proxied.proxy.requests if r.method in ("PUT", "POST") and TRIAL not in r.key} - {"create"}
     assert kinds == {"record", "manifest"}
     assert_committed(proxied, source)
 

@@ -369,7 +369,8 @@ static cleat_status multipart_complete(struct cleat__store *store,
     status = no_upload(upload, err);
     if (upload->create_only && bucket_find_locked(bucket, upload->key) != NULL)
       status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
-  } else if (upload->create_only && bucket_find_locked(bucket, upload->key) != NULL) {
+  } else if (upload->create_only && (bucket->ignored & MEMORY_IGNORES_COMPLETE) == 0 &&
+             bucket_find_locked(bucket, upload->key) != NULL) {
     free(bytes);
     status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
   } else {

@@ -65,7 +65,8 @@ enum memory_ignored {
   MEMORY_IGNORES_CREATE_ONLY = 1,
   MEMORY_IGNORES_IF_MATCH = 2,
   MEMORY_IGNORES_CHECKSUMS = 4,
-  MEMORY_IGNORES_REMOVALS = 8
+  MEMORY_IGNORES_REMOVALS = 8,
+  MEMORY_IGNORES_COMPLETE = 16 /* create-only, of uploads */
 };
 void memory_ignore(struct memory_bucket *bucket, unsigned ignored);
 

@@ -286,6 +286,7 @@ run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
   run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s -k 'random_moments or two_processes'
+  CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-1000} run_pytest tests/integration/test_zombies.py -s
   run_pytest tests/integration/endurance_huggingface.py -s
   judge_signatures
 }
