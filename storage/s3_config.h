@@ -7,12 +7,11 @@
 #define CLEAT_STORAGE_S3_CONFIG_H
 
 #include "base/error.h"
+#include "storage/s3_location.h"
 #include "storage/s3_options.h"
 
 #include <stdbool.h>
 
-/* With CLEAT__KEY_MAX and a '/' this makes S3's 1,024. */
-#define CLEAT__S3_PREFIX_MAX 123
 #define CLEAT__S3_REGION_MAX 63
 
 struct cleat__s3_config {
