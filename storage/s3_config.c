@@ -3,6 +3,8 @@
 #include "storage/s3_config.h"
 
 #include "base/mem.h"
+#include "storage/s3_bucket.h"
+#include "storage/s3_encode.h"
 #include "storage/s3_endpoint.h"
 #include "storage/s3_location.h"
 #include "storage/s3_profile.h"
@@ -150,14 +152,14 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
   consider(&choice, sources->location.values[CLEAT__SET_STYLE], "the URL");
   consider(&choice, from_profile(sources, "s3.addressing_style"), "the AWS config file");
   consider(&choice, "auto", "the default");
+  /* What cannot stand in a host goes into the path. Dots are outside a wildcard certificate. */
   if (strcmp(choice.value, "auto") == 0)
-    /* A dotted bucket is outside AWS's wildcard certificate. */
     config->virtual_host =
-        cleat__s3_endpoint_is_aws(endpoint) && strchr(config->bucket, '.') == NULL;
+        cleat__s3_endpoint_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
   else if (strcmp(choice.value, "path") == 0)
     config->virtual_host = false;
   else if (strcmp(choice.value, "virtual") == 0)
-    config->virtual_host = true;
+    config->virtual_host = cleat__s3_bucket_is_label(config->bucket, !endpoint->https);
   else
     return unknown_value(choice, "auto, path, virtual", err);
   if (config->virtual_host && cleat__s3_endpoint_is_address(endpoint))
@@ -315,6 +317,17 @@ static cleat_status choose_options(struct cleat__s3_config *config, const struct
 
 /* ---- The target ---- */
 
+/* "/tenant%3Abucket" behind the endpoint's own path; owned, or NULL. */
+static char *path_of(const char *bucket, const struct cleat__s3_endpoint *endpoint) {
+  struct cleat__buffer encoded;
+  cleat__buffer_init(&encoded, 3 * CLEAT__S3_BUCKET_MAX + 1);
+  char *path = NULL;
+  if (cleat__s3_encode(&encoded, bucket, strlen(bucket), false) == CLEAT_OK)
+    path = cleat__strprintf("%s/%s", endpoint->path, cleat__buffer_text(&encoded));
+  cleat__buffer_clear(&encoded);
+  return path;
+}
+
 /* Fills host, port, host_header, base_url, base_path, endpoint, https from the endpoint. */
 static cleat_status set_target(struct cleat__s3_config *config,
                                const struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
@@ -327,8 +340,8 @@ static cleat_status set_target(struct cleat__s3_config *config,
   bool virtual_host = config->virtual_host;
   config->host = cleat__strprintf("%s%s%s", virtual_host ? config->bucket : "",
                                   virtual_host ? "." : "", endpoint->host);
-  config->base_path = cleat__strprintf("%s%s%s", endpoint->path, virtual_host ? "" : "/",
-                                       virtual_host ? "" : config->bucket);
+  config->base_path =
+      virtual_host ? cleat__strdup(endpoint->path) : path_of(config->bucket, endpoint);
   config->endpoint = cleat__strprintf("%s://%s%s%s", scheme, endpoint->host, port, endpoint->path);
   if (!config->host || !config->base_path || !config->endpoint)
     return no_memory(err, "the endpoint");
@@ -352,6 +365,8 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
   struct cleat__s3_endpoint endpoint;
   if (!status)
     status = choose_endpoint(config, sources, &endpoint, err);
+  if (!status && cleat__s3_endpoint_is_aws(&endpoint))
+    status = cleat__s3_bucket_check_aws(config->bucket, location, err);
   if (!status)
     status = choose_style(config, sources, &endpoint, err);
   if (!status)

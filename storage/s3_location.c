@@ -2,8 +2,8 @@
 #include "storage/s3_location.h"
 
 #include "base/mem.h"
+#include "storage/s3_bucket.h"
 #include "storage/s3_encode.h"
-#include "storage/s3_endpoint.h"
 #include "storage/store.h"
 
 #include <stdio.h>
@@ -80,42 +80,6 @@ static cleat_status read_query(struct cleat__s3_location *location, const char *
   return CLEAT_OK;
 }
 
-static bool is_alnum(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* Amazon S3 User Guide, "General purpose bucket naming rules". NULL: it is a good name. */
-static const char *bucket_fault(const char *bucket) {
-  size_t length = strlen(bucket);
-  if (length == 0)
-    return "the bucket is missing";
-  if (length < 3 || length > 63)
-    return "a bucket's name has 3 to 63 characters";
-  if (strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != length)
-    return "a bucket's name has only a-z, 0-9, '.' and '-'";
-  if (!is_alnum(bucket[0]) || !is_alnum(bucket[length - 1]))
-    return "a bucket's name begins and ends with a letter or digit";
-  if (strstr(bucket, ".."))
-    return "a bucket's name has no two dots in a row";
-  struct cleat__s3_endpoint endpoint = {0};
-  memcpy(endpoint.host, bucket, length);
-  return cleat__s3_endpoint_is_address(&endpoint) ? "a bucket's name is not an IP address" : NULL;
-}
-
-/* Some clients take "s3://id:secret@bucket": what may be a secret is not repeated. */
-static cleat_status bad_bucket(const char *bucket, const char *location, const char *fault,
-                               struct cleat_error *err) {
-  /* A secret may have a '/' in it, which looks like the end of the bucket. */
-  bool quotable = !strchr(location, '@') && !strchr(bucket, ':');
-  (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", quotable ? bucket : "…", fault);
-  if (quotable)
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
-  else
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port, and keys "
-                           "belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-  return err->status;
-}
-
 static cleat_status read_prefix(struct cleat__s3_location *location, const char *text,
                                 size_t length, struct cleat_error *err) {
   while (length > 0 && text[length - 1] == '/')
@@ -125,12 +89,14 @@ static cleat_status read_prefix(struct cleat__s3_location *location, const char 
     return no_memory(err);
   if (length == 0)
     return CLEAT_OK;
+  /* Before an '@' the bucket may be a part of a key. */
+  const char *bucket = memchr(text, '@', length) ? "…" : location->bucket;
   if (length > CLEAT__S3_PREFIX_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes",
-                            location->bucket, CLEAT__S3_PREFIX_MAX);
+    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes", bucket,
+                            CLEAT__S3_PREFIX_MAX);
   cleat_status status = cleat__key_check(location->prefix, err);
   if (status)
-    cleat__error_context(err, "the prefix in s3://%s/…", location->bucket);
+    cleat__error_context(err, "the prefix in s3://%s/…", bucket);
   return status;
 }
 
@@ -141,11 +107,11 @@ cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const 
   location->bucket = cleat__strndup(text, bucket);
   if (!location->bucket)
     return no_memory(err);
-  const char *fault = bucket_fault(location->bucket);
-  if (fault)
-    return bad_bucket(location->bucket, text, fault, err);
+  cleat_status status = cleat__s3_bucket_check(location->bucket, text, err);
+  if (status)
+    return status;
   size_t start = bucket < path ? bucket + 1 : path;
-  cleat_status status = read_prefix(location, text + start, path - start, err);
+  status = read_prefix(location, text + start, path - start, err);
   return status ? status : read_query(location, text[path] ? text + path + 1 : "", err);
 }
 
