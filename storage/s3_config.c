@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define DEFAULT_REGION "us-east-1"
@@ -100,6 +101,18 @@ static bool is_region(const char *text) {
          strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == length;
 }
 
+/* "us-gov-west-1-fips" and "fips-us-gov-west-1" were how to ask for FIPS: leaves the region, and tells. */
+static bool take_fips_region(char *region) {
+  size_t length = strlen(region);
+  if (length > 5 && strncmp(region, "fips-", 5) == 0)
+    memmove(region, region + 5, length - 4);
+  else if (length > 5 && strcmp(region + length - 5, "-fips") == 0)
+    region[length - 5] = '\0';
+  else
+    return false;
+  return true;
+}
+
 static cleat_status choose_region(struct cleat__s3_config *config, const struct sources *sources,
                                   struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
@@ -113,7 +126,32 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
     return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a region's name",
                             choice.value, choice.source);
   config->region = cleat__strdup(choice.value);
-  return config->region ? CLEAT_OK : no_memory(err, "the region");
+  if (!config->region)
+    return no_memory(err, "the region");
+  if (take_fips_region(config->region))
+    config->s3_variant.fips = config->sts_variant.fips = true;
+  return CLEAT_OK;
+}
+
+/* The environment first. What is not "true" is false, and no error: so it is for AWS's own tools. */
+static bool is_switched_on(const struct sources *sources, const char *variable, const char *key) {
+  struct cleat__s3_choice choice = {0};
+  consider(&choice, environment(variable), variable);
+  consider(&choice, from_profile(sources, key), "the AWS config file");
+  return choice.value && strcasecmp(choice.value, "true") == 0;
+}
+
+/* Which of AWS's own endpoints; one that is named stays as it is. */
+static void choose_variants(struct cleat__s3_config *config, const struct sources *sources) {
+  bool fips = is_switched_on(sources, "AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint");
+  bool dualstack = is_switched_on(sources, "AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint");
+  /* Older than the others, for S3 alone, and before them. */
+  const char *s3_dualstack = from_profile(sources, "s3.use_dualstack_endpoint");
+  config->s3_variant.fips |= fips;
+  config->sts_variant.fips |= fips;
+  config->s3_variant.dualstack =
+      dualstack || (s3_dualstack && strcasecmp(s3_dualstack, "true") == 0);
+  config->sts_variant.dualstack = dualstack;
 }
 
 static cleat_status choose_endpoint(struct cleat__s3_config *config, const struct sources *sources,
@@ -132,8 +170,8 @@ static cleat_status choose_endpoint(struct cleat__s3_config *config, const struc
   config->aws = choice.value == NULL;
   if (choice.value)
     return cleat__s3_endpoint_parse(choice.value, choice.source, endpoint, err);
-  cleat__s3_endpoint_aws(config->region, endpoint);
-  return CLEAT_OK;
+  return cleat__s3_partition_endpoint(config->region, CLEAT__S3_SERVICE_S3, config->s3_variant,
+                                      endpoint, err);
 }
 
 static cleat_status choose_style(struct cleat__s3_config *config, const struct sources *sources,
@@ -155,7 +193,7 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
   /* What cannot stand in a host goes into the path. Dots are outside a wildcard certificate. */
   if (strcmp(choice.value, "auto") == 0)
     config->virtual_host =
-        cleat__s3_endpoint_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
+        cleat__s3_partition_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
   else if (strcmp(choice.value, "path") == 0)
     config->virtual_host = false;
   else if (strcmp(choice.value, "virtual") == 0)
@@ -364,8 +402,10 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
     status = choose_region(config, sources, err);
   struct cleat__s3_endpoint endpoint;
   if (!status)
+    choose_variants(config, sources);
+  if (!status)
     status = choose_endpoint(config, sources, &endpoint, err);
-  if (!status && cleat__s3_endpoint_is_aws(&endpoint))
+  if (!status && cleat__s3_partition_is_aws(&endpoint))
     status = cleat__s3_bucket_check_aws(config->bucket, location, err);
   if (!status)
     status = choose_style(config, sources, &endpoint, err);
@@ -419,6 +459,8 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                    struct cleat__s3_config *moved, struct cleat_error *err) {
   struct cleat__s3_config made = {.virtual_host = config->virtual_host,
                                   .aws = config->aws,
+                                  .s3_variant = config->s3_variant,
+                                  .sts_variant = config->sts_variant,
                                   .anonymous = config->anonymous,
                                   .checksums = config->checksums,
                                   .crc64nvme = config->crc64nvme,
@@ -430,7 +472,8 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
     return cleat__error_set(err, CLEAT_STORE, "%s: the store names a bad region '%.100s'",
                             config->display, region);
   if (config->aws)
-    cleat__s3_endpoint_aws(region, &endpoint);
+    status = cleat__s3_partition_endpoint(region, CLEAT__S3_SERVICE_S3, config->s3_variant,
+                                          &endpoint, err);
   else
     status = cleat__s3_endpoint_parse(config->endpoint, "the settings", &endpoint, err);
   if (!status)

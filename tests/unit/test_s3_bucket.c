@@ -106,6 +106,8 @@ START_TEST(aws_names_its_rule) {
   }
   options.endpoint = "https://s3.dualstack.eu-west-1.amazonaws.com"; /* AWS by its name */
   check_refused("My_Bucket", "only a-z");
+  options.endpoint = "https://s3.eusc-de-east-1.amazonaws.eu";
+  check_refused("My_Bucket", "only a-z");
 }
 END_TEST
 
