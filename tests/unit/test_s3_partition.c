@@ -238,6 +238,7 @@ START_TEST(another_region_keeps_the_kind) {
   init_ok("bucket");
   ck_assert_int_eq(cleat__s3_config_move(&config, "us-west-2", &moved, &err), CLEAT_OK);
   ck_assert_str_eq(moved.host, "bucket.s3-fips.dualstack.us-west-2.amazonaws.com");
+  ck_assert(moved.s3_variant.fips && moved.sts_variant.dualstack);
   cleat__s3_config_clear(&moved);
   ck_assert_int_eq(cleat__s3_config_move(&config, "cn-north-1", &moved, &err), CLEAT_INVALID);
 }
