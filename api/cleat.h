@@ -161,7 +161,8 @@ enum cleat_addressing {
   CLEAT_ADDRESSING_AUTO =
       0, /* virtual-host at AWS; path for endpoints of one's own, dotted buckets */
   CLEAT_ADDRESSING_PATH = 1,
-  CLEAT_ADDRESSING_VIRTUAL = 2
+  CLEAT_ADDRESSING_VIRTUAL =
+      2 /* but path for names that cannot stand in a host, or have dots over TLS */
 };
 
 /* Whether the SHA-256 of a body is part of its signature. It costs some 0.5 CPU seconds a GB. */

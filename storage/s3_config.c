@@ -3,40 +3,25 @@
 #include "storage/s3_config.h"
 
 #include "base/mem.h"
+#include "storage/s3_bucket.h"
 #include "storage/s3_encode.h"
 #include "storage/s3_endpoint.h"
+#include "storage/s3_location.h"
 #include "storage/s3_profile.h"
-#include "storage/store.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define DEFAULT_REGION "us-east-1"
 
-/* What the URL's query may set; a '-' in it is as good as a '_'. */
-/* clang-format off */
-#define SETTING_MAP(X)                                                                             \
-  X(ENDPOINT, "endpoint") X(REGION, "region") X(STYLE, "style") X(CA_FILE, "ca_file")              \
-  X(PROFILE, "profile") X(CHECKSUM, "checksum") X(PAYLOAD, "payload") X(SSE, "sse")                \
-  X(SSE_KMS_KEY_ID, "sse_kms_key_id") X(SSE_BUCKET_KEY, "sse_bucket_key")                          \
-  X(SSE_C_KEY_FILE, "sse_c_key_file") X(STORAGE_CLASS, "storage_class") X(TAGS, "tags")            \
-  X(REQUEST_PAYER, "request_payer") X(BUCKET_OWNER, "bucket_owner") X(USER_AGENT, "user_agent")     \
-  X(ANONYMOUS, "anonymous")
-
-#define SETTING_ENUM(name, text) SET_##name,
-#define SETTING_NAME(name, text) text,
-enum setting { SETTING_MAP(SETTING_ENUM) SET_COUNT };
-static const char *const SETTING_NAMES[SET_COUNT] = {SETTING_MAP(SETTING_NAME)};
-/* clang-format on */
-
 /* All places that settings come from, while they are merged. */
 struct sources {
   const struct cleat_client_options *options;
-  char *query; /* decoded in place; url[] points into it */
-  const char *url[SET_COUNT];
+  struct cleat__s3_location location;
   char *config_path;
   struct cleat__s3_profile profile;
   struct cleat__s3_profile services;
@@ -63,123 +48,6 @@ static const char *from_profile(const struct sources *sources, const char *key) 
   return cleat__s3_profile_get(&sources->profile, key);
 }
 
-/* ---- The location: bucket/prefix?query ---- */
-
-static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
-  char known[sizeof err->hint - 16] = "";
-  size_t length = 0;
-  for (size_t i = 0; i < SET_COUNT && length < sizeof known; i++)
-    length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
-                               SETTING_NAMES[i]);
-  (void)cleat__error_set(err, CLEAT_INVALID, "unknown option '%.100s' in the s3:// URL", name);
-  cleat__error_hint(err, "known options: %s", known);
-  return err->status;
-}
-
-/* URLs end up in process lists, shell histories and logs. */
-static cleat_status key_in_url(const char *name, struct cleat_error *err) {
-  (void)cleat__error_set(err, CLEAT_INVALID, "option '%s': a key does not belong into a URL", name);
-  cleat__error_hint(err,
-                    "put it into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
-  return err->status;
-}
-
-static cleat_status read_setting(struct sources *sources, char *pair, struct cleat_error *err) {
-  char *equal = strchr(pair, '=');
-  if (equal)
-    *equal = '\0';
-  for (char *at = pair; *at != '\0'; at++)
-    *at = *at == '-' ? '_' : *at;
-  if (strcmp(pair, "sse_c_key") == 0)
-    return key_in_url(pair, err);
-  size_t i = 0;
-  while (i < SET_COUNT && strcmp(pair, SETTING_NAMES[i]) != 0)
-    i++;
-  if (i == SET_COUNT)
-    return unknown_setting(pair, err);
-  if (!equal || equal[1] == '\0')
-    return cleat__error_set(err, CLEAT_INVALID, "option '%s' in the s3:// URL has no value", pair);
-  if (sources->url[i])
-    return cleat__error_set(err, CLEAT_INVALID, "option '%s' is twice in the s3:// URL", pair);
-  if (!cleat__s3_decode(equal + 1, false))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "option '%s' in the s3:// URL has a broken %%-escape", pair);
-  sources->url[i] = equal + 1;
-  return CLEAT_OK;
-}
-
-static cleat_status read_query(struct sources *sources, const char *query,
-                               struct cleat_error *err) {
-  sources->query = cleat__strdup(query);
-  if (!sources->query)
-    return no_memory(err, "the s3:// URL");
-  char *at = sources->query;
-  while (at && *at != '\0') {
-    char *next = strchr(at, '&');
-    if (next)
-      *next++ = '\0';
-    cleat_status status = *at == '\0' ? CLEAT_OK : read_setting(sources, at, err);
-    if (status)
-      return status;
-    at = next;
-  }
-  return CLEAT_OK;
-}
-
-static bool is_alnum(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* Amazon S3 User Guide, "General purpose bucket naming rules". NULL: it is a good name. */
-static const char *bucket_fault(const char *bucket) {
-  size_t length = strlen(bucket);
-  if (length == 0)
-    return "the bucket is missing";
-  if (length < 3 || length > 63)
-    return "a bucket's name has 3 to 63 characters";
-  if (strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != length)
-    return "a bucket's name has only a-z, 0-9, '.' and '-'";
-  if (!is_alnum(bucket[0]) || !is_alnum(bucket[length - 1]))
-    return "a bucket's name begins and ends with a letter or digit";
-  if (strstr(bucket, ".."))
-    return "a bucket's name has no two dots in a row";
-  struct cleat__s3_endpoint endpoint = {0};
-  memcpy(endpoint.host, bucket, length);
-  return cleat__s3_endpoint_is_address(&endpoint) ? "a bucket's name is not an IP address" : NULL;
-}
-
-/* Some clients take "s3://id:secret@bucket": what may be a secret is not repeated. */
-static cleat_status bad_bucket(const char *bucket, const char *location, const char *fault,
-                               struct cleat_error *err) {
-  /* A secret may have a '/' in it, which looks like the end of the bucket. */
-  bool quotable = !strchr(location, '@') && !strchr(bucket, ':');
-  (void)cleat__error_set(err, CLEAT_INVALID, "s3://%.100s: %s", quotable ? bucket : "…", fault);
-  if (quotable)
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
-  else
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port, and keys "
-                           "belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-  return err->status;
-}
-
-static cleat_status read_prefix(struct cleat__s3_config *config, const char *text, size_t length,
-                                struct cleat_error *err) {
-  while (length > 0 && text[length - 1] == '/')
-    length--;
-  config->prefix = cleat__strndup(text, length);
-  if (!config->prefix)
-    return no_memory(err, "the s3:// URL");
-  if (length == 0)
-    return CLEAT_OK;
-  if (length > CLEAT__S3_PREFIX_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes",
-                            config->bucket, CLEAT__S3_PREFIX_MAX);
-  cleat_status status = cleat__key_check(config->prefix, err);
-  if (status)
-    cleat__error_context(err, "the prefix in s3://%s/…", config->bucket);
-  return status;
-}
-
 /* What derives from bucket and prefix. */
 static cleat_status set_names(struct cleat__s3_config *config, struct cleat_error *err) {
   const char *slash = config->prefix[0] != '\0' ? "/" : "";
@@ -188,21 +56,16 @@ static cleat_status set_names(struct cleat__s3_config *config, struct cleat_erro
   return config->root && config->display ? CLEAT_OK : no_memory(err, "the s3:// URL");
 }
 
-static cleat_status read_location(struct cleat__s3_config *config, struct sources *sources,
-                                  const char *location, struct cleat_error *err) {
-  size_t path = strcspn(location, "?");
-  size_t bucket = strcspn(location, "/?");
-  config->bucket = cleat__strndup(location, bucket);
-  if (!config->bucket)
-    return no_memory(err, "the s3:// URL");
-  const char *fault = bucket_fault(config->bucket);
-  if (fault)
-    return bad_bucket(config->bucket, location, fault, err);
-  size_t start = bucket < path ? bucket + 1 : path;
-  cleat_status status = read_prefix(config, location + start, path - start, err);
-  if (!status)
-    status = set_names(config, err);
-  return status ? status : read_query(sources, location[path] ? location + path + 1 : "", err);
+static cleat_status take_location(struct cleat__s3_config *config, struct sources *sources,
+                                  const char *text, struct cleat_error *err) {
+  struct cleat__s3_location *location = &sources->location;
+  cleat_status status = cleat__s3_location_read(location, text, err);
+  if (status)
+    return status;
+  config->bucket = location->bucket;
+  config->prefix = location->prefix;
+  location->bucket = location->prefix = NULL;
+  return set_names(config, err);
 }
 
 /* ---- The config file ---- */
@@ -238,11 +101,23 @@ static bool is_region(const char *text) {
          strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == length;
 }
 
+/* "us-gov-west-1-fips" and "fips-us-gov-west-1" were how to ask for FIPS: leaves the region, and tells. */
+static bool take_fips_region(char *region) {
+  size_t length = strlen(region);
+  if (length > 5 && strncmp(region, "fips-", 5) == 0)
+    memmove(region, region + 5, length - 4);
+  else if (length > 5 && strcmp(region + length - 5, "-fips") == 0)
+    region[length - 5] = '\0';
+  else
+    return false;
+  return true;
+}
+
 static cleat_status choose_region(struct cleat__s3_config *config, const struct sources *sources,
                                   struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->region, "the options");
-  consider(&choice, sources->url[SET_REGION], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_REGION], "the URL");
   consider(&choice, environment("AWS_REGION"), "AWS_REGION");
   consider(&choice, environment("AWS_DEFAULT_REGION"), "AWS_DEFAULT_REGION");
   consider(&choice, from_profile(sources, "region"), "the AWS config file");
@@ -251,14 +126,39 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
     return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a region's name",
                             choice.value, choice.source);
   config->region = cleat__strdup(choice.value);
-  return config->region ? CLEAT_OK : no_memory(err, "the region");
+  if (!config->region)
+    return no_memory(err, "the region");
+  if (take_fips_region(config->region))
+    config->s3_variant.fips = config->sts_variant.fips = true;
+  return CLEAT_OK;
+}
+
+/* The environment first. What is not "true" is false, and no error: so it is for AWS's own tools. */
+static bool is_switched_on(const struct sources *sources, const char *variable, const char *key) {
+  struct cleat__s3_choice choice = {0};
+  consider(&choice, environment(variable), variable);
+  consider(&choice, from_profile(sources, key), "the AWS config file");
+  return choice.value && strcasecmp(choice.value, "true") == 0;
+}
+
+/* Which of AWS's own endpoints; one that is named stays as it is. */
+static void choose_variants(struct cleat__s3_config *config, const struct sources *sources) {
+  bool fips = is_switched_on(sources, "AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint");
+  bool dualstack = is_switched_on(sources, "AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint");
+  /* Older than the others, for S3 alone, and before them. */
+  const char *s3_dualstack = from_profile(sources, "s3.use_dualstack_endpoint");
+  config->s3_variant.fips |= fips;
+  config->sts_variant.fips |= fips;
+  config->s3_variant.dualstack =
+      dualstack || (s3_dualstack && strcasecmp(s3_dualstack, "true") == 0);
+  config->sts_variant.dualstack = dualstack;
 }
 
 static cleat_status choose_endpoint(struct cleat__s3_config *config, const struct sources *sources,
                                     struct cleat__s3_endpoint *endpoint, struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->endpoint, "the options");
-  consider(&choice, sources->url[SET_ENDPOINT], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_ENDPOINT], "the URL");
   const char *ignore = environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
   if (!ignore || strcmp(ignore, "true") != 0) {
     consider(&choice, environment("AWS_ENDPOINT_URL_S3"), "AWS_ENDPOINT_URL_S3");
@@ -270,8 +170,8 @@ static cleat_status choose_endpoint(struct cleat__s3_config *config, const struc
   config->aws = choice.value == NULL;
   if (choice.value)
     return cleat__s3_endpoint_parse(choice.value, choice.source, endpoint, err);
-  cleat__s3_endpoint_aws(config->region, endpoint);
-  return CLEAT_OK;
+  return cleat__s3_partition_endpoint(config->region, CLEAT__S3_SERVICE_S3, config->s3_variant,
+                                      endpoint, err);
 }
 
 static cleat_status choose_style(struct cleat__s3_config *config, const struct sources *sources,
@@ -287,17 +187,17 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
                             "enum cleat_addressing",
                             (int)asked);
   consider(&choice, asked == CLEAT_ADDRESSING_AUTO ? NULL : names[asked], "the options");
-  consider(&choice, sources->url[SET_STYLE], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_STYLE], "the URL");
   consider(&choice, from_profile(sources, "s3.addressing_style"), "the AWS config file");
   consider(&choice, "auto", "the default");
+  /* What cannot stand in a host goes into the path. Dots are outside a wildcard certificate. */
   if (strcmp(choice.value, "auto") == 0)
-    /* A dotted bucket is outside AWS's wildcard certificate. */
     config->virtual_host =
-        cleat__s3_endpoint_is_aws(endpoint) && strchr(config->bucket, '.') == NULL;
+        cleat__s3_partition_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
   else if (strcmp(choice.value, "path") == 0)
     config->virtual_host = false;
   else if (strcmp(choice.value, "virtual") == 0)
-    config->virtual_host = true;
+    config->virtual_host = cleat__s3_bucket_is_label(config->bucket, !endpoint->https);
   else
     return unknown_value(choice, "auto, path, virtual", err);
   if (config->virtual_host && cleat__s3_endpoint_is_address(endpoint))
@@ -317,7 +217,7 @@ static cleat_status choose_ca(struct cleat__s3_config *config, const struct sour
                               struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, sources->options->ca_file, "the options");
-  consider(&choice, sources->url[SET_CA_FILE], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_CA_FILE], "the URL");
   consider(&choice, environment("AWS_CA_BUNDLE"), "AWS_CA_BUNDLE");
   consider(&choice, from_profile(sources, "ca_bundle"), "the AWS config file");
   if (!choice.value)
@@ -342,7 +242,7 @@ static cleat_status choose_checksum(struct cleat__s3_config *config, const struc
     return cleat__error_set(err, CLEAT_INVALID,
                             "option checksum is %d: it is none of enum cleat_checksum", (int)asked);
   consider(&choice, names[asked], "the options");
-  consider(&choice, sources->url[SET_CHECKSUM], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_CHECKSUM], "the URL");
   consider(&choice, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
            "AWS_REQUEST_CHECKSUM_CALCULATION");
   consider(&choice, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
@@ -369,7 +269,7 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
                             "enum cleat_payload_signing",
                             (int)asked);
   consider(&choice, names[asked], "the options");
-  consider(&choice, sources->url[SET_PAYLOAD], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_PAYLOAD], "the URL");
   consider(&choice, "auto", "the default");
   config->sign_lists = strcmp(choice.value, "never") != 0 && strcmp(choice.value, "unsigned") != 0;
   if (strcmp(choice.value, "always") == 0 || strcmp(choice.value, "signed") == 0)
@@ -407,7 +307,7 @@ static cleat_status choose_sts(struct cleat__s3_config *config, const struct sou
 static cleat_status choose_anonymous(struct cleat__s3_config *config, const struct sources *sources,
                                      struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
-  consider(&choice, sources->url[SET_ANONYMOUS], "the URL");
+  consider(&choice, sources->location.values[CLEAT__SET_ANONYMOUS], "the URL");
   consider(&choice, "false", "the default");
   config->anonymous = strcmp(choice.value, "true") == 0;
   if (!config->anonymous && strcmp(choice.value, "false") != 0)
@@ -418,10 +318,10 @@ static cleat_status choose_anonymous(struct cleat__s3_config *config, const stru
 /* ---- What the bucket asks for ---- */
 
 static struct cleat__s3_choice option_or_url(const struct sources *sources, const char *option,
-                                             enum setting setting) {
+                                             enum cleat__s3_setting setting) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, option, "the options");
-  consider(&choice, sources->url[setting], "the URL");
+  consider(&choice, sources->location.values[setting], "the URL");
   return choice;
 }
 
@@ -433,17 +333,17 @@ static cleat_status choose_options(struct cleat__s3_config *config, const struct
                            : options->sse_bucket_key > 0 ? "true"
                                                          : "false";
   struct cleat__s3_wishes wishes = {
-      .sse = option_or_url(sources, options->sse, SET_SSE),
-      .kms_key_id = option_or_url(sources, options->sse_kms_key_id, SET_SSE_KMS_KEY_ID),
-      .bucket_key = option_or_url(sources, bucket_key, SET_SSE_BUCKET_KEY),
+      .sse = option_or_url(sources, options->sse, CLEAT__SET_SSE),
+      .kms_key_id = option_or_url(sources, options->sse_kms_key_id, CLEAT__SET_SSE_KMS_KEY_ID),
+      .bucket_key = option_or_url(sources, bucket_key, CLEAT__SET_SSE_BUCKET_KEY),
       .sse_c_key = options->sse_c_key,
-      .sse_c_key_file = option_or_url(sources, options->sse_c_key_file, SET_SSE_C_KEY_FILE),
-      .storage_class = option_or_url(sources, options->storage_class, SET_STORAGE_CLASS),
-      .tags = option_or_url(sources, options->tags, SET_TAGS),
-      .request_payer =
-          option_or_url(sources, options->requester_pays ? "requester" : NULL, SET_REQUEST_PAYER),
-      .bucket_owner = option_or_url(sources, options->bucket_owner, SET_BUCKET_OWNER),
-      .user_agent = option_or_url(sources, options->user_agent, SET_USER_AGENT),
+      .sse_c_key_file = option_or_url(sources, options->sse_c_key_file, CLEAT__SET_SSE_C_KEY_FILE),
+      .storage_class = option_or_url(sources, options->storage_class, CLEAT__SET_STORAGE_CLASS),
+      .tags = option_or_url(sources, options->tags, CLEAT__SET_TAGS),
+      .request_payer = option_or_url(sources, options->requester_pays ? "requester" : NULL,
+                                     CLEAT__SET_REQUEST_PAYER),
+      .bucket_owner = option_or_url(sources, options->bucket_owner, CLEAT__SET_BUCKET_OWNER),
+      .user_agent = option_or_url(sources, options->user_agent, CLEAT__SET_USER_AGENT),
       .confidential = endpoint->https || cleat__s3_endpoint_is_loopback(endpoint),
   };
   if (!wishes.sse_c_key && !wishes.sse_c_key_file.value) {
@@ -454,6 +354,17 @@ static cleat_status choose_options(struct cleat__s3_config *config, const struct
 }
 
 /* ---- The target ---- */
+
+/* "/tenant%3Abucket" behind the endpoint's own path; owned, or NULL. */
+static char *path_of(const char *bucket, const struct cleat__s3_endpoint *endpoint) {
+  struct cleat__buffer encoded;
+  cleat__buffer_init(&encoded, 3 * CLEAT__S3_BUCKET_MAX + 1);
+  char *path = NULL;
+  if (cleat__s3_encode(&encoded, bucket, strlen(bucket), false) == CLEAT_OK)
+    path = cleat__strprintf("%s/%s", endpoint->path, cleat__buffer_text(&encoded));
+  cleat__buffer_clear(&encoded);
+  return path;
+}
 
 /* Fills host, port, host_header, base_url, base_path, endpoint, https from the endpoint. */
 static cleat_status set_target(struct cleat__s3_config *config,
@@ -467,8 +378,8 @@ static cleat_status set_target(struct cleat__s3_config *config,
   bool virtual_host = config->virtual_host;
   config->host = cleat__strprintf("%s%s%s", virtual_host ? config->bucket : "",
                                   virtual_host ? "." : "", endpoint->host);
-  config->base_path = cleat__strprintf("%s%s%s", endpoint->path, virtual_host ? "" : "/",
-                                       virtual_host ? "" : config->bucket);
+  config->base_path =
+      virtual_host ? cleat__strdup(endpoint->path) : path_of(config->bucket, endpoint);
   config->endpoint = cleat__strprintf("%s://%s%s%s", scheme, endpoint->host, port, endpoint->path);
   if (!config->host || !config->base_path || !config->endpoint)
     return no_memory(err, "the endpoint");
@@ -479,9 +390,9 @@ static cleat_status set_target(struct cleat__s3_config *config,
 
 static cleat_status init(struct cleat__s3_config *config, struct sources *sources,
                          const char *location, struct cleat_error *err) {
-  cleat_status status = read_location(config, sources, location, err);
-  if (!status && sources->url[SET_PROFILE]) {
-    config->profile = cleat__strdup(sources->url[SET_PROFILE]);
+  cleat_status status = take_location(config, sources, location, err);
+  if (!status && sources->location.values[CLEAT__SET_PROFILE]) {
+    config->profile = cleat__strdup(sources->location.values[CLEAT__SET_PROFILE]);
     if (!config->profile)
       status = no_memory(err, "the profile's name");
   }
@@ -491,7 +402,11 @@ static cleat_status init(struct cleat__s3_config *config, struct sources *source
     status = choose_region(config, sources, err);
   struct cleat__s3_endpoint endpoint;
   if (!status)
+    choose_variants(config, sources);
+  if (!status)
     status = choose_endpoint(config, sources, &endpoint, err);
+  if (!status && cleat__s3_partition_is_aws(&endpoint))
+    status = cleat__s3_bucket_check_aws(config->bucket, location, err);
   if (!status)
     status = choose_style(config, sources, &endpoint, err);
   if (!status)
@@ -516,7 +431,7 @@ cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *
   struct sources sources = {
       .options = options, .profile = CLEAT__S3_PROFILE_INIT, .services = CLEAT__S3_PROFILE_INIT};
   cleat_status status = init(&made, &sources, location, err);
-  cleat__free(sources.query);
+  cleat__s3_location_clear(&sources.location);
   cleat__free(sources.config_path);
   cleat__s3_profile_clear(&sources.profile);
   cleat__s3_profile_clear(&sources.services);
@@ -544,6 +459,8 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
                                    struct cleat__s3_config *moved, struct cleat_error *err) {
   struct cleat__s3_config made = {.virtual_host = config->virtual_host,
                                   .aws = config->aws,
+                                  .s3_variant = config->s3_variant,
+                                  .sts_variant = config->sts_variant,
                                   .anonymous = config->anonymous,
                                   .checksums = config->checksums,
                                   .crc64nvme = config->crc64nvme,
@@ -555,7 +472,8 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
     return cleat__error_set(err, CLEAT_STORE, "%s: the store names a bad region '%.100s'",
                             config->display, region);
   if (config->aws)
-    cleat__s3_endpoint_aws(region, &endpoint);
+    status = cleat__s3_partition_endpoint(region, CLEAT__S3_SERVICE_S3, config->s3_variant,
+                                          &endpoint, err);
   else
     status = cleat__s3_endpoint_parse(config->endpoint, "the settings", &endpoint, err);
   if (!status)

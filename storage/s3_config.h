@@ -7,12 +7,12 @@
 #define CLEAT_STORAGE_S3_CONFIG_H
 
 #include "base/error.h"
+#include "storage/s3_location.h"
 #include "storage/s3_options.h"
+#include "storage/s3_partition.h"
 
 #include <stdbool.h>
 
-/* With CLEAT__KEY_MAX and a '/' this makes S3's 1,024. */
-#define CLEAT__S3_PREFIX_MAX 123
 #define CLEAT__S3_REGION_MAX 63
 
 struct cleat__s3_config {
@@ -38,8 +38,10 @@ struct cleat__s3_config {
   char *base_path; /* encoded path of the bucket, without trailing slash: "" or "/bucket" or
                          "/tenant/bucket". The canonical path of a key is base_path + "/" + encoded
                          (root + key); of the bucket itself base_path + "/" */
-  bool virtual_host; /* the bucket stands in the host name */
-  bool aws;          /* the endpoint is AWS's own, made from the region */
+  bool virtual_host;                    /* the bucket stands in the host name */
+  bool aws;                             /* the endpoint is AWS's own, made from the region */
+  struct cleat__s3_variant s3_variant;  /* … and of this kind */
+  struct cleat__s3_variant sts_variant; /* of STS, unless sts_endpoint is set */
 
   bool checksums;    /* send x-amz-checksum-crc32c (AWS_REQUEST_CHECKSUM_CALCULATION) … */
   bool crc64nvme;    /* … or x-amz-checksum-crc64nvme in its place */

@@ -109,22 +109,10 @@ cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
   return CLEAT_OK;
 }
 
-void cleat__s3_endpoint_aws(const char *region, struct cleat__s3_endpoint *endpoint) {
-  /* China is a partition of its own: AWS General Reference, "Amazon S3 endpoints". */
-  const char *suffix = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-  *endpoint = (struct cleat__s3_endpoint){.https = true, .port = 443};
-  snprintf(endpoint->host, sizeof endpoint->host, "s3.%.63s.amazonaws.com%s", region, suffix);
-}
-
 static bool ends_with(const char *text, const char *end) {
   size_t length = strlen(text);
   size_t end_length = strlen(end);
   return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-bool cleat__s3_endpoint_is_aws(const struct cleat__s3_endpoint *endpoint) {
-  return strncmp(endpoint->host, "s3", 2) == 0 && (ends_with(endpoint->host, ".amazonaws.com") ||
-                                                   ends_with(endpoint->host, ".amazonaws.com.cn"));
 }
 
 bool cleat__s3_endpoint_is_address(const struct cleat__s3_endpoint *endpoint) {

@@ -21,12 +21,6 @@ struct cleat__s3_endpoint {
 cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
                                       struct cleat__s3_endpoint *endpoint, struct cleat_error *err);
 
-/* AWS's own for a region: https://s3.<region>.amazonaws.com. */
-void cleat__s3_endpoint_aws(const char *region, struct cleat__s3_endpoint *endpoint);
-
-/* AWS's own by its name, where buckets may stand in the host name. */
-bool cleat__s3_endpoint_is_aws(const struct cleat__s3_endpoint *endpoint);
-
 /* An address rather than a name: no bucket can stand before it. */
 bool cleat__s3_endpoint_is_address(const struct cleat__s3_endpoint *endpoint);
 

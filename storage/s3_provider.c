@@ -91,6 +91,7 @@ cleat_status cleat__s3_settings_init(struct cleat__s3_settings *settings,
   settings->anonymous = options->anonymous;
   settings->proxies = options->proxies;
   settings->skew_s = options->skew_s;
+  settings->sts_variant = options->sts_variant;
   settings->process_ms = options->process_ms;
   settings->instance_ms = options->instance_ms > 0 ? options->instance_ms : CLEAT__S3_INSTANCE_MS;
   cleat_status status = read_keys(settings, options, err);

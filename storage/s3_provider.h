@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "storage/http_proxy.h"
 #include "storage/s3_keys.h"
+#include "storage/s3_partition.h"
 
 #include <stdatomic.h>
 
@@ -26,10 +27,11 @@
  * cleat__s3_credentials_new. */
 struct cleat__s3_chain_options {
   const struct cleat_client_options *client;
-  const char *profile;      /* of the URL; NULL: AWS_PROFILE, else "default" */
-  const char *region;       /* of STS */
-  const char *sts_endpoint; /* NULL: AWS's own */
-  const char *ca_file;      /* for STS; NULL: the system's */
+  const char *profile;                  /* of the URL; NULL: AWS_PROFILE, else "default" */
+  const char *region;                   /* of STS */
+  const char *sts_endpoint;             /* NULL: AWS's own … */
+  struct cleat__s3_variant sts_variant; /* … of this kind */
+  const char *ca_file;                  /* for STS; NULL: the system's */
   bool anonymous;
   const struct cleat__http_proxies *proxies; /* for STS; outlive the chain; NULL: none */
   const struct cleat__clock *clock;          /* outlives the chain */
@@ -58,6 +60,7 @@ struct cleat__s3_settings {
   bool instance_disabled;
   char *region;
   char *sts_endpoint;
+  struct cleat__s3_variant sts_variant;
   char *ca_file;
   const struct cleat__http_proxies *proxies; /* borrowed; NULL: none */
   atomic_llong *skew_s;                      /* borrowed, shared with the store; NULL: 0 */

@@ -147,17 +147,14 @@ static cleat_status choose_endpoint(const struct cleat__s3_settings *settings,
                                     struct sts_request *request, struct cleat_error *err) {
   struct cleat__s3_endpoint *endpoint = &request->endpoint;
   char port[16] = "";
-  if (settings->sts_endpoint) {
-    cleat_status status =
-        cleat__s3_endpoint_parse(settings->sts_endpoint, "the STS endpoint", endpoint, err);
-    if (status)
-      return status;
-  } else {
-    const char *region = settings->region ? settings->region : "us-east-1";
-    const char *suffix = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-    *endpoint = (struct cleat__s3_endpoint){.https = true, .port = 443};
-    snprintf(endpoint->host, sizeof endpoint->host, "sts.%.63s.amazonaws.com%s", region, suffix);
-  }
+  cleat_status status =
+      settings->sts_endpoint
+          ? cleat__s3_endpoint_parse(settings->sts_endpoint, "the STS endpoint", endpoint, err)
+          : cleat__s3_partition_endpoint(settings->region ? settings->region : "us-east-1",
+                                         CLEAT__S3_SERVICE_STS, settings->sts_variant, endpoint,
+                                         err);
+  if (status)
+    return status;
   if (!cleat__s3_endpoint_default_port(endpoint))
     snprintf(port, sizeof port, ":%u", endpoint->port);
   snprintf(request->place, sizeof request->place, "%s://%s%s", endpoint->https ? "https" : "http",

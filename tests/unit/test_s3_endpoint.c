@@ -125,24 +125,6 @@ static struct cleat__s3_endpoint parsed(const char *text) {
   return endpoint;
 }
 
-START_TEST(aws_by_region_and_by_name) {
-  struct cleat__s3_endpoint endpoint;
-  cleat__s3_endpoint_aws("eu-west-1", &endpoint);
-  ck_assert_str_eq(endpoint.host, "s3.eu-west-1.amazonaws.com");
-  ck_assert(endpoint.https && endpoint.port == 443);
-  ck_assert(cleat__s3_endpoint_is_aws(&endpoint));
-  cleat__s3_endpoint_aws("cn-north-1", &endpoint);
-  ck_assert_str_eq(endpoint.host, "s3.cn-north-1.amazonaws.com.cn");
-  ck_assert(cleat__s3_endpoint_is_aws(&endpoint));
-  endpoint = parsed("https://s3.dualstack.us-east-2.amazonaws.com");
-  ck_assert(cleat__s3_endpoint_is_aws(&endpoint));
-  endpoint = parsed("https://s3.example.com");
-  ck_assert(!cleat__s3_endpoint_is_aws(&endpoint));
-  endpoint = parsed("https://s3.amazonaws.com.example.com");
-  ck_assert(!cleat__s3_endpoint_is_aws(&endpoint));
-}
-END_TEST
-
 START_TEST(addresses_and_loopback) {
   static const struct {
     const char *text;
@@ -186,7 +168,6 @@ int main(void) {
   tcase_add_test(tcase, what_is_wrong_is_told);
   tcase_add_test(tcase, a_password_is_not_told);
   tcase_add_test(tcase, a_host_and_a_path_are_bounded);
-  tcase_add_test(tcase, aws_by_region_and_by_name);
   tcase_add_test(tcase, addresses_and_loopback);
   tcase_add_test(tcase, default_ports);
   suite_add_tcase(suite, tcase);
