@@ -196,7 +196,9 @@ struct cleat_client_options {
   uint64_t staging_bytes; /* host memory for copies in flight, taken at open; 0: 256 MiB */
   int staging_on_demand;  /* 1: its pages are made resident by their first use, not at open: for a
                              program that saves or loads once, and has no fence to keep short */
-  uint64_t part_bytes;    /* size of a part, and of a staging buffer; 0: 16 MiB */
+  uint64_t
+      part_bytes; /* size of a part, and of a staging buffer; 0: 16 MiB. A file has at most 10,000
+                             parts: those of a larger file are a multiple of this */
   unsigned
       concurrency; /* transfers in flight, at most; 0: 64 for s3://, 4 for file://. How many are best for
                              an s3:// store is found out while they run */
@@ -370,7 +372,11 @@ struct cleat_save_request {
   const char *metadata; /* any JSON value, kept in the manifest and shown by ls; NULL: {} */
   enum cleat_if_exists if_exists;
   /* Tensors are split into files of at most this many bytes of tensors (headers come on top), but
-   * for a tensor that is larger alone; 0: 4 GiB. */
+   * for a tensor that is larger alone; 0: 4 GiB.
+   *
+   * How large a file may be: 5 TiB in an s3:// store, and of tensors that are copied (cleat_save_async, CUDA
+   * memory) 10,000 times staging_bytes, since each of its 10,000 parts must fit: 2.44 TiB by default. Else LIMIT, before
+   * anything is sent. Host memory that is saved in place and files from disk need no such memory. */
   uint64_t shard_bytes;
   /* 1: go on with what a try at saving this step left that was killed, and send only what is missing: parts are
    * compared by size and checksum. What this save stores stays when it fails, for the next try. The earlier

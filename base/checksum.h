@@ -4,6 +4,7 @@
 #define CLEAT_BASE_CHECKSUM_H
 
 #include "base/error.h"
+#include "base/feed.h"
 #include "base/span.h"
 
 #include <stdbool.h>
@@ -33,6 +34,14 @@ cleat_status cleat__md5(const void *bytes, size_t size,
                         uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
 cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
                               uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
+
+/* Of what a feed reads. These fill `err`: errors of cleat__feed_each, INTERNAL. */
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint8_t digest[CLEAT__SHA256_BYTES],
+                                struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                             uint8_t digest[CLEAT__MD5_BYTES],
+                             struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Lowercase hex of `size` bytes into `hex`, which holds 2 * size + 1. */
 void cleat__hex(const void *bytes, size_t size, char *hex);

@@ -77,6 +77,43 @@ cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
   return digest_spans(EVP_md5(), spans, count, digest);
 }
 
+static cleat_status take_block(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
+  if (EVP_DigestUpdate(ctx, bytes, size) == 1)
+    return CLEAT_OK;
+  return cleat__error_set(err, openssl_failure(), "a digest failed");
+}
+
+static cleat_status digest_feed(const EVP_MD *kind, const struct cleat__feed *feed,
+                                const atomic_bool *cancel, uint8_t *digest,
+                                struct cleat_error *err) {
+  EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
+  if (context == NULL)
+    return cleat__error_no_memory(err, "a digest");
+  cleat__fork_hold();
+  int good = EVP_DigestInit_ex(context, kind, NULL);
+  cleat__fork_release();
+  cleat_status status =
+      good == 1 ? cleat__feed_each(feed, cancel, take_block, context, err) : CLEAT_OK;
+  cleat__fork_hold();
+  if (good == 1 && status == CLEAT_OK)
+    good = EVP_DigestFinal_ex(context, digest, NULL);
+  if (good != 1)
+    status = cleat__error_set(err, openssl_failure(), "a digest failed");
+  EVP_MD_CTX_free(context);
+  cleat__fork_release();
+  return status;
+}
+
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint8_t digest[CLEAT__SHA256_BYTES], struct cleat_error *err) {
+  return digest_feed(EVP_sha256(), feed, cancel, digest, err);
+}
+
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                             uint8_t digest[CLEAT__MD5_BYTES], struct cleat_error *err) {
+  return digest_feed(EVP_md5(), feed, cancel, digest, err);
+}
+
 cleat_status cleat__checksum_prepare(void) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;

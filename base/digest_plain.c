@@ -228,18 +228,46 @@ cleat_status cleat__sha256(const void *bytes, size_t size, uint8_t digest[CLEAT_
   return CLEAT_OK;
 }
 
+static void md5_end(struct digest *digest, uint8_t out[CLEAT__MD5_BYTES]) {
+  digest_end(digest);
+  for (size_t i = 0; i < CLEAT__MD5_BYTES / 4; i++) {
+    uint32_t word = htole32(digest->words[i]);
+    memcpy(out + 4 * i, &word, 4);
+  }
+}
+
 cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
                               uint8_t digest[CLEAT__MD5_BYTES]) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
   struct digest state = md5_begin;
   add_spans(&state, spans, count);
-  digest_end(&state);
-  for (size_t i = 0; i < CLEAT__MD5_BYTES / 4; i++) {
-    uint32_t word = htole32(state.words[i]);
-    memcpy(digest + 4 * i, &word, 4);
-  }
+  md5_end(&state, digest);
   return CLEAT_OK;
+}
+
+static cleat_status take_block(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
+  (void)err;
+  digest_add(ctx, bytes, size);
+  return CLEAT_OK;
+}
+
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint8_t digest[CLEAT__SHA256_BYTES], struct cleat_error *err) {
+  struct digest state = sha256_begin;
+  cleat_status status = cleat__feed_each(feed, cancel, take_block, &state, err);
+  if (status == CLEAT_OK)
+    sha256_end(&state, digest);
+  return status;
+}
+
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                             uint8_t digest[CLEAT__MD5_BYTES], struct cleat_error *err) {
+  struct digest state = md5_begin;
+  cleat_status status = cleat__feed_each(feed, cancel, take_block, &state, err);
+  if (status == CLEAT_OK)
+    md5_end(&state, digest);
+  return status;
 }
 
 cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) {

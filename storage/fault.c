@@ -135,6 +135,17 @@ static cleat_status fault_part(struct cleat__store *store, const struct cleat__u
   return CLEAT_OK;
 }
 
+static cleat_status fault_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                               const struct cleat__feed *feed, struct cleat__stored_part *part,
+                               const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__stored_part stored = *part;
+  FAULTY("multipart_feed", upload->key,
+         CLEAT__STORE(inner, multipart_feed, upload, feed, &stored, cancel, err), (void)0);
+  *part = stored;
+  return CLEAT_OK;
+}
+
 static cleat_status fault_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                    const struct cleat__stored_part *parts, size_t count,
                                    const atomic_bool *cancel, struct cleat_error *err) {
@@ -200,6 +211,7 @@ static const struct cleat__store_ops fault_ops = {
     .remove = fault_remove,
     .multipart_create = fault_create,
     .multipart_part = fault_part,
+    .multipart_feed = fault_feed,
     .multipart_complete = fault_complete,
     .multipart_abort = fault_abort,
     .multipart_list_parts = fault_list_parts,

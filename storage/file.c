@@ -304,6 +304,7 @@ static const struct cleat__store_ops file_ops = {
     .remove = file_remove,
     .multipart_create = cleat__file_multipart_create,
     .multipart_part = cleat__file_multipart_part,
+    .multipart_feed = cleat__file_multipart_feed,
     .multipart_complete = cleat__file_multipart_complete,
     .multipart_abort = cleat__file_multipart_abort,
     .multipart_list_parts = cleat__file_multipart_list_parts,
@@ -367,6 +368,7 @@ static void set_limits(struct cleat__store *store) {
   store->min_part_bytes = MIN_PART_BYTES;
   store->max_put_bytes = UINT64_MAX;
   store->max_parts = MAX_PARTS;
+  store->max_object_bytes = INT64_MAX; /* off_t; the file system may allow less */
   store->default_concurrency = DEFAULT_CONCURRENCY;
 }
 

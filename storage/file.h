@@ -91,6 +91,11 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
 int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
                       const atomic_bool *cancel, uint32_t *crc32c);
 
+/* The same of what `feed` reads. Returns 0, an errno value, or this: the feed failed, and has filled *err. */
+#define CLEAT__FILE_FEED_FAILED (-1)
+int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
+                           const atomic_bool *cancel, uint32_t *crc32c, struct cleat_error *err);
+
 /* The opaque tag of one state of one file. */
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
 
@@ -130,6 +135,11 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
 cleat_status cleat__file_multipart_part(struct cleat__store *store,
                                         const struct cleat__upload *upload,
                                         const struct cleat__span *body, size_t body_count,
+                                        struct cleat__stored_part *part, const atomic_bool *cancel,
+                                        struct cleat_error *err);
+cleat_status cleat__file_multipart_feed(struct cleat__store *store,
+                                        const struct cleat__upload *upload,
+                                        const struct cleat__feed *feed,
                                         struct cleat__stored_part *part, const atomic_bool *cancel,
                                         struct cleat_error *err);
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,

@@ -236,14 +236,21 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
 
 /* ---- Part ---- */
 
-static int write_part(const struct open_upload *open, const struct cleat__upload *upload,
-                      const struct cleat__span *body, size_t body_count,
-                      const struct cleat__stored_part *part, const atomic_bool *cancel) {
+static cleat_status check_part(const struct cleat__upload *upload,
+                               const struct cleat__stored_part *part, uint64_t body_bytes,
+                               struct cleat_error *err) {
+  uint64_t size = cleat__file_part_size(upload, part->number);
+  if (size != 0 && part->size == size && body_bytes == size)
+    return CLEAT_OK;
+  return cleat__error_set(err, CLEAT_INVALID,
+                          "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
+                          part->number, upload->key, body_bytes, size);
+}
+
+/* Its bytes are written, and `crc` is theirs. */
+static int note_part(const struct open_upload *open, const struct cleat__upload *upload,
+                     const struct cleat__stored_part *part, uint32_t crc) {
   uint64_t offset = (part->number - 1) * upload->part_bytes;
-  uint32_t crc = 0;
-  int failure = cleat__file_write(open->fd, offset, body, body_count, cancel, &crc);
-  if (failure != 0)
-    return failure;
   if (crc != part->crc32c)
     return EBADMSG;
   /* Only begins the write-back; whether it worked, the sync at the end tells. */
@@ -251,23 +258,13 @@ static int write_part(const struct open_upload *open, const struct cleat__upload
   return cleat__file_journal_note(open->place.folder, open->journal, part);
 }
 
-cleat_status cleat__file_multipart_part(struct cleat__store *store,
-                                        const struct cleat__upload *upload,
-                                        const struct cleat__span *body, size_t body_count,
-                                        struct cleat__stored_part *part, const atomic_bool *cancel,
-                                        struct cleat_error *err) {
-  struct cleat__file_store *files = (struct cleat__file_store *)store;
-  struct open_upload open;
-  uint64_t size = cleat__file_part_size(upload, part->number);
-  if (size == 0 || part->size != size || cleat__spans_length(body, body_count) != size)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "part %" PRIu32 " of %s has %" PRIu64 " bytes instead of %" PRIu64,
-                            part->number, upload->key, cleat__spans_length(body, body_count), size);
-  cleat_status status = open_upload(files, upload, "write", &open, err);
-  if (status != CLEAT_OK)
-    return status;
-  int failure = write_part(&open, upload, body, body_count, part, cancel);
-  int close_failure = close_upload(&open);
+/* `failure`: 0, an errno value, or CLEAT__FILE_FEED_FAILED with *err filled. */
+static cleat_status end_part(struct cleat__file_store *files, const struct cleat__upload *upload,
+                             struct open_upload *open, int failure, struct cleat__stored_part *part,
+                             struct cleat_error *err) {
+  int close_failure = close_upload(open);
+  if (failure == CLEAT__FILE_FEED_FAILED)
+    return err->status;
   if (failure == 0)
     failure = close_failure;
   if (failure == EBADMSG)
@@ -277,6 +274,46 @@ cleat_status cleat__file_multipart_part(struct cleat__store *store,
   part->has_crc32c = true;
   cleat__file_part_etag(part->crc32c, part->etag);
   return CLEAT_OK;
+}
+
+cleat_status cleat__file_multipart_part(struct cleat__store *store,
+                                        const struct cleat__upload *upload,
+                                        const struct cleat__span *body, size_t body_count,
+                                        struct cleat__stored_part *part, const atomic_bool *cancel,
+                                        struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct open_upload open;
+  uint32_t crc = 0;
+  cleat_status status = check_part(upload, part, cleat__spans_length(body, body_count), err);
+  if (status == CLEAT_OK)
+    status = open_upload(files, upload, "write", &open, err);
+  if (status != CLEAT_OK)
+    return status;
+  int failure = cleat__file_write(open.fd, (part->number - 1) * upload->part_bytes, body,
+                                  body_count, cancel, &crc);
+  if (failure == 0)
+    failure = note_part(&open, upload, part, crc);
+  return end_part(files, upload, &open, failure, part, err);
+}
+
+cleat_status cleat__file_multipart_feed(struct cleat__store *store,
+                                        const struct cleat__upload *upload,
+                                        const struct cleat__feed *feed,
+                                        struct cleat__stored_part *part, const atomic_bool *cancel,
+                                        struct cleat_error *err) {
+  struct cleat__file_store *files = (struct cleat__file_store *)store;
+  struct open_upload open;
+  uint32_t crc = 0;
+  cleat_status status = check_part(upload, part, feed->length, err);
+  if (status == CLEAT_OK)
+    status = open_upload(files, upload, "write", &open, err);
+  if (status != CLEAT_OK)
+    return status;
+  int failure = cleat__file_write_feed(open.fd, (part->number - 1) * upload->part_bytes, feed,
+                                       cancel, &crc, err);
+  if (failure == 0)
+    failure = note_part(&open, upload, part, crc);
+  return end_part(files, upload, &open, failure, part, err);
 }
 
 /* ---- List parts ---- */

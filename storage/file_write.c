@@ -103,6 +103,36 @@ int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, 
   return 0;
 }
 
+struct feeding {
+  int fd;
+  uint64_t offset;
+  const atomic_bool *cancel;
+  uint32_t crc;
+  int failure;
+};
+
+static cleat_status write_block(void *ctx, const void *bytes, size_t size,
+                                struct cleat_error *err) {
+  struct feeding *feeding = ctx;
+  struct cleat__span span = {(void *)(uintptr_t)bytes, size};
+  uint32_t ignored = 0;
+  feeding->failure =
+      cleat__file_write(feeding->fd, feeding->offset, &span, 1, feeding->cancel, &ignored);
+  feeding->crc = cleat__crc32c(feeding->crc, bytes, size);
+  feeding->offset += size;
+  return feeding->failure == 0 ? CLEAT_OK : cleat__error_set(err, CLEAT_IO, "cannot write");
+}
+
+int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
+                           const atomic_bool *cancel, uint32_t *crc32c, struct cleat_error *err) {
+  struct feeding feeding = {.fd = fd, .offset = offset, .cancel = cancel};
+  cleat_status status = cleat__feed_each(feed, cancel, write_block, &feeding, err);
+  *crc32c = feeding.crc;
+  if (status == CLEAT_OK)
+    return 0;
+  return feeding.failure != 0 ? feeding.failure : CLEAT__FILE_FEED_FAILED;
+}
+
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
   snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx-%" PRIx64 ".%08lx\"",
            (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,

@@ -117,8 +117,7 @@ static CURLcode set_request(CURL *curl, const struct cleat__http_request *reques
   SET(CURLOPT_EXPECT_100_TIMEOUT_MS, CLEAT__HTTP_ASK_MS);
   if (request->has_body) {
     SET(CURLOPT_UPLOAD, 1L);
-    SET(CURLOPT_INFILESIZE_LARGE,
-        (curl_off_t)cleat__spans_length(request->body, request->body_count));
+    SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)cleat__http_body_bytes(request));
   } else if (strcmp(request->method, "HEAD") == 0) {
     SET(CURLOPT_NOBODY, 1L);
     return code;
@@ -219,6 +218,8 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
              call->header_count > 0 ? "the server refuses \"Expect: 100-continue\""
                                     : "a kept connection was closed before a reply");
     return CLEAT__TRANSPORT_BROKEN;
+  case CLEAT__HTTP_VERDICT_FEED:
+    return CLEAT__TRANSPORT_FEED;
   case CLEAT__HTTP_VERDICT_HEADERS:
     snprintf(message, size, "the reply has more than %d headers or %d bytes of them",
              CLEAT__HTTP_HEADERS_MAX, CLEAT__HTTP_HEADER_BYTES_MAX);
@@ -501,8 +502,7 @@ static enum cleat__transport run_request(struct run *run, struct cleat__http_rep
  * (versitygw does, where it keeps connections). */
 static bool is_connection_clean(const struct cleat__http_request *request,
                                 const struct cleat__http_reply *reply) {
-  return (reply->status >= 200 && reply->status < 300) ||
-         cleat__spans_length(request->body, request->body_count) == 0;
+  return (reply->status >= 200 && reply->status < 300) || cleat__http_body_bytes(request) == 0;
 }
 
 enum cleat__transport cleat__http_send(struct cleat__http *http,

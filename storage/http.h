@@ -12,6 +12,7 @@
 #define CLEAT_STORAGE_HTTP_H
 
 #include "base/buffer.h"
+#include "base/feed.h"
 #include "base/span.h"
 #include "storage/http_address.h"
 #include "storage/http_proxy.h"
@@ -68,6 +69,8 @@ struct cleat__http_request {
   bool has_body; /* send `body`, with a Content-Length, also when it is empty */
   const struct cleat__span *body;
   size_t body_count;
+  const struct cleat__feed *feed; /* instead of `body`, unless it is NULL */
+  struct cleat_error *feed_err;   /* filled where that fails: CLEAT__TRANSPORT_FEED */
   bool into_spans; /* the body of a 2xx reply goes into `into`, else into reply->text */
   const struct cleat__span *into;
   size_t into_count;
@@ -119,6 +122,9 @@ struct cleat__http_reply {
 };
 
 struct cleat__http;
+
+/* The bytes of the request's body. */
+uint64_t cleat__http_body_bytes(const struct cleat__http_request *request);
 
 /* Initialises libcurl, which is thread-safe from 7.84 on, and never undoes that: the program may use
  * libcurl too. Errors: NO_MEMORY, INTERNAL, IO (no thread). */

@@ -59,6 +59,31 @@ static CURLcode let_body_go(struct cleat__http_call *call) {
   return curl_easy_pause(call->curl, CURLPAUSE_CONT);
 }
 
+uint64_t cleat__http_body_bytes(const struct cleat__http_request *request) {
+  return request->feed != NULL ? request->feed->length
+                               : cleat__spans_length(request->body, request->body_count);
+}
+
+static void rewind_body(struct cleat__http_call *call) {
+  cleat__span_cursor_init(&call->body, call->request->body, call->request->body_count);
+  call->fed_bytes = 0;
+  call->unread_bytes = cleat__http_body_bytes(call->request);
+}
+
+/* The next bytes of the body, at most `room`; false when what feeds it failed. */
+static bool read_body(struct cleat__http_call *call, char *to, size_t room, size_t *taken) {
+  const struct cleat__feed *feed = call->request->feed;
+  if (feed == NULL) {
+    *taken = cleat__span_cursor_read(&call->body, to, room);
+    return true;
+  }
+  *taken = call->unread_bytes < room ? (size_t)call->unread_bytes : room;
+  if (feed->read(feed->ctx, call->fed_bytes, to, *taken, call->request->feed_err) != CLEAT_OK)
+    return false;
+  call->fed_bytes += *taken;
+  return true;
+}
+
 static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
   struct cleat__http_call *call = ctx;
   if (is_cancelled(call)) {
@@ -72,7 +97,11 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
     call->tasted = true;
     room = room < CLEAT__HTTP_TASTE_BYTES ? room : CLEAT__HTTP_TASTE_BYTES;
   }
-  size_t taken = cleat__span_cursor_read(&call->body, to, room);
+  size_t taken = 0;
+  if (!read_body(call, to, room, &taken)) {
+    call->verdict = CLEAT__HTTP_VERDICT_FEED;
+    return CURL_READFUNC_ABORT;
+  }
   call->unread_bytes -= taken;
   return taken;
 }
@@ -82,8 +111,7 @@ static int on_seek(void *ctx, curl_off_t offset, int origin) {
   struct cleat__http_call *call = ctx;
   if (origin != SEEK_SET || offset != 0)
     return CURL_SEEKFUNC_FAIL;
-  cleat__span_cursor_init(&call->body, call->request->body, call->request->body_count);
-  call->unread_bytes = cleat__spans_length(call->request->body, call->request->body_count);
+  rewind_body(call);
   return CURL_SEEKFUNC_OK;
 }
 
@@ -305,8 +333,7 @@ void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
                            const struct cleat__http_request *request,
                            struct cleat__http_reply *reply) {
   *call = (struct cleat__http_call){.curl = curl, .request = request, .reply = reply};
-  cleat__span_cursor_init(&call->body, request->body, request->body_count);
-  call->unread_bytes = cleat__spans_length(request->body, request->body_count);
+  rewind_body(call);
   cleat__span_cursor_init(&call->into, request->into, request->into_count);
   call->idle_ms = request->idle_ms > 0 ? request->idle_ms : CLEAT__HTTP_IDLE_MS;
   call->pace_bytes_s = request->pace_bytes_s < 0    ? 0

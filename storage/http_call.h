@@ -20,6 +20,7 @@ enum cleat__http_verdict {
   CLEAT__HTTP_VERDICT_HEADERS, /* too many, or too long */
   CLEAT__HTTP_VERDICT_ENOUGH,  /* an error whose end is not worth waiting for */
   CLEAT__HTTP_VERDICT_AGAIN,   /* libcurl was about to send it once more */
+  CLEAT__HTTP_VERDICT_FEED,    /* what feeds the body failed */
   CLEAT__HTTP_VERDICT_NO_MEMORY
 };
 
@@ -31,6 +32,7 @@ struct cleat__http_call {
   struct cleat__http_reply *reply;
   struct cleat__span_cursor body;
   struct cleat__span_cursor into;
+  uint64_t fed_bytes;    /* where the feed is read next */
   uint64_t unread_bytes; /* of the body: libcurl has not asked for them yet */
   bool tasted;           /* the first bytes of a body that asks first are on their way */
   bool looked;           /* for an answer to them */

@@ -440,6 +440,7 @@ static const struct cleat__store_ops s3_ops = {
     .remove = s3_remove,
     .multipart_create = cleat__s3_multipart_create,
     .multipart_part = cleat__s3_multipart_part,
+    .multipart_feed = cleat__s3_multipart_feed,
     .multipart_complete = cleat__s3_multipart_complete,
     .multipart_abort = cleat__s3_multipart_abort,
     .multipart_list_parts = cleat__s3_multipart_list_parts,
@@ -458,6 +459,7 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
                             .min_part_bytes = CLEAT__S3_PART_MIN,
                             .max_put_bytes = CLEAT__S3_PUT_MAX,
                             .max_parts = CLEAT__S3_PARTS_MAX,
+                            .max_object_bytes = CLEAT__S3_OBJECT_MAX,
                             .default_concurrency = CLEAT__S3_CONCURRENCY,
                             .first_concurrency = CLEAT__S3_CONCURRENCY_FIRST};
   s3->log = config->log;

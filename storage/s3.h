@@ -21,6 +21,9 @@
 #define CLEAT__S3_PART_MIN (UINT64_C(5) << 20)
 #define CLEAT__S3_PUT_MAX (UINT64_C(5) << 30)
 #define CLEAT__S3_PARTS_MAX 10000
+/* AWS takes 48.8 TiB since the end of 2025; most other stores take no more than this. Lower: large files are refused in vain.
+ * Higher: a store may refuse one at its Complete, when all of it was sent. */
+#define CLEAT__S3_OBJECT_MAX (UINT64_C(5) << 40)
 /* Transfers in flight, at most and to begin with; how many are best is found out (base/concurrency.h). Lower: a
  * store that is far away, or that shares its rate out by connection, is used by halves. Higher: more memory for
  * buffers of the HTTP library, half a MiB each. */
@@ -85,6 +88,7 @@ struct cleat__s3_request {
   bool has_body;
   const struct cleat__span *body;
   size_t body_count;
+  const struct cleat__feed *feed; /* instead of `body`, unless it is NULL */
   bool sign_body;  /* nothing else guards it: it is signed, unless the user wants none signed */
   bool into_spans; /* a 2xx body goes there */
   const struct cleat__span *into;
@@ -135,6 +139,11 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
 cleat_status cleat__s3_multipart_part(struct cleat__store *store,
                                       const struct cleat__upload *upload,
                                       const struct cleat__span *body, size_t body_count,
+                                      struct cleat__stored_part *part, const atomic_bool *cancel,
+                                      struct cleat_error *err);
+cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
+                                      const struct cleat__upload *upload,
+                                      const struct cleat__feed *feed,
                                       struct cleat__stored_part *part, const atomic_bool *cancel,
                                       struct cleat_error *err);
 cleat_status cleat__s3_multipart_complete(struct cleat__store *store,

@@ -184,6 +184,7 @@ static struct rule rule_for(const struct cleat__s3_result *result,
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
   case CLEAT__TRANSPORT_NO_MEMORY:
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NO_MEMORY, HINT_NONE};
+  case CLEAT__TRANSPORT_FEED:
   case CLEAT__TRANSPORT_INTERNAL:
     break;
   }

@@ -24,6 +24,7 @@ enum cleat__transport {
   CLEAT__TRANSPORT_CA,        /* the CA file cannot be read: not retried */
   CLEAT__TRANSPORT_CANCELLED,
   CLEAT__TRANSPORT_NO_MEMORY,
+  CLEAT__TRANSPORT_FEED,    /* the body could not be read: not retried; the feed's error tells */
   CLEAT__TRANSPORT_INTERNAL /* a bug, or an option this libcurl lacks: not retried */
 };
 

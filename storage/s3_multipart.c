@@ -79,33 +79,33 @@ static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply
   return CLEAT_OK;
 }
 
-cleat_status cleat__s3_multipart_part(struct cleat__store *store,
-                                      const struct cleat__upload *upload,
-                                      const struct cleat__span *body, size_t body_count,
-                                      struct cleat__stored_part *part, const atomic_bool *cancel,
-                                      struct cleat_error *err) {
-  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  char number[NUMBER_TEXT], crc[CLEAT__S3_CHECKSUM_TEXT], operation[32];
+/* What a part is made of: `spans`, or what `feed` reads. */
+struct body {
+  const struct cleat__span *spans;
+  size_t count;
+  const struct cleat__feed *feed;
+};
+
+static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *upload,
+                              const struct body *body, const struct cleat__s3_pair *checksum,
+                              struct cleat__stored_part *part, const atomic_bool *cancel,
+                              struct cleat_error *err) {
+  char number[NUMBER_TEXT], operation[32];
   snprintf(number, sizeof number, "%u", part->number);
   snprintf(operation, sizeof operation, "UploadPart %u", part->number);
   struct cleat__s3_pair query[] = {{"partNumber", number}, {"uploadId", upload->id}};
-  struct cleat__s3_pair header;
-  size_t header_count = 0;
-  part->has_crc64nvme = s3->configs[0].crc64nvme;
-  if (part->has_crc32c || part->has_crc64nvme)
-    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c,
-                                             part->wrong_checksum, &part->crc64nvme, crc, &header);
   struct cleat__s3_request request = {.operation = operation,
                                       .kind = CLEAT__S3_PART,
                                       .method = "PUT",
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 2,
-                                      .headers = &header,
-                                      .header_count = header_count,
+                                      .headers = checksum,
+                                      .header_count = checksum != NULL ? 1 : 0,
                                       .has_body = true,
-                                      .body = body,
-                                      .body_count = body_count,
+                                      .body = body->spans,
+                                      .body_count = body->count,
+                                      .feed = body->feed,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .repeatable = true,
                                       .accept = accept_part};
@@ -119,6 +119,74 @@ cleat_status cleat__s3_multipart_part(struct cleat__store *store,
     snprintf(part->etag, sizeof part->etag, "%s", reply.etag);
   cleat__http_reply_clear(&reply);
   return status;
+}
+
+cleat_status cleat__s3_multipart_part(struct cleat__store *store,
+                                      const struct cleat__upload *upload,
+                                      const struct cleat__span *body, size_t body_count,
+                                      struct cleat__stored_part *part, const atomic_bool *cancel,
+                                      struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  char crc[CLEAT__S3_CHECKSUM_TEXT];
+  struct cleat__s3_pair header;
+  struct body sent = {.spans = body, .count = body_count};
+  size_t header_count = 0;
+  part->has_crc64nvme = s3->configs[0].crc64nvme;
+  if (part->has_crc32c || part->has_crc64nvme)
+    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c,
+                                             part->wrong_checksum, &part->crc64nvme, crc, &header);
+  return send_part(s3, upload, &sent, header_count > 0 ? &header : NULL, part, cancel, err);
+}
+
+struct crc64 {
+  const struct cleat__crc64 *tables;
+  uint64_t crc;
+};
+
+static cleat_status take_crc64(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
+  struct crc64 *crc64 = ctx;
+  (void)err;
+  crc64->crc = cleat__crc64nvme(crc64->tables, crc64->crc, bytes, size);
+  return CLEAT_OK;
+}
+
+/* The CRC-64/NVME takes a pass of its own over the feed. */
+static cleat_status feed_checksum(const struct cleat__s3 *s3, const struct cleat__feed *feed,
+                                  struct cleat__stored_part *part, const atomic_bool *cancel,
+                                  char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header,
+                                  size_t *header_count, struct cleat_error *err) {
+  struct crc64 crc64 = {.tables = s3->crc64};
+  part->has_crc64nvme = s3->configs[0].crc64nvme;
+  if (!part->has_crc64nvme) {
+    if (part->has_crc32c)
+      *header_count = cleat__s3_checksum_header(s3, NULL, 0, part->crc32c, part->wrong_checksum,
+                                                &part->crc64nvme, text, header);
+    return CLEAT_OK;
+  }
+  cleat_status status = cleat__feed_each(feed, cancel, take_crc64, &crc64, err);
+  if (status != CLEAT_OK)
+    return status;
+  part->crc64nvme = crc64.crc ^ (part->wrong_checksum ? 1 : 0);
+  cleat__crc64_base64(part->crc64nvme, text);
+  *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
+  *header_count = 1;
+  return CLEAT_OK;
+}
+
+cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
+                                      const struct cleat__upload *upload,
+                                      const struct cleat__feed *feed,
+                                      struct cleat__stored_part *part, const atomic_bool *cancel,
+                                      struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  char crc[CLEAT__S3_CHECKSUM_TEXT];
+  struct cleat__s3_pair header;
+  struct body sent = {.feed = feed};
+  size_t header_count = 0;
+  cleat_status status = feed_checksum(s3, feed, part, cancel, crc, &header, &header_count, err);
+  if (status != CLEAT_OK)
+    return status;
+  return send_part(s3, upload, &sent, header_count > 0 ? &header : NULL, part, cancel, err);
 }
 
 /* ---- complete ---- */

@@ -27,6 +27,7 @@ struct sender {
   struct cleat__retry_config limits; /* the client's, or less */
   struct cleat__retry retry;
   char payload_hash[CLEAT__SHA256_HEX];
+  struct cleat_error feed_error;   /* of what feeds the body */
   unsigned malformed;              /* tries whose reply could not be read */
   bool fresh;                      /* the next try takes a new connection */
   bool ask_first;                  /* and sends its body only once the store has seen the headers */
@@ -49,17 +50,31 @@ const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3) {
   return &s3->configs[atomic_load(&s3->moved) ? 1 : 0];
 }
 
+static uint64_t body_bytes(const struct cleat__s3_request *request) {
+  return request->feed != NULL ? request->feed->length
+                               : cleat__spans_length(request->body, request->body_count);
+}
+
+static cleat_status hash_body(const struct sender *sender, uint8_t digest[CLEAT__SHA256_BYTES],
+                              struct cleat_error *err) {
+  const struct cleat__s3_request *request = sender->request;
+  if (request->feed != NULL)
+    return cleat__sha256_feed(request->feed, sender->cancel, digest, err);
+  cleat_status status = cleat__sha256_spans(request->body, request->body_count, digest);
+  return status == CLEAT_OK ? CLEAT_OK : cleat__error_set(err, status, "SHA-256 of a body failed");
+}
+
 static cleat_status hash_payload(struct sender *sender, struct cleat_error *err) {
   const struct cleat__s3_request *request = sender->request;
   const char *text = CLEAT__S3_PAYLOAD_EMPTY;
   uint8_t digest[CLEAT__SHA256_BYTES];
-  if (cleat__spans_length(request->body, request->body_count) > 0) {
+  if (body_bytes(request) > 0) {
     const struct cleat__s3_config *config = cleat__s3_config_now(sender->s3);
     text = CLEAT__S3_PAYLOAD_UNSIGNED;
     if (config->sign_payload || (request->sign_body && config->sign_lists)) {
-      cleat_status status = cleat__sha256_spans(request->body, request->body_count, digest);
+      cleat_status status = hash_body(sender, digest, err);
       if (status != CLEAT_OK)
-        return cleat__error_set(err, status, "SHA-256 of a body failed");
+        return status;
       cleat__hex(digest, sizeof digest, sender->payload_hash);
       return CLEAT_OK;
     }
@@ -180,7 +195,7 @@ static enum cleat__transport transmit_hedged(struct sender *sender,
                                              struct cleat__http_request *http) {
   const struct cleat__clock *clock = cleat__clock_system();
   struct cleat__hedge_request hedge;
-  uint64_t bytes = http->has_body ? cleat__spans_length(http->body, http->body_count)
+  uint64_t bytes = http->has_body ? cleat__http_body_bytes(http)
                                   : cleat__spans_length(http->into, http->into_count);
   int64_t began_ms = clock->monotonic_ms(clock->ctx);
   cleat__hedge_begin(&sender->s3->hedge, http->has_body, bytes, &hedge);
@@ -210,6 +225,8 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .has_body = request->has_body,
                                      .body = request->body,
                                      .body_count = request->body_count,
+                                     .feed = request->feed,
+                                     .feed_err = &sender->feed_error,
                                      .into_spans = request->into_spans,
                                      .into = request->into,
                                      .into_count = request->into_count,
@@ -506,7 +523,7 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
    * it: each try would end like this one. A kept connection has mostly been closed for its age, and not
    * all servers know the question. */
   sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN && !reply->unrepeated &&
-                      cleat__spans_length(sender->request->body, sender->request->body_count) > 0;
+                      body_bytes(sender->request) > 0;
   return CLEAT_OK;
 }
 
@@ -530,6 +547,10 @@ static cleat_status run(struct sender *sender, struct cleat_error *err) {
       if (wait_for_keys(sender, err))
         continue;
       return fail_here(sender, err);
+    }
+    if (sender->result.transport == CLEAT__TRANSPORT_FEED) {
+      *err = sender->feed_error;
+      return err->status;
     }
     if (judge(sender, err) != CLEAT_OK)
       return fail_here(sender, err);

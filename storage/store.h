@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/feed.h"
 #include "base/log.h"
 #include "base/span.h"
 
@@ -193,6 +194,13 @@ struct cleat__store_ops {
                                  struct cleat__stored_part *part, const atomic_bool *cancel,
                                  struct cleat_error *err);
 
+  /* Required. As multipart_part, of a body that is read while it is sent, and takes no memory of its size; once more for
+   * each try, and where the store is told another checksum than crc32c, for that. part->size is feed->length. A failure of
+   * the feed is that of the operation, as it is. */
+  cleat_status (*multipart_feed)(struct cleat__store *store, const struct cleat__upload *upload,
+                                 const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                 const atomic_bool *cancel, struct cleat_error *err);
+
   /* Required. Makes the object of all parts, in order; only then is the key visible. A lost reply
    * is settled inside (the object is there, with this size); but with upload->create_only, EXISTS
    * is the answer to an object that is there, whoever made it: the caller compares its bytes. */
@@ -257,6 +265,7 @@ struct cleat__store {
   uint64_t min_part_bytes;      /* smallest part but for the last */
   uint64_t max_put_bytes;       /* largest single put */
   uint32_t max_parts;           /* of one upload */
+  uint64_t max_object_bytes;    /* largest object, however it is stored */
   unsigned default_concurrency; /* transfers in flight, at most */
   unsigned
       first_concurrency; /* to begin with, before what is best is found out; 0: as many as may be, always */

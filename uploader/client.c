@@ -244,6 +244,7 @@ cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_
       file, (unsigned long long)bytes,
       (unsigned long long)have * cleat__staging_buffer_bytes(client->staging));
   cleat__error_hint(
-      err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
+      err, "raise the staging memory (--staging, staging_bytes) to at least the part size; what is "
+           "saved in place (cleat_save) from host memory or files needs none");
   return status;
 }

@@ -69,21 +69,18 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
                                                   const struct cleat__fetch *fetch) {
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
-  size_t needed = 0;
+  void *buffer = NULL;
   if (uses_store(load) && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
     return NULL;
-  if (fetch->buffered) {
-    uint64_t bytes = cleat__load_part_bytes(load, fetch);
-    needed = cleat__staging_buffers_for(client->staging, bytes);
-    if (!cleat__client_take_buffers_locked(client, &load->operation.job, bytes, needed,
-                                           task->buffers)) {
-      return NULL;
-    }
-  }
+  /* One, whatever the size of the part. */
+  if (fetch->buffered &&
+      !cleat__client_take_buffers_locked(client, &load->operation.job,
+                                         cleat__load_part_bytes(load, fetch), 1, &buffer))
+    return NULL;
   load->synced.idle = task->next;
   task->kind = CLEAT__LOAD_FETCH;
   task->fetch = *fetch;
-  task->buffer_count = needed;
+  task->buffer = buffer;
   if (uses_store(load))
     task->began_s = cleat__client_begin_transfer_locked(client, CLEAT__DOWN);
   advance_locked(load);
@@ -95,7 +92,7 @@ static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
   struct cleat__load_task *task = load->synced.idle;
   load->synced.idle = task->next;
   task->kind = kind;
-  task->buffer_count = 0;
+  task->buffer = NULL;
   return task;
 }
 
@@ -148,20 +145,12 @@ static cleat_status process_verify(struct cleat_load *load, const struct cleat__
   return cleat__load_fetch_part(load, &task->fetch, &dropped, 1, err);
 }
 
-static cleat_status process_file(struct cleat_load *load, const struct cleat__load_task *task,
-                                 struct cleat_error *err) {
-  struct cleat__span *into = NULL;
-  cleat_status status = cleat__load_buffer_spans(load, task, &into, err);
-  if (status != CLEAT_OK)
-    return status;
-  status = cleat__load_fetch_part(load, &task->fetch, into, task->buffer_count, err);
-  if (status == CLEAT_OK) {
-    status = cleat__destination_write(load->destination, task->fetch.file,
-                                      cleat__load_part_begin(load, &task->fetch), into,
-                                      task->buffer_count, err);
-  }
-  cleat__free(into);
-  return status;
+static cleat_status write_range(struct cleat_load *load, const struct cleat__load_task *task,
+                                uint64_t offset, const struct cleat__span *range,
+                                struct cleat_error *err) {
+  return cleat__destination_write(load->destination, task->fetch.file,
+                                  cleat__load_part_begin(load, &task->fetch) + offset, range, 1,
+                                  err);
 }
 
 static cleat_status process_sync(struct cleat_load *load, const struct cleat__load_task *task,
@@ -198,7 +187,7 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
   } else if (load->kind == CLEAT__LOAD_TENSORS) {
     task->status = cleat__load_process_tensors(load, task, &task->error);
   } else if (load->kind == CLEAT__LOAD_FILES) {
-    task->status = process_file(load, task, &task->error);
+    task->status = cleat__load_fetch_buffered(load, task, write_range, &task->error);
   } else if (load->kind == CLEAT__LOAD_COMPARE) {
     task->status = cleat__load_process_compare(load, task, &task->error);
   } else {
@@ -236,7 +225,8 @@ static void load_finish(struct cleat__job *job, struct cleat__task *taken) {
     cleat__client_end_transfer_locked(
         load->operation.client, CLEAT__DOWN, task->began_s,
         task->status == CLEAT_OK ? cleat__load_part_bytes(load, &task->fetch) : 0);
-  cleat__client_give_buffers_locked(load->operation.client, task->buffer_count, task->buffers);
+  if (task->buffer != NULL)
+    cleat__client_give_buffers_locked(load->operation.client, 1, &task->buffer);
   if (task->status == CLEAT_OK) {
     finish_success_locked(load, task);
   } else {
@@ -262,7 +252,6 @@ static void load_destroy(struct cleat_load *load) {
   cleat__free(load->wants);
   cleat__free(load->fetches);
   cleat__free(load->tasks);
-  cleat__free(load->buffer_slots);
   cleat__free(load);
 }
 
@@ -303,50 +292,12 @@ static void expect_all(struct cleat_load *load) {
   }
 }
 
-/* Counts the buffers of one part of file `file` in; LIMIT when the whole budget has fewer. */
-static cleat_status count_buffers(const struct cleat_load *load, size_t file, size_t *most,
-                                  struct cleat_error *err) {
-  struct cleat_client *client = load->operation.client;
-  const struct cleat_file_info *info = &load->checkpoint->files[file].info;
-  uint64_t bytes = info->size < info->part_bytes ? info->size : info->part_bytes;
-  size_t needed = cleat__staging_buffers_for(client->staging, bytes);
-  if (needed <= *most)
-    return CLEAT_OK;
-  cleat_status status = cleat__client_check_part(client, bytes, info->name, err);
-  if (status == CLEAT_OK)
-    *most = needed;
-  return status;
-}
-
-/* The most buffers that one part takes, among those that take any. */
-static cleat_status buffers_of_a_part(const struct cleat_load *load, size_t *most,
-                                      struct cleat_error *err) {
-  cleat_status status = CLEAT_OK;
-  *most = 0;
-  if (load->kind == CLEAT__LOAD_FILES) {
-    for (size_t i = 0; status == CLEAT_OK && i < load->checkpoint->file_count; i++)
-      status = count_buffers(load, i, most, err);
-  }
-  for (size_t i = 0; status == CLEAT_OK && i < load->fetch_count; i++) {
-    if (load->fetches[i].buffered)
-      status = count_buffers(load, load->fetches[i].file, most, err);
-  }
-  return status;
-}
-
 static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_error *err) {
-  size_t most = 0;
-  cleat_status status = buffers_of_a_part(load, &most, err);
-  if (status != CLEAT_OK)
-    return status;
   unsigned threads = cleat__pool_threads(load->operation.client->pool);
   load->tasks = cleat__calloc(threads, sizeof(*load->tasks));
-  load->buffer_slots = cleat__calloc(most * threads, sizeof(void *));
-  if (load->tasks == NULL || load->buffer_slots == NULL) {
+  if (load->tasks == NULL)
     return cleat__error_no_memory(err, "the load");
-  }
   for (unsigned i = 0; i < threads; i++) {
-    load->tasks[i].buffers = load->buffer_slots + i * most;
     load->tasks[i].next = load->synced.idle;
     load->synced.idle = &load->tasks[i];
   }

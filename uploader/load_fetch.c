@@ -3,27 +3,10 @@
  * A part that arrives with another CRC-32C than was saved is fetched again: what flipped the bit may
  * be the network. When it stays wrong, the error names step, file, part and a tensor in it. No lock
  * is held here; a task touches its own part only. */
-#include "base/mem.h"
+#include "base/checksum.h"
 #include "uploader/commit.h"
 #include "uploader/load_job.h"
 #include "uploader/name.h"
-
-cleat_status cleat__load_buffer_spans(const struct cleat_load *load,
-                                      const struct cleat__load_task *task,
-                                      struct cleat__span **spans, struct cleat_error *err) {
-  size_t buffer_bytes = cleat__staging_buffer_bytes(load->operation.client->staging);
-  uint64_t left = cleat__load_part_bytes(load, &task->fetch);
-  struct cleat__span *fresh = cleat__calloc(task->buffer_count, sizeof(*fresh));
-  if (fresh == NULL)
-    return cleat__error_no_memory(err, "a part");
-  for (size_t i = 0; i < task->buffer_count; i++) {
-    size_t length = left < buffer_bytes ? (size_t)left : buffer_bytes;
-    fresh[i] = (struct cleat__span){task->buffers[i], length};
-    left -= length;
-  }
-  *spans = fresh;
-  return CLEAT_OK;
-}
 
 /* The first tensor with bytes in the range, for messages; NULL when there is none. */
 static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
@@ -93,28 +76,94 @@ cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat
   return status;
 }
 
-cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                    const struct cleat__span *into, size_t count,
-                                    struct cleat_error *err) {
-  uint32_t wanted = load->checkpoint->files[fetch->file].entry->crc32c[fetch->part];
-  uint32_t crc32c = 0;
-  cleat_status status = CLEAT_OK;
-  for (int i = 0; i < CLEAT__LOAD_TRIES; i++) {
-    status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, count,
-                         &crc32c, err);
-    if (status != CLEAT_OK || !load->verify || crc32c == wanted)
-      break;
-    status = cleat__error_set(err, CLEAT_INTEGRITY,
-                              "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
-                              wanted, i + 1);
-    cleat__error_hint(err, "the stored bytes are damaged; load another step");
-    if (i > 0)
-      continue;
+static uint32_t saved_crc32c(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  return load->checkpoint->files[fetch->file].entry->crc32c[fetch->part];
+}
+
+static bool is_sound(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                     uint32_t crc32c) {
+  return !load->verify || crc32c == saved_crc32c(load, fetch);
+}
+
+/* After try number `turn`, from 0. */
+static cleat_status refuse_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                                uint32_t crc32c, int turn, struct cleat_error *err) {
+  cleat_status status = cleat__error_set(
+      err, CLEAT_INTEGRITY, "its CRC-32C is %08x, but %08x was saved (fetched %d times)", crc32c,
+      saved_crc32c(load, fetch), turn + 1);
+  cleat__error_hint(err, "the stored bytes are damaged; load another step");
+  if (turn == 0)
     cleat__log(&load->operation.client->log, CLEAT_LOG_WARNING,
                "part %zu of %s arrived with a wrong checksum: fetching it again", fetch->part + 1,
                load->checkpoint->files[fetch->file].info.name);
+  return status;
+}
+
+cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
+                                    const struct cleat__span *into, size_t count,
+                                    struct cleat_error *err) {
+  uint32_t crc32c = 0;
+  cleat_status status = CLEAT_OK;
+  for (int turn = 0; turn < CLEAT__LOAD_TRIES; turn++) {
+    status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, count,
+                         &crc32c, err);
+    if (status != CLEAT_OK || is_sound(load, fetch, crc32c))
+      break;
+    status = refuse_part(load, fetch, crc32c, turn, err);
   }
   if (status != CLEAT_OK)
     cleat__load_name_part(load, fetch, err);
+  return status;
+}
+
+/* Fetches the range at `offset` of the part into the buffer; *crc32c, that of the part until there, is continued. */
+static cleat_status fetch_into_buffer(struct cleat_load *load, const struct cleat__fetch *fetch,
+                                      uint64_t offset, const struct cleat__span *range,
+                                      uint32_t *crc32c, struct cleat_error *err) {
+  uint32_t of_range = 0;
+  cleat_status status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch) + offset,
+                                    range, 1, &of_range, err);
+  if (status != CLEAT_OK)
+    cleat__load_name_part(load, fetch, err);
+  else
+    *crc32c = offset == 0 ? of_range : cleat__crc32c(*crc32c, range->base, range->length);
+  return status;
+}
+
+/* One try. *sound false: the part is not what was saved, and its last range was not delivered. */
+static cleat_status fetch_ranges(struct cleat_load *load, const struct cleat__load_task *task,
+                                 cleat__load_deliver_fn *deliver, uint32_t *crc32c, bool *sound,
+                                 struct cleat_error *err) {
+  size_t buffer_bytes = cleat__staging_buffer_bytes(load->operation.client->staging);
+  uint64_t bytes = cleat__load_part_bytes(load, &task->fetch);
+  cleat_status status = CLEAT_OK;
+  *sound = true;
+  for (uint64_t at = 0; status == CLEAT_OK && at < bytes; at += buffer_bytes) {
+    bool last = bytes - at <= buffer_bytes;
+    const struct cleat__span range = {task->buffer, last ? (size_t)(bytes - at) : buffer_bytes};
+    status = fetch_into_buffer(load, &task->fetch, at, &range, crc32c, err);
+    if (status == CLEAT_OK && last && !is_sound(load, &task->fetch, *crc32c)) {
+      *sound = false;
+      return CLEAT_OK;
+    }
+    if (status == CLEAT_OK)
+      status = deliver(load, task, at, &range, err);
+  }
+  return status;
+}
+
+cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
+                                        const struct cleat__load_task *task,
+                                        cleat__load_deliver_fn *deliver, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (int turn = 0; turn < CLEAT__LOAD_TRIES; turn++) {
+    uint32_t crc32c = 0;
+    bool sound = false;
+    status = fetch_ranges(load, task, deliver, &crc32c, &sound, err);
+    if (status != CLEAT_OK || sound)
+      return status;
+    status = refuse_part(load, &task->fetch, crc32c, turn, err);
+  }
+  cleat__load_name_part(load, &task->fetch, err);
   return status;
 }

@@ -26,7 +26,7 @@ struct cleat__fetch {
   size_t file; /* of the checkpoint */
   size_t part;
   size_t first_want; /* tensors: the first one that may reach into this part */
-  bool buffered;     /* through staging buffers, rather than straight to where it belongs */
+  bool buffered;     /* through a staging buffer, rather than straight to where it belongs */
 };
 
 /* What one request wants of one piece. */
@@ -56,8 +56,7 @@ enum cleat__load_task_kind {
 struct cleat__load_task {
   enum cleat__load_task_kind kind;
   struct cleat__fetch fetch; /* of SYNC: its file */
-  void **buffers;            /* `capacity` pointers, of which buffer_count are held */
-  size_t buffer_count;
+  void *buffer;   /* of FETCH: a staging buffer, or a slice that holds the part; NULL: none */
   double began_s; /* of FETCH */
   cleat_status status;
   struct cleat_error error;
@@ -101,7 +100,6 @@ struct cleat_load {
   struct cleat__compared *compared; /* of each file of the checkpoint; of COMPARE */
 
   struct cleat__load_task *tasks;
-  void **buffer_slots;
 
   struct {
     struct cleat__load_task *idle;
@@ -121,15 +119,23 @@ struct cleat_load {
 uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch);
 uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch);
 
-/* The part's buffers as spans, in new memory. */
-cleat_status cleat__load_buffer_spans(const struct cleat_load *load,
-                                      const struct cleat__load_task *task,
-                                      struct cleat__span **spans, struct cleat_error *err);
-
 /* Fetches the whole part into the spans and checks it, again when it is not what was saved. */
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
                                     const struct cleat__span *into, size_t count,
                                     struct cleat_error *err);
+
+/* Brings a range of a part to where it belongs; `offset` is that in the part. */
+typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load,
+                                            const struct cleat__load_task *task, uint64_t offset,
+                                            const struct cleat__span *range,
+                                            struct cleat_error *err);
+
+/* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part that is larger than the
+ * buffer comes range by range, each of which is delivered before the next; all but the last one before the part is
+ * checked, and once more when it is fetched again. */
+cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
+                                        const struct cleat__load_task *task,
+                                        cleat__load_deliver_fn *deliver, struct cleat_error *err);
 
 /* Fetches a range of the part, unchecked; `offset` is that in the file. */
 cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,

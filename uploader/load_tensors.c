@@ -3,7 +3,7 @@
  * The plan turns requests into wants (what a request has in common with a piece, as a range of a
  * file) and wants into fetches (the parts that these ranges touch, each once). A fetch walks the
  * runs of its wants and receives them where they belong, gaps dropped; only where runs are many, two
- * requests want the same bytes, or one is in device memory, the part goes through buffers. Destinations of different
+ * requests want the same bytes, or one is in device memory, the part goes through a buffer. Destinations of different
  * fetches never overlap, so tasks need no lock. */
 #include "base/mem.h"
 #include "uploader/load_job.h"
@@ -220,27 +220,33 @@ cleat_status cleat__load_plan_tensors(struct cleat_load *load,
 struct walk {
   const struct cleat_load *load;
   size_t file;
-  uint64_t begin, end; /* of the part */
+  uint64_t begin, end; /* of the part, or of a range of it */
   size_t next_want;
   const struct cleat__want *want; /* whose runs are being walked; NULL: take the next */
   struct cleat__slice_runs runs;
 };
 
-/* A run, cut to the part. */
+/* A run, cut to the part, or to a range of it. */
 struct stretch {
-  uint64_t offset; /* from the part's beginning */
+  uint64_t offset; /* from the beginning of that */
   size_t length;
   char *to;
   size_t request;
 };
 
-static struct walk walk_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
-  uint64_t begin = cleat__load_part_begin(load, fetch);
+/* Of a range of the part, which its stretches are cut to and counted from. */
+static struct walk walk_range(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                              uint64_t offset, uint64_t bytes) {
+  uint64_t begin = cleat__load_part_begin(load, fetch) + offset;
   return (struct walk){.load = load,
                        .file = fetch->file,
                        .begin = begin,
-                       .end = begin + cleat__load_part_bytes(load, fetch),
+                       .end = begin + bytes,
                        .next_want = fetch->first_want};
+}
+
+static struct walk walk_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  return walk_range(load, fetch, 0, cleat__load_part_bytes(load, fetch));
 }
 
 /* Moves to the next want that reaches into the part. */
@@ -355,61 +361,27 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
   return status;
 }
 
-/* ---- Buffered: received whole, then scattered ----------------------------------------------------- */
+/* ---- Buffered: received in a buffer, then scattered ------------------------------------------------ */
 
-/* Copies out of the buffers, which are spans of equal length but for the last. Stretches of one request
+/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. Stretches of one request
  * lie at equal distances where it is a slice: rows of one copy. */
-static cleat_status copy_stretch(struct cleat__batch *batch, const struct cleat_load *load,
-                                 const struct cleat__span *buffers, const struct stretch *stretch,
-                                 struct cleat_error *err) {
-  unsigned lane = load->wanted[stretch->request].lane;
-  size_t buffer_bytes = buffers[0].length;
-  uint64_t from = stretch->offset;
-  char *to = stretch->to;
-  size_t left = stretch->length;
-  while (left > 0) {
-    const struct cleat__span *buffer = &buffers[from / buffer_bytes];
-    size_t at = (size_t)(from % buffer_bytes);
-    size_t length = left < buffer->length - at ? left : buffer->length - at;
-    cleat_status status = cleat__batch_add(batch, lane, stretch->request + 1, to,
-                                           (const char *)buffer->base + at, length, err);
-    if (status != CLEAT_OK)
-      return status;
-    to += length;
-    from += length;
-    left -= length;
-  }
-  return CLEAT_OK;
-}
-
-/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. */
-static cleat_status scatter(const struct cleat_load *load, const struct cleat__load_task *task,
-                            const struct cleat__span *buffers, struct cleat_error *err) {
+static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task,
+                            uint64_t offset, const struct cleat__span *range,
+                            struct cleat_error *err) {
   struct cleat__batch batch;
   struct stretch stretch;
-  struct walk walk = walk_begin(load, &task->fetch);
+  struct walk walk = walk_range(load, &task->fetch, offset, range->length);
   cleat_status status = CLEAT_OK;
   cleat__batch_init(&batch, &load->lanes);
   while (status == CLEAT_OK && walk_next(&walk, &stretch))
-    status = copy_stretch(&batch, load, buffers, &stretch, err);
+    status = cleat__batch_add(&batch, load->wanted[stretch.request].lane, stretch.request + 1,
+                              stretch.to, (const char *)range->base + stretch.offset,
+                              stretch.length, err);
   return cleat__batch_end(&batch, status, err);
-}
-
-static cleat_status fetch_buffered(struct cleat_load *load, const struct cleat__load_task *task,
-                                   struct cleat_error *err) {
-  struct cleat__span *buffers = NULL;
-  cleat_status status = cleat__load_buffer_spans(load, task, &buffers, err);
-  if (status != CLEAT_OK)
-    return status;
-  status = cleat__load_fetch_part(load, &task->fetch, buffers, task->buffer_count, err);
-  if (status == CLEAT_OK)
-    status = scatter(load, task, buffers, err);
-  cleat__free(buffers);
-  return status;
 }
 
 cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
                                          struct cleat_error *err) {
-  return task->fetch.buffered ? fetch_buffered(load, task, err)
+  return task->fetch.buffered ? cleat__load_fetch_buffered(load, task, scatter, err)
                               : fetch_direct(load, &task->fetch, err);
 }

@@ -62,11 +62,33 @@ static uint64_t file_part_bytes(uint64_t size, const struct cleat__plan_limits *
   return limits->part_bytes * (times > 1 ? times : 1);
 }
 
+#define TIB_BYTES (UINT64_C(1) << 40)
+
+/* Told before anything is sent: a store may find it out when all of it is there. */
+static cleat_status file_check_size(const char *name, uint64_t size,
+                                    const struct cleat__plan_limits *limits,
+                                    struct cleat_error *err) {
+  uint64_t most = limits->max_object_bytes;
+  char in_tib[40] = "";
+  if (most == 0 || size <= most)
+    return CLEAT_OK;
+  if (most >= TIB_BYTES)
+    (void)snprintf(in_tib, sizeof in_tib, " (%.4g TiB)", (double)most / (double)TIB_BYTES);
+  cleat_status status = cleat__error_set(
+      err, CLEAT_LIMIT, "%s has %llu bytes, but an object of this store has at most %llu%s", name,
+      (unsigned long long)size, (unsigned long long)most, in_tib);
+  cleat__error_hint(err, "split the file; tensors: lower shard_bytes, and a tensor that is larger "
+                         "alone has to be cut into slices (struct cleat_shard)");
+  return status;
+}
+
 /* Adds file `index` to the record and counts it. */
 static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, const char *name,
                                     uint64_t size, const struct cleat__plan_limits *limits,
                                     struct cleat_error *err) {
   struct cleat__file_entry *entry = &plan->record.files[index];
+  if (file_check_size(name, size, limits, err) != CLEAT_OK)
+    return err->status;
   entry->name = cleat__arena_text(&plan->arena, name, strlen(name));
   entry->size = size;
   entry->part_bytes = file_part_bytes(size, limits);

@@ -54,6 +54,7 @@ struct cleat__plan {
 struct cleat__plan_limits {
   uint64_t part_bytes; /* of a file, unless it would need more than max_parts */
   uint32_t max_parts;
+  uint64_t max_object_bytes; /* of a file; 0: any size */
   /* Which of how many ranks the plan is of; all 0: the only one. */
   unsigned rank;
   unsigned world_size;

@@ -28,6 +28,12 @@ cleat_status cleat__resume_upload(struct cleat_save *save, struct cleat__save_fi
 bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
                                  const struct cleat__span *body, size_t count, uint32_t crc32c);
 
+/* The same of what `feed` reads, which it does where the store tells no CRC-32C. Errors: those of the feed. */
+cleat_status cleat__resume_feed_is_there(const struct cleat__stored_part *have,
+                                         const struct cleat__feed *feed, uint32_t crc32c,
+                                         const atomic_bool *cancel, bool *there,
+                                         struct cleat_error *err);
+
 /* For CLOSE of a file whose object was found, when all its parts were read: *same whether it is the file. */
 cleat_status cleat__resume_object(struct cleat_save *save, size_t file, bool *same,
                                   struct cleat_error *err);

@@ -33,6 +33,23 @@ bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
   return cleat__md5_spans(body, count, digest) == CLEAT_OK && etag_is(have->etag, digest);
 }
 
+cleat_status cleat__resume_feed_is_there(const struct cleat__stored_part *have,
+                                         const struct cleat__feed *feed, uint32_t crc32c,
+                                         const atomic_bool *cancel, bool *there,
+                                         struct cleat_error *err) {
+  uint8_t digest[CLEAT__MD5_BYTES];
+  *there = false;
+  if (have->number == 0 || have->size != feed->length)
+    return CLEAT_OK;
+  if (have->has_crc32c) {
+    *there = have->crc32c == crc32c;
+    return CLEAT_OK;
+  }
+  cleat_status status = cleat__md5_feed(feed, cancel, digest, err);
+  *there = status == CLEAT_OK && etag_is(have->etag, digest);
+  return status;
+}
+
 /* The checksum that S3 gives an object of these parts: that of their checksums. */
 static uint32_t composite(const struct cleat__file_entry *entry) {
   uint32_t crc = 0;

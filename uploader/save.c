@@ -302,12 +302,18 @@ static void finish_look_locked(struct cleat_save *save) {
     save->synced.bytes_done = save->synced.bytes_found = save->plan->total_bytes;
 }
 
-static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  struct cleat__save_file *file = &save->files[part->file];
-  part->staged = true;
+/* Nobody needs its source any more. */
+static void count_staged_locked(struct cleat_save *save, const struct cleat__save_part *part) {
   save->synced.parts_staged++;
   save->synced.borrowing -= part->borrows;
   save->synced.bytes_staged += cleat__plan_part_bytes(save->plan, part->file, part->index);
+}
+
+static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part *part) {
+  struct cleat__save_file *file = &save->files[part->file];
+  part->staged = true;
+  if (!part->fed)
+    count_staged_locked(save, part);
   if (file->state == CLEAT__SAVE_FILE_OPEN)
     make_ready_locked(save, part);
 }
@@ -349,6 +355,8 @@ static void finish_put_locked(struct cleat_save *save, const struct cleat__save_
     save->synced.bytes_done += bytes;
   if (task->found)
     save->synced.bytes_found += bytes;
+  if (task->part->fed && task->part->staged)
+    count_staged_locked(save, task->part);
   if (++file->parts_done < file->part_count)
     return;
   if (file->upload == NULL && !file->present) {

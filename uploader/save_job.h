@@ -23,6 +23,7 @@ struct cleat__save_part {
   size_t index;          /* in its file, from 0 */
   size_t buffers_needed; /* 0: sent from where it lies */
   bool borrows;          /* some of its bytes are host memory or a file of the caller's */
+  bool fed;              /* read from its file while it is sent; takes no buffers */
   void **buffers;        /* buffers_needed pointers, valid while `holds` */
   bool holds;
   bool staged;

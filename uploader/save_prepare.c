@@ -99,6 +99,13 @@ static void part_memory(const struct cleat_save *save, size_t file, size_t part,
   }
 }
 
+/* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its checksum.
+ * So it takes no memory, and what is in flight does not depend on the size of the parts. */
+static bool part_is_fed(const struct cleat_save *save, size_t file, uint64_t bytes) {
+  return save->plan->files[file].from_disk && file_needs_upload(save, file) &&
+         bytes > cleat__staging_buffer_bytes(save->operation.client->staging);
+}
+
 /* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
 static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
@@ -116,7 +123,8 @@ static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct 
       *part = (struct cleat__save_part){.file = i, .index = k};
       part_memory(save, i, k, &device, &part->borrows);
       save->synced.borrowing += part->borrows;
-      if (buffered || device)
+      part->fed = part_is_fed(save, i, bytes);
+      if ((buffered && !part->fed) || device)
         part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
       if (status == CLEAT_OK && part->buffers_needed > 0)
         status = cleat__client_check_part(client, bytes, entry->name, err);
@@ -153,8 +161,12 @@ static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *er
 static cleat_status save_plan(struct cleat_client *client, const struct cleat_save_request *request,
                               struct cleat__plan **plan, struct cleat_error *err) {
   char topology[CLEAT__TOPOLOGY_TEXT_MAX];
-  struct cleat__plan_limits limits = {client->part_bytes, client->store->max_parts, client->rank,
-                                      client->world_size, topology};
+  struct cleat__plan_limits limits = {.part_bytes = client->part_bytes,
+                                      .max_parts = client->store->max_parts,
+                                      .max_object_bytes = client->store->max_object_bytes,
+                                      .rank = client->rank,
+                                      .world_size = client->world_size,
+                                      .topology = topology};
   cleat__topology_print(&client->topology, topology);
   struct cleat__disk_file *disk = NULL;
   size_t disk_count = 0;

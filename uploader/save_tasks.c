@@ -60,8 +60,10 @@ static cleat_status buffer_spans(const struct cleat_save *save, const struct cle
   size_t buffer_bytes = cleat__staging_buffer_bytes(save->operation.client->staging);
   uint64_t left = cleat__plan_part_bytes(save->plan, part->file, part->index);
   struct cleat__span *fresh = cleat__calloc(part->buffers_needed, sizeof(*fresh));
-  if (fresh == NULL)
-    return cleat__error_no_memory(err, "a part");
+  if (fresh == NULL) {
+    (void)cleat__error_no_memory(err, "a part");
+    return CLEAT_NO_MEMORY;
+  }
   for (size_t i = 0; i < part->buffers_needed; i++) {
     size_t length = left < buffer_bytes ? (size_t)left : buffer_bytes;
     fresh[i] = (struct cleat__span){part->buffers[i], length};
@@ -143,15 +145,19 @@ static cleat_status put_whole(struct cleat_save *save, size_t file, const struct
   return status == CLEAT_EXISTS && save->shared ? cleat__resume_settle(save, file, err) : status;
 }
 
+static void note_crc32c(struct cleat_save *save, const struct cleat__save_part *part,
+                        uint32_t crc32c) {
+  if (save->plan->record.files[part->file].part_count > 0)
+    save->plan->record.files[part->file].crc32c[part->index] = crc32c;
+}
+
 static cleat_status part_send(struct cleat_save *save, const struct cleat__save_part *part,
                               const struct cleat__span *body, size_t count, bool *found,
                               struct cleat_error *err) {
   struct cleat__store *store = save->operation.client->store;
   struct cleat__save_file *file = &save->files[part->file];
   uint32_t crc32c = part->checked ? part->crc32c : cleat__spans_crc32c(body, count);
-  if (save->plan->record.files[part->file].part_count > 0) {
-    save->plan->record.files[part->file].crc32c[part->index] = crc32c;
-  }
+  note_crc32c(save, part, crc32c);
   if (file->present)
     return CLEAT_OK; /* compared as a whole, when all its parts were read */
   if (file->upload == NULL)
@@ -170,8 +176,52 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
                       &save->operation.cancel, err);
 }
 
-static cleat_status task_put(struct cleat_save *save, struct cleat__save_part *part, bool *found,
-                             struct cleat_error *err) {
+/* Sends what the feed reads, or finds it in the store. */
+static cleat_status feed_send(struct cleat_save *save, const struct cleat__save_part *part,
+                              const struct cleat__feed *feed, bool *found,
+                              struct cleat_error *err) {
+  const atomic_bool *cancel = &save->operation.cancel;
+  struct cleat__save_file *file = &save->files[part->file];
+  struct cleat__stored_part *stored = &file->stored[part->index];
+  uint32_t crc32c = 0;
+  cleat_status status = cleat__feed_crc32c(feed, cancel, &crc32c, err);
+  if (status != CLEAT_OK)
+    return status;
+  note_crc32c(save, part, crc32c);
+  if (file->present)
+    return CLEAT_OK; /* compared as a whole, when all its parts were read */
+  if (file->have != NULL) {
+    const struct cleat__stored_part *have = &file->have[part->index];
+    status = cleat__resume_feed_is_there(have, feed, crc32c, cancel, found, err);
+    if (status == CLEAT_OK && *found)
+      *stored = *have;
+    if (status != CLEAT_OK || *found)
+      return status;
+  }
+  *stored = (struct cleat__stored_part){.number = (uint32_t)(part->index + 1),
+                                        .size = feed->length,
+                                        .crc32c = crc32c,
+                                        .has_crc32c = true};
+  return CLEAT__STORE(save->operation.client->store, multipart_feed, file->upload, feed, stored,
+                      cancel, err);
+}
+
+static cleat_status put_fed(struct cleat_save *save, const struct cleat__save_part *part,
+                            bool *found, struct cleat_error *err) {
+  struct cleat__source_feed feed;
+  cleat_status status =
+      cleat__source_feed_begin(&feed, &save->plan->files[part->file].source,
+                               save->plan->record.files[part->file].part_bytes * part->index,
+                               cleat__plan_part_bytes(save->plan, part->file, part->index), err);
+  if (status != CLEAT_OK)
+    return status;
+  status = feed_send(save, part, &feed.feed, found, err);
+  cleat__source_feed_end(&feed);
+  return status;
+}
+
+static cleat_status put_spans(struct cleat_save *save, struct cleat__save_part *part, bool *found,
+                              struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   if (part->holds && !part->staged)
     status = part_fill(save, part, err);
@@ -188,6 +238,13 @@ static cleat_status task_put(struct cleat_save *save, struct cleat__save_part *p
     return status;
   status = part_send(save, part, body, count, found, err);
   cleat__free(body);
+  return status;
+}
+
+static cleat_status task_put(struct cleat_save *save, struct cleat__save_part *part, bool *found,
+                             struct cleat_error *err) {
+  cleat_status status =
+      part->fed ? put_fed(save, part, found, err) : put_spans(save, part, found, err);
   if (status != CLEAT_OK && status != CLEAT_CHANGED) {
     cleat__error_context(err, "part %zu of %s", part->index + 1,
                          save->plan->record.files[part->file].name);

@@ -106,18 +106,32 @@ static cleat_status read_span(const struct cleat__source *source, int fd, uint64
   return CLEAT_OK;
 }
 
-cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+/* *fd: close it. */
+static cleat_status source_open(const struct cleat__source *source, int *fd,
                                 struct cleat_error *err) {
-  if (crc32c != NULL)
-    *crc32c = 0;
   if (cleat__fault_point()) {
     return cleat__error_errno(err, EIO, "cannot read %s", source->path);
   }
-  int fd = open(source->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
+  int opened = open(source->path, O_RDONLY | O_CLOEXEC);
+  if (opened < 0)
     return source_lost(source, errno, err);
-  cleat_status status = descriptor_check(source, fd, err);
+  cleat_status status = descriptor_check(source, opened, err);
+  if (status == CLEAT_OK)
+    *fd = opened;
+  else
+    (void)close(opened);
+  return status;
+}
+
+cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
+                                const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                                struct cleat_error *err) {
+  int fd = -1;
+  if (crc32c != NULL)
+    *crc32c = 0;
+  cleat_status status = source_open(source, &fd, err);
+  if (status != CLEAT_OK)
+    return status;
   for (size_t i = 0; status == CLEAT_OK && i < into_count; i++) {
     status = read_span(source, fd, offset, &into[i], crc32c, err);
     offset += into[i].length;
@@ -128,31 +142,39 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
   return status;
 }
 
-/* Blocks in which a file is read that is looked at alone. */
-#define BLOCK_BYTES (1u << 20)
+static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size,
+                              struct cleat_error *err) {
+  const struct cleat__source_feed *feed = ctx;
+  const struct cleat__span into = {to, size};
+  if (cleat__fault_point())
+    return cleat__error_errno(err, EIO, "cannot read %s", feed->source->path);
+  cleat_status status = read_span(feed->source, feed->fd, feed->offset + offset, &into, NULL, err);
+  return status == CLEAT_OK ? descriptor_check(feed->source, feed->fd, err) : status;
+}
+
+cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed,
+                                      const struct cleat__source *source, uint64_t offset,
+                                      uint64_t bytes, struct cleat_error *err) {
+  *feed = (struct cleat__source_feed){
+      .feed = {bytes, feed_read, feed}, .source = source, .offset = offset, .fd = -1};
+  return source_open(source, &feed->fd, err);
+}
+
+void cleat__source_feed_end(struct cleat__source_feed *feed) {
+  (void)close(feed->fd);
+}
 
 cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
                                   uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
                                   struct cleat_error *err) {
-  cleat_status status = CLEAT_OK;
-  uint32_t crc = 0;
-  void *block = cleat__alloc(BLOCK_BYTES);
-  if (block == NULL)
-    return cleat__error_no_memory(err, "a part");
-  while (bytes > 0 && status == CLEAT_OK) {
-    struct cleat__span into = {block, bytes < BLOCK_BYTES ? (size_t)bytes : BLOCK_BYTES};
-    if (atomic_load(cancel))
-      status = cleat__error_set(err, CLEAT_CANCELLED, "cancelled while reading %s", source->path);
-    else
-      status = cleat__source_read(source, offset, &into, 1, NULL, err);
-    if (status == CLEAT_OK)
-      crc = cleat__crc32c(crc, block, into.length);
-    offset += into.length;
-    bytes -= into.length;
-  }
-  cleat__free(block);
-  if (status == CLEAT_OK)
-    *crc32c = crc;
+  struct cleat__source_feed feed;
+  cleat_status status = cleat__source_feed_begin(&feed, source, offset, bytes, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__feed_crc32c(&feed.feed, cancel, crc32c, err);
+  cleat__source_feed_end(&feed);
+  if (status == CLEAT_CANCELLED)
+    cleat__error_context(err, "reading %s", source->path);
   return status;
 }
 

@@ -6,6 +6,7 @@
 #define CLEAT_UPLOADER_SOURCE_H
 
 #include "base/error.h"
+#include "base/feed.h"
 #include "base/span.h"
 
 #include <stdatomic.h>
@@ -35,6 +36,21 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
 cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
                                   uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
                                   struct cleat_error *err);
+
+/* A range of a source as a feed, which reads the file where it lies. One thread at a time; must stay where it is while the feed
+ * is used. The file is open from begin to end, and compared with the one that was looked at after each read: CHANGED. */
+struct cleat__source_feed {
+  struct cleat__feed feed;
+  const struct cleat__source *source;
+  uint64_t offset;
+  int fd;
+};
+
+/* Errors as cleat__source_read. End it after a success alone. */
+cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed,
+                                      const struct cleat__source *source, uint64_t offset,
+                                      uint64_t bytes, struct cleat_error *err);
+void cleat__source_feed_end(struct cleat__source_feed *feed);
 
 /* CHANGED when the file is not the one that was looked at any more. */
 cleat_status cleat__source_check(const struct cleat__source *source, struct cleat_error *err);

@@ -167,6 +167,32 @@ def test_metadata_that_is_no_json(folder, small, text):
     assert_nothing_saved(folder)
 
 
+# ---- Large files ---------------------------------------------------------------------------------
+
+def peak_kib(folder, *arguments):
+    """The most memory that the program had, by the kernel's count."""
+    command = [CLEAT, *(str(argument) for argument in arguments), "--part-size", "4K", "--staging", "4K"]
+    process = subprocess.Popen(command, env=folder.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return usage.ru_maxrss
+
+
+def test_parts_larger_than_the_staging_memory(folder, tmp_path):
+    """More than 10,000 parts of 4 KiB: they are of 8 KiB, and all staging memory is one buffer of 4 KiB."""
+    (tmp_path / "few.bin").write_bytes(noise(100 << 10))
+    (tmp_path / "many.bin").write_bytes(noise(48 << 20))
+    least = peak_kib(folder, "save", tmp_path / "few.bin", folder.url, "--step", "1")
+    url = folder.url
+    for arguments in (("save", tmp_path / "many.bin", url, "--step", "2"), ("verify", url),
+                      ("load", url, tmp_path / "back", "--step", "2")):
+        peak = peak_kib(folder, *arguments)
+        assert peak < least + (12 << 10), (arguments, peak, least)
+    assert folder.record(2)["files"][0]["part_bytes"] == 8192
+    assert (tmp_path / "back" / "many.bin").read_bytes() == noise(48 << 20)
+
+
 # ---- .safetensors files --------------------------------------------------------------------------
 
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}

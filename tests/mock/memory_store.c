@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of one read of a feed. Odd, so that blocks end within those of others. */
+#define FEED_BYTES ((size_t)3001)
+
 struct memory_store {
   struct cleat__store base;
   struct memory_bucket *bucket;
@@ -317,6 +320,40 @@ static cleat_status multipart_part(struct cleat__store *store, const struct clea
   return bucket_leave(bucket, "part", upload->key, status, cancel, err);
 }
 
+/* The feed is read as a driver reads it: in blocks, twice, since the first try may break. */
+static cleat_status take_feed(const struct cleat__feed *feed, char *bytes,
+                              struct cleat_error *err) {
+  for (int turn = 0; turn < 2; turn++)
+    for (uint64_t at = 0; at < feed->length;) {
+      uint64_t left = feed->length - at;
+      size_t size = left < FEED_BYTES ? (size_t)left : FEED_BYTES;
+      cleat_status status = feed->read(feed->ctx, at, bytes + at, size, err);
+      if (status != CLEAT_OK)
+        return status;
+      at += size;
+    }
+  return CLEAT_OK;
+}
+
+static cleat_status multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                                   const struct cleat__feed *feed, struct cleat__stored_part *part,
+                                   const atomic_bool *cancel, struct cleat_error *err) {
+  struct memory_bucket *bucket = bucket_of(store);
+  cleat_status status = bucket_enter(bucket, "feed", upload->key, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  pthread_mutex_unlock(&bucket->lock);
+  char *bytes = bucket_must(malloc(feed->length + 1));
+  status = take_feed(feed, bytes, err);
+  if (status == CLEAT_OK) {
+    struct cleat__span body = {bytes, feed->length};
+    status = multipart_part(store, upload, &body, 1, part, cancel, err);
+  }
+  free(bytes);
+  pthread_mutex_lock(&bucket->lock);
+  return bucket_leave(bucket, "feed", upload->key, status, cancel, err);
+}
+
 /* The object of all parts; NULL when one is missing, too small, or not the one that the caller means. */
 static char *assemble(const struct cleat__store *store, const struct upload *upload,
                       const struct cleat__stored_part *parts, size_t count, size_t *size) {
@@ -498,9 +535,10 @@ static void memory_close(struct cleat__store *store) {
 #define MEMORY_OPS                                                                          \
   .put = memory_put, .get = memory_get, .get_small = memory_get_small, .head = memory_head, \
   .list = memory_list, .remove = memory_delete, .multipart_create = multipart_create,       \
-  .multipart_part = multipart_part, .multipart_complete = multipart_complete,               \
-  .multipart_abort = multipart_abort, .multipart_list_parts = multipart_list_parts,         \
-  .multipart_list = multipart_list, .multipart_adopt = multipart_adopt, .close = memory_close
+  .multipart_part = multipart_part, .multipart_feed = multipart_feed,                       \
+  .multipart_complete = multipart_complete, .multipart_abort = multipart_abort,             \
+  .multipart_list_parts = multipart_list_parts, .multipart_list = multipart_list,           \
+  .multipart_adopt = multipart_adopt, .close = memory_close
 
 static const struct cleat__store_ops memory_ops = {MEMORY_OPS};
 static const struct cleat__store_ops telling_ops = {MEMORY_OPS, .describe = memory_describe};
@@ -518,6 +556,7 @@ struct cleat__store *memory_store_open(struct memory_bucket *bucket,
       .min_part_bytes = limits->min_part_bytes != 0 ? limits->min_part_bytes : 4096,
       .max_put_bytes = limits->max_put_bytes != 0 ? limits->max_put_bytes : UINT64_MAX,
       .max_parts = limits->max_parts != 0 ? limits->max_parts : 10000,
+      .max_object_bytes = limits->max_object_bytes != 0 ? limits->max_object_bytes : UINT64_MAX,
       .default_concurrency = limits->concurrency != 0 ? limits->concurrency : 4,
       .display = bucket_must(strdup("memory://bucket")), /* freed by cleat__store_close */
   };

@@ -20,6 +20,7 @@ struct memory_limits {
   uint64_t min_part_bytes;
   uint64_t max_put_bytes;
   uint32_t max_parts;
+  uint64_t max_object_bytes;
   unsigned concurrency;
 };
 

@@ -94,6 +94,27 @@ START_TEST(sha256_of_spans) {
 }
 END_TEST
 
+static cleat_status read_text(void *ctx, uint64_t offset, void *to, size_t size,
+                              struct cleat_error *error) {
+  (void)error;
+  memcpy(to, (const char *)ctx + offset, size);
+  return CLEAT_OK;
+}
+
+START_TEST(digests_of_a_feed) {
+  uint8_t whole[CLEAT__SHA256_BYTES], fed[CLEAT__SHA256_BYTES];
+  struct cleat_error err;
+  char text[] = "abcdef";
+  struct cleat__feed feed = {6, read_text, text};
+  ck_assert_int_eq(cleat__sha256(text, 6, whole), CLEAT_OK);
+  ck_assert_int_eq(cleat__sha256_feed(&feed, NULL, fed, &err), CLEAT_OK);
+  ck_assert_mem_eq(whole, fed, CLEAT__SHA256_BYTES);
+  ck_assert_int_eq(cleat__md5(text, 6, whole), CLEAT_OK);
+  ck_assert_int_eq(cleat__md5_feed(&feed, NULL, fed, &err), CLEAT_OK);
+  ck_assert_mem_eq(whole, fed, CLEAT__MD5_BYTES);
+}
+END_TEST
+
 static void assert_hmac(const void *key, size_t key_size, const char *text, const char *expected) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   char hex[CLEAT__SHA256_HEX];
@@ -216,6 +237,7 @@ static Suite *suite(void) {
   tcase_add_test(c, crc32c_of_over_two_gibibytes);
   tcase_add_test(c, sha256_vectors);
   tcase_add_test(c, sha256_of_spans);
+  tcase_add_test(c, digests_of_a_feed);
   tcase_add_test(c, hmac_vectors);
   tcase_add_test(c, digests_fail_cleanly);
   tcase_add_test(c, hex_both_ways);

@@ -78,17 +78,28 @@ START_TEST(passes_everything_on) {
 }
 END_TEST
 
+static cleat_status read_text(void *ctx, uint64_t offset, void *to, size_t size,
+                              struct cleat_error *error) {
+  (void)error;
+  memcpy(to, (const char *)ctx + offset, size);
+  return CLEAT_OK;
+}
+
 START_TEST(uploads_pass_too) {
   struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
   struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
   struct cleat__stored_part *found = NULL;
   char text[] = "text";
+  struct cleat__feed feed = {4, read_text, text};
   size_t count = 0;
   wrap(CLEAT__FAULT_AFTER);
   must(CLEAT__STORE(store, multipart_create, &upload, NULL, &scratch_go_on, &err));
   ck_assert_str_ne(upload.id, "");
   must(CLEAT__STORE(store, multipart_part, &upload, &(struct cleat__span){text, 4}, 1, &part,
                     &scratch_go_on, &err));
+  ck_assert_str_ne(part.etag, "");
+  part.etag[0] = '\0';
+  must(CLEAT__STORE(store, multipart_feed, &upload, &feed, &part, &scratch_go_on, &err));
   ck_assert_str_ne(part.etag, "");
   must(CLEAT__STORE(store, multipart_list_parts, &upload, &found, &count, &scratch_go_on, &err));
   ck_assert_uint_eq(count, 1);
@@ -179,6 +190,7 @@ START_TEST(faults_in_uploads) {
   struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
   struct cleat__stored_part *found = NULL;
   char text[] = "text";
+  struct cleat__feed feed = {4, read_text, text};
   size_t count = 7;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();
@@ -190,6 +202,10 @@ START_TEST(faults_in_uploads) {
   expect_injected(CLEAT__STORE(store, multipart_part, &upload, &(struct cleat__span){text, 4}, 1,
                                &part, &scratch_go_on, &err),
                   "injected fault in multipart_part k");
+  ck_assert_str_eq(part.etag, "");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_feed, &upload, &feed, &part, &scratch_go_on, &err),
+                  "injected fault in multipart_feed k");
   ck_assert_str_eq(part.etag, "");
   fail_next();
   expect_injected(

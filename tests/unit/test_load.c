@@ -243,7 +243,7 @@ START_TEST(only_the_parts_that_are_needed) {
 }
 END_TEST
 
-/* Direct loads need no buffer, so a budget below the part size does not matter to them. */
+/* Direct loads need no buffer. What goes through one comes range by range, so a budget below the part size will do, too. */
 START_TEST(parts_above_the_budget) {
   struct kit_setup large = {.part_bytes = 16 * KIT_PART};
   struct kit_setup small = {.buffers = 1};
@@ -253,16 +253,13 @@ START_TEST(parts_above_the_budget) {
   kit_save(writer, &model, 1);
   kit_expect(reader, 1, &model, false);
   struct cleat_checkpoint *checkpoint = kit_checkpoint(reader, 1);
-  struct wanted twice[] = {{.shape = {100}}, {.shape = {200}}};
+  struct wanted twice[] = {{.start = {KIT_PART - 50}, .shape = {100}}, {.shape = {39 * KIT_PART}}};
   want(&twice[0], &model.tensors[0]);
   want(&twice[1], &model.tensors[0]);
   struct cleat_load_request requests[] = {twice[0].request, twice[1].request};
-  ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_LIMIT);
-  ck_assert_ptr_nonnull(strstr(err.hint, "staging_bytes"));
-  for (int i = 0; i < 2; i++) {
-    free(twice[i].data);
-    free(twice[i].expected);
-  }
+  ck_ok(cleat_load_tensors(checkpoint, requests, 2, NULL, &err));
+  for (int i = 0; i < 2; i++)
+    check_wanted(&twice[i]);
   ck_ok(cleat_verify(checkpoint, &err));
   cleat_checkpoint_free(checkpoint);
   cleat_client_close(reader);

@@ -339,6 +339,66 @@ START_TEST(part_sizes) {
 }
 END_TEST
 
+#define MIB (UINT64_C(1) << 20)
+#define TIB (UINT64_C(1) << 40)
+
+/* With parts of 16 MiB, and S3's limits. */
+START_TEST(large_files) {
+  static const struct {
+    uint64_t size;
+    uint64_t part_bytes;
+    size_t parts;
+  } cases[] = {
+      {160000 * MIB, 16 * MIB, 10000},
+      {160000 * MIB + 1, 32 * MIB, 5001},
+      {TIB / 10 * 12, 128 * MIB, 9831},
+      {TIB / 100 * 244, 256 * MIB, 9995},
+      {2560000 * MIB + 1, 272 * MIB, 9412}, /* a part is more than the staging budget of 256 MiB */
+      {TIB / 10 * 49, 528 * MIB, 9732},
+      {UINT64_C(5000000000000), 480 * MIB, 9935},
+      {5 * TIB, 528 * MIB, 9930},
+      {5 * TIB + 1, 0, 0},
+      {INT64_MAX, 0, 0},
+  };
+  struct cleat__plan_limits s3 = {
+      .part_bytes = 16 * MIB, .max_parts = 10000, .max_object_bytes = 5 * TIB};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct cleat__disk_file disk = {.source = {.path = "/a", .size = cases[i].size}};
+    struct cleat_file file = {.name = "a", .path = "/a"};
+    struct cleat_save_request request = kit_request(NULL, 1);
+    struct cleat__plan *plan = NULL;
+    request.files = &file, request.file_count = 1;
+    if (cases[i].parts == 0) {
+      ck_fails(cleat__plan_new(&request, &disk, 1, &s3, &plan, &err), CLEAT_LIMIT);
+      ck_assert_ptr_nonnull(strstr(err.message, "at most 5497558138880 (5 TiB)"));
+      continue;
+    }
+    ck_ok(cleat__plan_new(&request, &disk, 1, &s3, &plan, &err));
+    ck_assert_uint_eq(plan->record.files[0].part_bytes, cases[i].part_bytes);
+    ck_assert_uint_eq(plan->record.files[0].part_count, cases[i].parts);
+    uint64_t last = cleat__plan_part_bytes(plan, 0, cases[i].parts - 1);
+    ck_assert_uint_eq((cases[i].parts - 1) * cases[i].part_bytes + last, cases[i].size);
+    cleat__plan_free(plan);
+  }
+}
+END_TEST
+
+/* Of tensors, too: one that is larger than the store's objects. */
+START_TEST(a_tensor_above_the_limit) {
+  struct cleat__plan_limits tight = {
+      .part_bytes = KIT_PART, .max_parts = 100, .max_object_bytes = 3 * KIT_PART};
+  struct cleat__plan *plan = NULL;
+  kit_add_bytes(&model, "t", 3 * KIT_PART, 1);
+  struct cleat_save_request request = kit_request(&model, 1);
+  ck_fails(cleat__plan_new(&request, NULL, 0, &tight, &plan, &err), CLEAT_LIMIT);
+  ck_assert_ptr_nonnull(strstr(err.message, "model.safetensors"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "cleat_shard"));
+  tight.max_object_bytes = 4 * KIT_PART;
+  ck_ok(cleat__plan_new(&request, NULL, 0, &tight, &plan, &err));
+  cleat__plan_free(plan);
+}
+END_TEST
+
 /* Sizes on disk may be anything that a file system tells. */
 START_TEST(huge_files) {
   struct cleat__disk_file disk[] = {{.source = {.path = "/a", .size = INT64_MAX}},
@@ -403,6 +463,8 @@ static Suite *suite(void) {
   tcase_add_test(c, tensors_of_disk_files);
   tcase_add_test(c, qualified_names_are_checked);
   tcase_add_test(c, part_sizes);
+  tcase_add_test(c, large_files);
+  tcase_add_test(c, a_tensor_above_the_limit);
   tcase_add_test(c, huge_files);
   tcase_add_test(c, metadata);
   tcase_add_test(c, out_of_memory);

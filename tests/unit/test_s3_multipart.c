@@ -8,6 +8,7 @@
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct cleat_error err;
 static atomic_bool no_cancel;
@@ -104,6 +105,92 @@ START_TEST(checksums_can_be_off) {
   for (unsigned request = 1; request <= 3; request++)
     ck_assert_ptr_null(strstr(script_seen(request)->head, "x-amz-checksum"));
   script_end(3);
+}
+END_TEST
+
+/* ---- Parts that are fed ---- */
+
+#define FED_BYTES (3 * CLEAT__FEED_BLOCK_BYTES + 1)
+
+struct fed {
+  uint64_t fails_at; /* 0: it does not */
+  unsigned begun;    /* how often it was read from its beginning */
+};
+
+static cleat_status read_fed(void *ctx, uint64_t offset, void *to, size_t size,
+                             struct cleat_error *error) {
+  struct fed *fed = ctx;
+  fed->begun += offset == 0;
+  if (fed->fails_at != 0 && offset + size >= fed->fails_at)
+    return cleat__error_set(error, CLEAT_CHANGED, "f changed while it was being saved");
+  memset(to, 'x', size);
+  return CLEAT_OK;
+}
+
+static cleat_status feed_part(struct fed *fed, struct cleat__stored_part *part) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__feed feed = {FED_BYTES, read_fed, fed};
+  *part = (struct cleat__stored_part){
+      .number = 3, .size = FED_BYTES, .crc32c = 0xE3069283u, .has_crc32c = true};
+  return script.store->ops->multipart_feed(script.store, &upload, &feed, part, &no_cancel, &err);
+}
+
+START_TEST(a_fed_part_is_read_again_for_each_try) {
+  struct cleat__stored_part part;
+  struct fed fed = {0};
+  SCRIPT(ERROR_REPLY("503 Slow", "SlowDown"), HANG_UP, OK_REPLY);
+  ck_ok(feed_part(&fed, &part));
+  ck_assert_str_eq(part.etag, "\"e\"");
+  ck_assert_uint_eq(fed.begun, 3);
+  for (unsigned request = 1; request <= 3; request++) {
+    script_expect_line(request, "PUT /bucket/run/k?partNumber=3&uploadId=U%2B1 HTTP/1.1\r\n");
+    script_expect_header(request, "content-length", "786433");
+    script_expect_header(request, "x-amz-checksum-crc32c", "4waSgw==");
+  }
+  script_end(3);
+}
+END_TEST
+
+/* The feed's error is the operation's, as it is, and nothing is tried again. */
+START_TEST(a_feed_that_fails) {
+  struct cleat__stored_part part;
+  struct fed fed = {.fails_at = FED_BYTES - 1};
+  SCRIPT(OK_REPLY);
+  ck_fails(feed_part(&fed, &part), CLEAT_CHANGED);
+  ck_assert_str_eq(err.message, "f changed while it was being saved");
+  ck_assert_uint_eq(fed.begun, 1);
+  ck_assert_uint_eq(script.waits, 0);
+  script_end(mock_server_requests(script.server));
+}
+END_TEST
+
+/* SHA-256 and CRC-64/NVME are those of the same bytes in memory. */
+START_TEST(a_fed_part_has_the_checksums_of_its_bytes) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part, same;
+  struct fed fed = {0};
+  char *bytes = calloc(1, FED_BYTES);
+  SCRIPT(OK_REPLY);
+  cleat__store_close(script.store);
+  script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme&payload=always", NULL);
+  ck_assert_ptr_nonnull(bytes);
+  memset(bytes, 'x', FED_BYTES);
+  ck_ok(feed_part(&fed, &part));
+  same = part;
+  struct cleat__span span = {bytes, FED_BYTES};
+  ck_ok(
+      script.store->ops->multipart_part(script.store, &upload, &span, 1, &same, &no_cancel, &err));
+  ck_assert_uint_eq(part.crc64nvme, same.crc64nvme);
+  ck_assert_uint_eq(fed.begun, 3); /* two checksums and the body */
+  static const char *const names[] = {"x-amz-checksum-crc64nvme: ", "x-amz-content-sha256: "};
+  for (size_t i = 0; i < 2; i++) {
+    const char *fed_header = strcasestr(script_seen(1)->head, names[i]);
+    const char *header = strcasestr(script_seen(2)->head, names[i]);
+    ck_assert(fed_header != NULL && header != NULL);
+    ck_assert_int_eq(strncmp(fed_header, header, strcspn(header, "\r")), 0);
+  }
+  free(bytes);
+  script_end(2);
 }
 END_TEST
 
@@ -362,6 +449,9 @@ static Suite *suite(void) {
   tcase_add_test(c, create_and_complete_requests);
   tcase_add_test(c, crc64nvme_of_parts_and_of_the_whole);
   tcase_add_test(c, checksums_can_be_off);
+  tcase_add_test(c, a_fed_part_is_read_again_for_each_try);
+  tcase_add_test(c, a_feed_that_fails);
+  tcase_add_test(c, a_fed_part_has_the_checksums_of_its_bytes);
   tcase_add_test(c, part_without_an_etag);
   tcase_add_test(c, complete_fails_late);
   tcase_add_test(c, complete_fails_late_for_good);

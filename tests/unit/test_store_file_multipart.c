@@ -397,6 +397,44 @@ START_TEST(closing_lets_go_of_unfinished_uploads) {
 }
 END_TEST
 
+/* What feeds a part, from `bytes`. */
+static uint64_t feed_end;
+static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size,
+                               struct cleat_error *error) {
+  (void)ctx;
+  if (offset + size > feed_end)
+    return cleat__error_set(error, CLEAT_CHANGED, "it became shorter");
+  memcpy(to, bytes + offset, size);
+  return CLEAT_OK;
+}
+
+static cleat_status feed_part(uint64_t size, uint32_t crc32c) {
+  struct cleat__feed feed = {size, read_bytes, NULL};
+  parts[0] = (struct cleat__stored_part){.number = 1, .size = size, .crc32c = crc32c};
+  return CLEAT__STORE(store, multipart_feed, &upload, &feed, &parts[0], &scratch_go_on, &err);
+}
+
+START_TEST(parts_that_are_fed) {
+  unsigned fds = scratch_fds();
+  uint32_t crc32c = cleat__crc32c(0, bytes, PART);
+  must(begin("k", PART));
+  feed_end = PART - 1;
+  must_fail(CLEAT_CHANGED, feed_part(PART, crc32c));
+  ck_assert_str_eq(err.message, "it became shorter");
+  must_fail(CLEAT_INTEGRITY, complete());
+  feed_end = PART;
+  must_fail(CLEAT_INVALID, feed_part(PART - 1, crc32c));
+  must_fail(CLEAT_INTEGRITY, feed_part(PART, crc32c ^ 1)); /* another than was announced */
+  must_fail(CLEAT_INTEGRITY, complete());
+  cleat__fault_arm(2, false); /* behind the block's memory: the first write */
+  must_fail(CLEAT_IO, feed_part(PART, crc32c));
+  cleat__fault_disarm();
+  must(feed_part(PART, crc32c));
+  must(complete());
+  ck_assert_uint_eq(scratch_fds(), fds);
+}
+END_TEST
+
 START_TEST(cancelled_parts) {
   atomic_bool cancel = true;
   struct cleat__stored_part part = {
@@ -487,6 +525,7 @@ static Suite *suite(void) {
   tcase_add_test(c, a_cut_upload_is_not_completed);
   tcase_add_test(c, many_uploads_at_once);
   tcase_add_test(c, closing_lets_go_of_unfinished_uploads);
+  tcase_add_test(c, parts_that_are_fed);
   tcase_add_test(c, cancelled_parts);
   tcase_add_test(c, what_is_complete_is_synced);
   tcase_add_test(c, every_failing_call);

@@ -1,0 +1,49 @@
+/* feed.c: bytes that are read when they are wanted. See feed.h. */
+#include "base/feed.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+static cleat_status feed_blocks(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                cleat__feed_take_fn *take, void *ctx, void *block,
+                                struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (uint64_t at = 0; status == CLEAT_OK && at < feed->length;) {
+    uint64_t left = feed->length - at;
+    size_t size = left < CLEAT__FEED_BLOCK_BYTES ? (size_t)left : CLEAT__FEED_BLOCK_BYTES;
+    if (cancel != NULL && atomic_load(cancel))
+      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+    status = feed->read(feed->ctx, at, block, size, err);
+    if (status == CLEAT_OK)
+      status = take(ctx, block, size, err);
+    at += size;
+  }
+  return status;
+}
+
+cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
+                              cleat__feed_take_fn *take, void *ctx, struct cleat_error *err) {
+  void *block = cleat__alloc(CLEAT__FEED_BLOCK_BYTES);
+  if (block == NULL)
+    return cleat__error_no_memory(err, "a part");
+  cleat_status status = feed_blocks(feed, cancel, take, ctx, block, err);
+  cleat__free(block);
+  return status;
+}
+
+static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size,
+                                struct cleat_error *err) {
+  uint32_t *crc32c = ctx;
+  (void)err;
+  *crc32c = cleat__crc32c(*crc32c, bytes, size);
+  return CLEAT_OK;
+}
+
+cleat_status cleat__feed_crc32c(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint32_t *crc32c, struct cleat_error *err) {
+  uint32_t crc = 0;
+  cleat_status status = cleat__feed_each(feed, cancel, take_crc32c, &crc, err);
+  if (status == CLEAT_OK)
+    *crc32c = crc;
+  return status;
+}

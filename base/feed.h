@@ -1,0 +1,36 @@
+/* feed.h: bytes that are read when they are wanted, perhaps more than once, such as a range of a file. They
+ * take no memory of their size.
+ *
+ * Plain data; borrows `ctx`. One thread at a time reads from a feed. */
+#ifndef CLEAT_BASE_FEED_H
+#define CLEAT_BASE_FEED_H
+
+#include "base/error.h"
+
+#include <stdatomic.h>
+
+/* Of one read by cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the bytes have left the
+ * CPU's cache when they are used. */
+#define CLEAT__FEED_BLOCK_BYTES ((size_t)256 * 1024)
+
+struct cleat__feed {
+  uint64_t length;
+  /* Fills `to` with the `size` bytes from `offset` on, all of them or fails. */
+  cleat_status (*read)(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *err);
+  void *ctx;
+};
+
+/* What is done with one block. */
+typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t size,
+                                         struct cleat_error *err);
+
+/* Reads all bytes in order, and hands them to `take` block by block. Errors: those of the feed and of `take`, NO_MEMORY;
+ * CANCELLED when `cancel` (NULL: nobody cancels) is raised in between. */
+cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
+                              cleat__feed_take_fn *take, void *ctx, struct cleat_error *err);
+
+/* The CRC-32C of all bytes. Errors as cleat__feed_each. */
+cleat_status cleat__feed_crc32c(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint32_t *crc32c, struct cleat_error *err);
+
+#endif
