@@ -52,10 +52,11 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "two writers of one step are told apart by the tokens in their manifests alone, which a save "
      "reads back: let one job at a time save here"},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
-     "of two jobs that save the same step at the same moment, both may believe they committed it"},
-    {"if-match", cleat__doctor_if_match, BIT(GET), 0,
-     "replacing a step (--if-exists replace) fails, or may overwrite what another writer "
-     "committed meanwhile; other saves are not affected"},
+     "of two jobs that save the same step at the same moment, both may believe they committed it: "
+     "let one job at a time save here"},
+    {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
+     "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, "
+     "or may overwrite what another job does meanwhile; other saves are not affected"},
     {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
      "files of more than a part cannot be saved"},
     {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
@@ -69,6 +70,14 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"delete", cleat__doctor_delete, BIT(GET), 0,
      "what saves that failed have stored stays, and old checkpoints cannot be removed"},
     {"clean-up", clean_up, 0, 0, "what the doctor stored is still there"},
+};
+
+/* What a result means with which no save is safe, where that is more than the row says. */
+static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
+    [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest so, and fails",
+    [CLEAT__DOCTOR_RACE] =
+        "of two jobs that save the same step at the same moment, none may know who committed it",
+    [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores its list of them so, and fails",
 };
 
 /* ---- what checks share ---- */
@@ -244,7 +253,8 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
     if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
       doctor->passed |= 1u << number;
     else
-      check->info.meaning = row->meaning;
+      check->info.meaning =
+          check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
   }
   report->safe = report->safe && !check->info.blocks;
   report->count = number + 1;

@@ -174,7 +174,10 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (kept)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "only the object that was seen is replaced");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "only the object that was seen is replaced%s",
+                      atomic_load(&doctor->store->other_etags)
+                          ? "; the store takes its ETag in another form than it tells it"
+                          : "");
   else
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "If-Match with an old ETag replaced the object");
 }

@@ -80,7 +80,7 @@ cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *k
   return err->status;
 }
 
-static cleat_status s3_put(struct cleat__store *store, const char *key,
+cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
                            const struct cleat__span *body, size_t body_count,
                            const struct cleat__put_options *options, const atomic_bool *cancel,
                            struct cleat_error *err) {
@@ -432,7 +432,7 @@ static void s3_close(struct cleat__store *store) {
 }
 
 static const struct cleat__store_ops s3_ops = {
-    .put = s3_put,
+    .put = cleat__s3_put_any,
     .get = s3_get,
     .get_small = s3_get_small,
     .head = cleat__s3_head,

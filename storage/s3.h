@@ -132,6 +132,19 @@ cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *k
                                        const struct cleat__http_reply *reply,
                                        struct cleat_error *err);
 
+/* One put, as `options` ask for it: the ETag is sent as it stands there. */
+cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
+                           const struct cleat__span *body, size_t body_count,
+                           const struct cleat__put_options *options, const atomic_bool *cancel,
+                           struct cleat_error *err);
+
+/* The table's put, of s3_replace.c. UNSUPPORTED with CLEAT__PUT_IF_MATCH: the store refuses it although the object has
+ * that ETag. */
+cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
+                               const struct cleat__span *body, size_t body_count,
+                               const struct cleat__put_options *options, const atomic_bool *cancel,
+                               struct cleat_error *err);
+
 /* The table's functions of s3_multipart.c. */
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                         const char *content_type, const atomic_bool *cancel,

@@ -56,6 +56,50 @@ size_t cleat__s3_options_headers(const struct cleat__s3_options *options,
   return count;
 }
 
+/* ---- A store that lacks one ---- */
+
+/* What is asked for of a new object that a store may lack, as the user said it. False: nothing like that. */
+static bool list_asked(const struct cleat__s3_options *options, char *text, size_t size) {
+  static const struct {
+    enum cleat__s3_option_header header;
+    const char *said; /* before the value */
+    bool secret;
+  } names[] = {{CLEAT__S3_SSE, "sse=", false},
+               {CLEAT__S3_SSE_C_ALGORITHM, "the key of SSE-C", true},
+               {CLEAT__S3_STORAGE_CLASS, "storage_class=", false},
+               {CLEAT__S3_TAGGING, "tags=", false}};
+  size_t used = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *value = options->values[names[i].header];
+    if (value == NULL || used >= size)
+      continue;
+    used += (size_t)snprintf(text + used, size - used, "%s%s%.40s", used > 0 ? " or " : "",
+                             names[i].said, names[i].secret ? "" : value);
+  }
+  return used > 0;
+}
+
+/* The codes with which stores refuse what they do not have: Ceph says InvalidRequest to sse, and InvalidArgument to
+ * storage_class. */
+static bool may_be_an_option(const char *code) {
+  static const char *const codes[] = {"InvalidRequest", "InvalidArgument", "NotImplemented",
+                                      "InvalidStorageClass", "InvalidEncryptionAlgorithmError"};
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+    if (strcmp(code, codes[i]) == 0)
+      return true;
+  return false;
+}
+
+void cleat__s3_options_blame(const struct cleat__s3_options *options,
+                             enum cleat__s3_operation operation, struct cleat_error *err) {
+  char asked[160];
+  if (((unsigned)operation & MAKES) != 0 && err->hint[0] == '\0' &&
+      may_be_an_option(err->s3_code) && list_asked(options, asked, sizeof asked))
+    cleat__error_hint(err, "the store seems to refuse %s: leave it out, or save to another store",
+                      asked);
+}
+
 /* ---- Values ---- */
 
 static cleat_status keep(struct cleat__s3_options *options, enum cleat__s3_option_header header,

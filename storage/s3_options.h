@@ -85,6 +85,11 @@ size_t cleat__s3_options_headers(const struct cleat__s3_options *options,
                                  enum cleat__s3_operation operation,
                                  struct cleat__s3_pair *headers);
 
+/* Adds a hint to the error of a refused operation that asked for something a store may lack: "sse=AES256", never a key.
+ * Some stores refuse that without a word on what it is (Ceph). */
+void cleat__s3_options_blame(const struct cleat__s3_options *options,
+                             enum cleat__s3_operation operation, struct cleat_error *err);
+
 void cleat__s3_options_clear(struct cleat__s3_options *options);
 
 /* "team=ml&run=a%20b" as x-amz-tagging wants it: checked by S3's rules, encoded anew, in new memory

@@ -469,7 +469,9 @@ static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                                       .unanswered = !atomic_load(&sender->s3->reached),
                                       .tries = sender->retry.tries,
                                       .stop = stop};
-  return cleat__s3_error_set(&sender->result, &context, err);
+  cleat_status status = cleat__s3_error_set(&sender->result, &context, err);
+  cleat__s3_options_blame(&sender->s3->configs[0].options, sender->request->kind, err);
+  return status;
 }
 
 /* An error that is not the store's: says where it happened. */

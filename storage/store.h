@@ -42,7 +42,9 @@ enum cleat__put_condition {
   CLEAT__PUT_ALWAYS = 0,
   CLEAT__PUT_CREATE_ONLY = 1, /* EXISTS when the key is there, perhaps by one's own lost try: the
                                  caller settles that by reading a token back */
-  CLEAT__PUT_IF_MATCH = 2     /* LOST when the object is not the one with `etag` */
+  CLEAT__PUT_IF_MATCH =
+      2 /* LOST when the object was seen not to be the one with `etag`; UNSUPPORTED when
+                                 it is refused although the object is that one */
 };
 
 struct cleat__put_options {
@@ -271,6 +273,8 @@ struct cleat__store {
       first_concurrency; /* to begin with, before what is best is found out; 0: as many as may be, always */
   atomic_ulong throttles; /* how often the server has asked for less */
   atomic_ulong retries;   /* requests that were sent again after a failed try */
+  /* CLEAT__PUT_IF_MATCH is refused with the ETag as it is told, and taken with it in another form. */
+  atomic_bool other_etags;
   char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
 

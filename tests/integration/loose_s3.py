@@ -113,9 +113,10 @@ class LooseS3:
         operation = self.operation(method, key, query)
         with self.lock:
             self.requests.append((operation, key))
-        if operation in self.deny:
-            raise Refused(403, "AccessDenied")
         conditions = {"create-only": "If-None-Match", "if-match": "If-Match"}
+        if operation in self.deny or operation == "put" and any(
+                name in self.deny and header in headers for name, header in conditions.items()):
+            raise Refused(403, "AccessDenied")
         if operation in self.lack or operation == "put" and any(
                 name in self.lack and header in headers for name, header in conditions.items()):
             raise Refused(501, "NotImplemented")

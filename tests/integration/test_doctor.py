@@ -130,6 +130,7 @@ STORES = {
     "lacks create-only": ({"lack": {"create-only"}}, {"create-only": "missing"}, {"create-only"}),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
     "lacks if-match": ({"lack": {"if-match"}}, {"if-match": "missing"}, set()),
+    "denies if-match": ({"deny": {"if-match"}}, {"if-match": "failed"}, {"if-match"}),
     "ignores if-match": ({"ignore": {"if-match"}}, {"if-match": "ignored"}, set()),
     "ignores checksums": ({"ignore": {"checksum"}}, {"checksum": "ignored", "part-checksum": "ignored"}, set()),
     "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
@@ -170,6 +171,16 @@ def test_people_are_told_what_it_means(loose):
     assert result.code == 0, result
     assert "\ncreate-only ignored: " in result.out and "  so: two writers of one step" in result.out, result
     assert result.out.endswith("Saves are safe here, with 1 warning.\n"), result
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"create-only"}}, {"deny": {"if-match"}}], indirect=True)
+def test_no_sentence_contradicts_the_verdict(loose, small):
+    """Where no save is safe, nobody is advised how to save there, and a save fails."""
+    environment = loose_environment(loose)
+    result = run("doctor", "s3://bucket/run", environment=environment)
+    assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
+    assert "one job at a time" not in result.out and "other saves are not affected" not in result.out, result
+    assert run("save", small, "s3://bucket/run", "--step", 1, environment=environment).code != 0
 
 
 @pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"ignore": {"if-match"}}], indirect=True)

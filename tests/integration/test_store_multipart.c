@@ -21,6 +21,10 @@ static struct cleat_error err;
 static struct cleat__store *store;
 static char *bytes; /* of the whole object */
 
+static bool is_ceph(int kind) {
+  return kind == FIXTURE_S3 && fixture_is_ceph();
+}
+
 static void begin(int kind) {
   store = fixture_open((enum fixture_kind)kind);
   bytes = fixture_pattern(TOTAL_BYTES, 7);
@@ -145,8 +149,8 @@ START_TEST(parts_are_listed) {
     ck_assert_uint_eq(listed[i].number, part->number);
     ck_assert_uint_eq(listed[i].size, part->size);
     ck_assert_str_eq(listed[i].etag, part->etag);
-    ck_assert(listed[i].has_crc32c);
-    ck_assert_uint_eq(listed[i].crc32c, part->crc32c);
+    ck_assert(listed[i].has_crc32c != is_ceph(_i));
+    ck_assert_uint_eq(listed[i].crc32c, is_ceph(_i) ? 0 : part->crc32c);
   }
   /* What was listed is good enough to complete with. */
   ck_ok(store_part(&upload, 2, &parts[1], &err));
@@ -236,7 +240,8 @@ START_TEST(upload_that_never_was) {
   *digit = *digit == 'a' ? 'b' : 'a';
   ck_fails(list_parts(&upload, &listed, &count), CLEAT_NOT_FOUND);
   ck_fails(store_part(&upload, 1, &parts[0], &err), CLEAT_NOT_FOUND);
-  ck_fails(complete(&upload, parts, 3), CLEAT_NOT_FOUND);
+  /* Ceph takes every Complete that it cannot begin for one that is under way (500), whatever the reason. */
+  ck_fails(complete(&upload, parts, 3), is_ceph(_i) ? CLEAT_STORE : CLEAT_NOT_FOUND);
   ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
   end();
 }

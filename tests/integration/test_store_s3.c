@@ -73,7 +73,11 @@ START_TEST(settings) {
                                         "?tags=a%3Db&storage_class=REDUCED_REDUNDANCY",
                                         "?style=path"};
   struct cleat_client_options options = fixture_options();
-  store = fixture_open_url(fixture_s3_url(queries[_i]), &options, NULL);
+  const char *query = queries[_i];
+  /* The one class that Ceph has unless it is told of others. */
+  if (fixture_is_ceph() && strstr(query, "storage_class") != NULL)
+    query = "?tags=a%3Db&storage_class=STANDARD";
+  store = fixture_open_url(fixture_s3_url(query), &options, NULL);
   exercise();
   cleat__store_close(store);
 }
@@ -143,7 +147,7 @@ START_TEST(wrong_keys) {
 }
 END_TEST
 
-/* The server checks what it got against the CRC that was told: after a few tries it is an error. */
+/* The server checks what it got against the CRC that was told: after a few tries it is an error. Ceph does not look at the CRC. */
 START_TEST(damaged_body) {
   struct cleat_client_options options = fixture_options();
   struct cleat__upload upload = {.key = "part", .size = 5, .part_bytes = 5};
@@ -153,11 +157,12 @@ START_TEST(damaged_body) {
   struct cleat__stored_part part = {
       .number = 1, .size = 5, .crc32c = put_options.crc32c, .has_crc32c = true};
   store = fixture_open_url(fixture_s3_url(""), &options, NULL);
-  ck_fails(store->ops->put(store, "k", &span, 1, &put_options, &no_cancel, &err), CLEAT_INTEGRITY);
-  ck_fails(head("k"), CLEAT_NOT_FOUND);
+  cleat_status status = fixture_is_ceph() ? CLEAT_OK : CLEAT_INTEGRITY;
+  ck_assert_int_eq(store->ops->put(store, "k", &span, 1, &put_options, &no_cancel, &err), status);
+  ck_assert_int_eq(head("k"), fixture_is_ceph() ? CLEAT_OK : CLEAT_NOT_FOUND);
   ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
-  ck_fails(store->ops->multipart_part(store, &upload, &span, 1, &part, &no_cancel, &err),
-           CLEAT_INTEGRITY);
+  ck_assert_int_eq(store->ops->multipart_part(store, &upload, &span, 1, &part, &no_cancel, &err),
+                   status);
   ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
   cleat__store_close(store);
 }

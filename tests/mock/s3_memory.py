@@ -1,5 +1,5 @@
 """A store that keeps its objects in memory and answers what Cleat asks of S3, and no more: put with conditions, get
-with ranges, head, list, delete, and uploads in parts.
+with ranges, head, list, delete, and uploads in parts and their list.
 
 Checksums, sizes and dates are checked as S3 checks them; signatures are not (MinIO is there for that). Threads may
 share a store: each request is answered under one lock, with nothing else done there.
@@ -24,9 +24,13 @@ PART_MIN = 5 << 20
 SKEW_MAX_S = 900
 
 
+def date(moment):
+    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
 class Object:
-    def __init__(self, body, etag=None):
-        self.body = body
+    def __init__(self, body, etag=None, made=None):
+        self.body, self.made = body, time.time() if made is None else made
         crc32c = google_crc32c.value(body)
         self.etag = etag or '"%08x-%d"' % (crc32c, len(body))  # opaque; MD5 would cost more than all the rest
         self.crc32c = base64.b64encode(crc32c.to_bytes(4, "big")).decode()
@@ -34,7 +38,7 @@ class Object:
 
 class Upload:
     def __init__(self, key):
-        self.key, self.parts = key, {}
+        self.key, self.parts, self.made = key, {}, time.time()
 
 
 class MemoryStore:
@@ -45,6 +49,7 @@ class MemoryStore:
         self.uploads = {}  # id: Upload
         self.lock = threading.Lock()
         self.preconditions = True  # False: accepted, and ignored
+        self.if_match = ("quoted",)  # the forms of an ETag that If-Match takes: "quoted", "bare"; 412 to all others
         self.clock_s = 0  # how far this store's clock is ahead
         self.region = None  # requests signed for another are refused; None: none is
 
@@ -97,7 +102,7 @@ class MemoryStore:
         if "uploadId" in request.query:
             return {"PUT": self.part, "POST": self.complete, "DELETE": self.abort, "GET": self.parts}[request.method]
         if not request.key:
-            return self.list
+            return self.open_uploads if "uploads" in request.query else self.list
         return {"PUT": self.put, "GET": self.get, "HEAD": self.get, "DELETE": self.delete}[request.method]
 
     # ---- Objects ----
@@ -110,10 +115,14 @@ class MemoryStore:
                 return error(412, "PreconditionFailed")
             if wanted and not held:
                 return error(404, "NoSuchKey")
-            if wanted and held.etag != wanted:
+            if wanted and not self.is_match(held.etag, wanted):
                 return error(412, "PreconditionFailed")
         self.objects[request.key] = made = Object(request.body)
         return Reply(200, {"ETag": made.etag})
+
+    def is_match(self, etag, wanted):
+        forms = {"quoted": etag, "bare": etag.strip('"')}
+        return any(forms[form] == wanted for form in self.if_match)
 
     def get(self, request):
         held = self.objects.get(request.key)
@@ -148,8 +157,9 @@ class MemoryStore:
         page, more = names[:most], len(names) > most
         text = "".join(
             "<CommonPrefixes>%s</CommonPrefixes>" % element("Prefix", quote(name)) if entries[name] else
-            "<Contents>%s%s%s</Contents>" % (element("Key", quote(name)), element("Size", len(self.objects[name].body)),
-                                             element("ETag", self.objects[name].etag)) for name in page)
+            "<Contents>%s%s%s%s</Contents>" % (element("Key", quote(name)), element("Size", len(self.objects[name].body)),
+                                               element("ETag", self.objects[name].etag),
+                                               element("LastModified", date(self.objects[name].made))) for name in page)
         text += element("IsTruncated", "true" if more else "false")
         text += element("NextContinuationToken", page[-1]) if more else ""
         return Reply(200, {"Content-Type": "application/xml"},
@@ -203,6 +213,15 @@ class MemoryStore:
         text = element("Bucket", request.bucket) + element("Key", request.key) + element("ETag", etag)
         return Reply(200, {"Content-Type": "application/xml"},
                      xml("<CompleteMultipartUploadResult>%s</CompleteMultipartUploadResult>" % text))
+
+    def open_uploads(self, request):
+        text = "".join("<Upload>%s%s%s</Upload>" % (element("Key", quote(held.key)), element("UploadId", name),
+                                                       element("Initiated", date(held.made)))
+                       for name, held in sorted(self.uploads.items(), key=lambda item: (item[1].key, item[0]))
+                       if held.key.startswith(request.query.get("prefix", "")))
+        return Reply(200, {"Content-Type": "application/xml"},
+                     xml("<ListMultipartUploadsResult>%s%s%s</ListMultipartUploadsResult>" % (
+                         element("EncodingType", "url"), element("IsTruncated", "false"), text)))
 
     def abort(self, request):
         if not self.upload(request):

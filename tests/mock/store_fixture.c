@@ -91,9 +91,17 @@ void fixture_end(void) {
   (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-bool fixture_is_versitygw(void) {
+static bool is_server(const char *kind) {
   const char *server = getenv("CLEAT_TEST_SERVER");
-  return server != NULL && strncmp(server, "versitygw", 9) == 0;
+  return server != NULL && strncmp(server, kind, strlen(kind)) == 0;
+}
+
+bool fixture_is_versitygw(void) {
+  return is_server("versitygw-");
+}
+
+bool fixture_is_ceph(void) {
+  return is_server("ceph-");
 }
 
 const char *fixture_endpoint(void) {

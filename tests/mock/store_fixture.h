@@ -20,6 +20,7 @@ void fixture_end(void);
 /* What runs there, by CLEAT_TEST_SERVER ("minio-http", where it is not set): what the servers do differently is an
  * expectation of the tests. */
 bool fixture_is_versitygw(void);
+bool fixture_is_ceph(void); /* 16, which knows no CRC-32C */
 
 const char *fixture_endpoint(void);
 const char *fixture_bucket(void);

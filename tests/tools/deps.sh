@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server go test fuzz lint docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server ceph go test fuzz lint docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -8,6 +8,7 @@ packages_of() {
   case $1 in
   build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
   server) echo ca-certificates openssl python3 util-linux ;;
+  ceph) echo "$(packages_of server)" ceph-mon ceph-osd radosgw ceph-common ;;
   go) echo ca-certificates golang-go ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mount e2fsprogs mandoc openmpi-bin spin ;;

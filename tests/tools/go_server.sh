@@ -2,7 +2,7 @@
 # Sourced by the scripts of the test servers: builds a pinned Go program once, cached outside the tree; starts it on
 # free loopback ports and waits until it answers; stops it. Sourced after common.sh.
 
-readonly POLLS_MAX=300 # of 0.1 s each: a start takes about a second, a loaded machine takes a few
+readonly POLLS_MAX=${POLLS_MAX:-300} # of 0.1 s each: a start takes about a second, a loaded machine takes a few
 readonly START_TRIES=5
 
 # --- building ----------------------------------------------------------------------------------------------------

@@ -262,6 +262,61 @@ START_TEST(what_fails_keeps_only_what_rests_on_it_from_being_tried) {
 }
 END_TEST
 
+/* Puts of the object whose key holds this end with `refused.status`. */
+static struct {
+  const char *part;
+  cleat_status status;
+} refused;
+
+static cleat_status refuse_puts(void *user, const char *op, const char *key, bool done,
+                                const atomic_bool *cancelled, struct cleat_error *problem) {
+  (void)user;
+  (void)cancelled;
+  return !done && strcmp(op, "put") == 0 && strstr(key, refused.part) != NULL &&
+                 memory_count(bucket, refused.part) > 0
+             ? cleat__error_set(problem, refused.status, "refused")
+             : CLEAT_OK;
+}
+
+/* The verdict, and what is said beside it. */
+START_TEST(what_a_result_means_fits_the_verdict) {
+  static const struct {
+    enum cleat__doctor_name check;
+    const char *part;
+    cleat_status status;
+    bool safe;
+    const char *said, *unsaid;
+  } cases[] = {
+      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_STORE, false, "fails", "not affected"},
+      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume", "list of them"},
+      {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_STORE, false, "fails", "one job at a time"},
+      {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_UNSUPPORTED, false, "fails", "one job at a time"},
+  };
+  memory_bucket_hook(bucket, refuse_puts, NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    refused.part = cases[i].part;
+    refused.status = cases[i].status;
+    ck_ok(run());
+    const char *meaning = check(cases[i].check)->info.meaning;
+    expect_all_but(1u << cases[i].check);
+    ck_assert_msg(report.safe == cases[i].safe, "case %zu", i);
+    ck_assert_msg(strstr(meaning, cases[i].said) != NULL, "case %zu: %s", i, meaning);
+    ck_assert_msg(strstr(meaning, cases[i].unsaid) == NULL, "case %zu: %s", i, meaning);
+  }
+}
+END_TEST
+
+/* What a driver has learnt of ETags is told. */
+START_TEST(etags_in_another_form) {
+  ck_ok(run());
+  ck_assert_ptr_null(strstr(check(CLEAT__DOCTOR_IF_MATCH)->seen, "another form"));
+  atomic_store(&store->other_etags, true);
+  ck_ok(run());
+  expect_all_but(0);
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_IF_MATCH)->seen, "another form"));
+}
+END_TEST
+
 START_TEST(cancelled_at_any_request) {
   arm(NULL, 0, false, false);
   ck_ok(run());
@@ -392,6 +447,8 @@ static Suite *suite(void) {
   tcase_add_test(c, ignored_removals);
   tcase_add_test(c, one_request_fails);
   tcase_add_test(c, what_fails_keeps_only_what_rests_on_it_from_being_tried);
+  tcase_add_test(c, what_a_result_means_fits_the_verdict);
+  tcase_add_test(c, etags_in_another_form);
   tcase_add_test(c, cancelled_at_any_request);
   tcase_add_test(c, cancelled_and_not_cleaned_up);
   tcase_add_test(c, a_slow_store_is_not_told_everything_of);
