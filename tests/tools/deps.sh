@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server go test fuzz lint docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server go node java test fuzz lint docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -9,6 +9,8 @@ packages_of() {
   build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
   server) echo ca-certificates openssl python3 util-linux ;;
   go) echo ca-certificates golang-go ;;
+  node) echo ca-certificates nodejs npm ;;
+  java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mount e2fsprogs mandoc openmpi-bin spin ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
