@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "uploader/reading.h"
 
 #include <string.h>
 
@@ -23,8 +24,8 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   char *text = NULL;
   size_t size = 0;
   *found = false;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
-                                     &text, &size, object, cancel, err);
+  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size,
+                                             object, cancel, err);
   if (cleat__commit_is_absent(status, err))
     return CLEAT_OK;
   if (status != CLEAT_OK)
