@@ -56,8 +56,9 @@ struct cleat_client {
   atomic_uint rollbacks; /* how often cleat_rollback was: all ranks count alike */
   atomic_ulong
       number; /* of this start among those of the job; 0: it was not registered (see starts.h) */
-  atomic_bool never;      /* a cancel flag that nobody raises */
-  atomic_int create_only; /* of enum cleat__create_only */
+  atomic_bool never;       /* a cancel flag that nobody raises */
+  atomic_int create_only;  /* of enum cleat__create_only */
+  atomic_bool unseen_told; /* that the store lists no unfinished uploads */
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */

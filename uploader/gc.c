@@ -56,10 +56,11 @@ static cleat_status list_uploads(struct cleat__gc *gc, struct cleat_error *err) 
     status = cleat__listing_each_upload(&uploads, take_upload, gc, err);
   }
   if (status == CLEAT_UNSUPPORTED) {
-    cleat__log(&gc->client->log, CLEAT_LOG_WARNING,
-               "%s cannot list unfinished uploads: what saves that died had sent in parts is not "
-               "seen and stays; let the bucket's lifecycle rules end such uploads",
-               gc->client->store->display);
+    if (!atomic_exchange(&gc->client->unseen_told, true))
+      cleat__log(&gc->client->log, CLEAT_LOG_WARNING,
+                 "%s cannot list unfinished uploads: what saves that died had sent in parts is not "
+                 "seen and stays; let the bucket's lifecycle rules end such uploads",
+                 gc->client->store->display);
     status = CLEAT_OK;
   }
   if (gc->upload_count > 1)

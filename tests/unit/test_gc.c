@@ -317,6 +317,8 @@ START_TEST(uploads_that_no_list_shows) {
   ck_assert_uint_eq(memory_uploads(bucket), 1);
   ck_assert_uint_eq(memory_count(bucket, ""), 0);
   ck_assert_uint_eq(desk_warnings("cannot list unfinished uploads"), 1);
+  ck_ok(gc(0, false, NULL));
+  ck_assert_uint_eq(desk_warnings("cannot list unfinished uploads"), 1);
   memory_bucket_hook(bucket, NULL, NULL);
 }
 END_TEST
