@@ -45,6 +45,10 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"range", cleat__doctor_range, BIT(GET), ANY, "files of more than a part cannot be loaded"},
     {"list", cleat__doctor_list, BIT(PUT), ANY,
      "a job that starts again does not find its newest checkpoint"},
+    {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
+     "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
+     "starts again: "
+     "give its files other names"},
     {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
      "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},
@@ -193,8 +197,9 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
 /* ---- running ---- */
 
 static void name_objects(struct cleat__doctor *doctor) {
-  static const char *const names[CLEAT__DOCTOR_RACED] = {
-      "absent", "whole", "folder/nested", "spoiled", "once", "switched", "in-parts", "unfinished"};
+  static const char *const names[CLEAT__DOCTOR_RACED] = {"absent",   "whole",      "folder/nested",
+                                                         "spoiled",  "once",       "switched",
+                                                         "in-parts", "unfinished", "a+b%2Bc d%"};
   for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
     snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
   for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)

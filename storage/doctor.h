@@ -25,6 +25,7 @@ enum cleat__doctor_name {
   CLEAT__DOCTOR_GET,
   CLEAT__DOCTOR_RANGE,
   CLEAT__DOCTOR_LIST,
+  CLEAT__DOCTOR_LIST_NAMES,
   CLEAT__DOCTOR_CHECKSUM,
   CLEAT__DOCTOR_CREATE_ONLY,
   CLEAT__DOCTOR_RACE,
@@ -69,7 +70,8 @@ enum cleat__doctor_object {
   CLEAT__DOCTOR_SWITCHED,
   CLEAT__DOCTOR_IN_PARTS,
   CLEAT__DOCTOR_UNFINISHED,
-  CLEAT__DOCTOR_RACED /* and as many as there are rounds */
+  CLEAT__DOCTOR_NAMED, /* by a name that encodings change */
+  CLEAT__DOCTOR_RACED  /* and as many as there are rounds */
 };
 #define CLEAT__DOCTOR_ROUNDS 8
 #define CLEAT__DOCTOR_OBJECTS (CLEAT__DOCTOR_RACED + CLEAT__DOCTOR_ROUNDS)
@@ -103,6 +105,7 @@ cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, c
     cleat__doctor_addressing, cleat__doctor_durable; /* doctor_place.c */
 cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, cleat__doctor_list,
     cleat__doctor_checksum, cleat__doctor_delete; /* doctor_objects.c */
+cleat__doctor_fn cleat__doctor_list_names;        /* doctor_lists.c */
 cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race,
     cleat__doctor_if_match; /* doctor_writers.c */
 cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_part_checksum, cleat__doctor_list_parts,

@@ -35,6 +35,11 @@ void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__docto
     cleat__doctor_fail(check, &err);
     return;
   }
+  if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
+                      "the store refuses If-None-Match: Cleat looks before each put instead");
+    return;
+  }
   status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "second", CLEAT__PUT_CREATE_ONLY,
                                   NULL, &err);
   if (status == CLEAT_OK) {

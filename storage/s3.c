@@ -326,6 +326,7 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
 
 struct listing {
   const char *root;
+  struct cleat__s3_keys_form form;
   struct cleat__list_page page;
 };
 
@@ -334,7 +335,7 @@ static cleat_status accept_list(void *ctx, const struct cleat__http_reply *reply
   struct listing *listing = ctx;
   (void)error;
   return cleat__s3_xml_list(cleat__buffer_text(&reply->text), reply->text.length, listing->root,
-                            &listing->page, err);
+                            &listing->form, &listing->page, err);
 }
 
 static size_t list_query(const char *prefix, bool delimited, const char *after,
@@ -355,7 +356,7 @@ static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool
                             const char *after, struct cleat__list_page *page,
                             const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  struct listing listing = {.root = s3->configs[0].root};
+  struct listing listing = {.root = s3->configs[0].root, .form = {cleat__s3_known_keys(s3), NULL}};
   struct cleat__s3_pair query[6];
   struct cleat__http_reply reply;
   char *full_prefix = cleat__strprintf("%s%s", listing.root, prefix);
@@ -372,8 +373,14 @@ static cleat_status s3_list(struct cleat__store *store, const char *prefix, bool
                                       .accept_ctx = &listing};
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  if (status == CLEAT_OK && cleat__s3_learn_keys(s3, &listing.form, cancel)) {
+    cleat__list_page_clear(&listing.page);
+    listing.page = (struct cleat__list_page){0};
+    status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  }
   if (status == CLEAT_OK)
     *page = listing.page;
+  cleat__free(listing.form.doubtful);
   cleat__http_reply_clear(&reply);
   cleat__free(full_prefix);
   return status;

@@ -122,6 +122,38 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
                                  uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
                                  struct cleat__s3_pair *header);
 
+/* ---- s3_learned.c: what this store lacks; `findings` are bits of enum cleat__store_finding ---- */
+
+/* Whether the store says that it does not know an operation or a header. */
+bool cleat__s3_is_refusal(cleat_status status, const struct cleat_error *err);
+
+bool cleat__s3_lacks(const struct cleat__s3 *s3, unsigned finding);
+
+/* Logs each that is new. */
+void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings);
+
+/* UNSUPPORTED, for an operation that is not asked for again. */
+cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation,
+                               struct cleat_error *err);
+
+/* How the keys of this store's lists are to be read. */
+enum cleat__s3_keys cleat__s3_known_keys(const struct cleat__s3 *s3);
+
+/* After a list was read: finds out how a doubtful key is to be read, by asking for it. True: the list was read wrongly, and
+ * is to be read again with *form. */
+bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form,
+                          const atomic_bool *cancel);
+
+/* EXISTS when there is an object under `key`. */
+cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
+                                 struct cleat_error *err);
+
+/* A put that goes without the condition where the store refuses to be asked for it. */
+cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
+                                    const struct cleat__span *body, size_t body_count,
+                                    const struct cleat__put_options *options,
+                                    const atomic_bool *cancel, struct cleat_error *err);
+
 /* The accept function of what removes something. */
 cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
                                       struct cleat__s3_reply_error *error, struct cleat_error *err);

@@ -24,7 +24,9 @@ enum hint {
   HINT_TIME_LIMIT,
   HINT_CHECKSUM,
   HINT_PROXY,
-  HINT_KMS
+  HINT_KMS,
+  HINT_DOCUMENT,
+  HINT_NO_CHECKSUM
 };
 
 struct rule {
@@ -94,6 +96,7 @@ static const struct {
     {"XMinioAdminBucketQuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
     {"XMinioStorageFull", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
     {"NotImplemented", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
+    {"MethodNotAllowed", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
 };
 
 /* A reply without a code that the table knows: HEAD replies have no body, gateways have their own. */
@@ -117,6 +120,7 @@ static struct rule rule_for_status(int http_status) {
   case 429:
   case 509:
     return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  case 405:
   case 501:
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE};
   case 504:
@@ -177,7 +181,8 @@ static struct rule rule_for(const struct cleat__s3_result *result,
   case CLEAT__TRANSPORT_BROKEN:
     return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE};
   case CLEAT__TRANSPORT_MALFORMED:
-    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_ENDPOINT};
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE,
+                         result->other_xml ? HINT_DOCUMENT : HINT_ENDPOINT};
   case CLEAT__TRANSPORT_CA:
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_CA};
   case CLEAT__TRANSPORT_CANCELLED:
@@ -299,6 +304,15 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
     cleat__error_hint(err, "the KMS key must exist, be enabled, and be yours to use: see "
                            "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
+  case HINT_NO_CHECKSUM:
+    cleat__error_hint(err, "some stores know no checksum headers: checksum=off in the URL "
+                           "(AWS_REQUEST_CHECKSUM_CALCULATION=when_required) leaves them out, and "
+                           "bodies are signed instead");
+    break;
+  case HINT_DOCUMENT:
+    cleat__error_hint(err, "the store answers this in another way than S3 does: 'cleat doctor' "
+                           "tells what it can do");
+    break;
   case HINT_PROXY:
     cleat__error_hint(err,
                       "check HTTPS_PROXY or HTTP_PROXY, with user and password where the proxy "
@@ -369,6 +383,18 @@ bool cleat__s3_wants_tls(int http_status, const char *text) {
           strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
 }
 
+/* S3's elements begin with a capital; those of web pages do not, or are "HTML". */
+bool cleat__s3_is_document(const char *text) {
+  static const char blanks[] = " \t\r\n";
+  text += strspn(text, blanks);
+  if (strncmp(text, "<?xml", 5) == 0) {
+    const char *end = strstr(text, "?>");
+    text = end != NULL ? end + 2 : "";
+    text += strspn(text, blanks);
+  }
+  return text[0] == '<' && text[1] >= 'A' && text[1] <= 'Z' && strncasecmp(text, "<html", 5) != 0;
+}
+
 static bool is_retryable(enum cleat__retry_class class) {
   return class != CLEAT__RETRY_DONE && class != CLEAT__RETRY_FATAL && class != CLEAT__RETRY_REGION;
 }
@@ -407,6 +433,9 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
   if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
     rule.hint = HINT_ENDPOINT;
+  if (rule.hint == HINT_NONE && context->checksum && rule.class == CLEAT__RETRY_FATAL &&
+      (result->http_status == 400 || result->http_status == 501))
+    rule.hint = HINT_NO_CHECKSUM;
   if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
     rule.hint = HINT_TIME_LIMIT;
 

@@ -34,6 +34,7 @@ struct cleat__s3_result {
   const char *code;       /* S3's, "" when none; also of an <Error> inside a 200 */
   const char *message;    /* S3's message, or the transport's; "" when none */
   const char *request_id; /* "" when none */
+  bool other_xml;         /* MALFORMED, but XML as stores send it: another document than expected */
 };
 
 /* The message of a CLEAT__TRANSPORT_TLS whose server told, in plain HTTP, that it wants TLS. */
@@ -41,6 +42,9 @@ struct cleat__s3_result {
 
 /* And of one whose server answered a TLS handshake with something else. */
 #define CLEAT__S3_NO_TLS "what it answers is not TLS"
+
+/* Whether `text` looks like a document of an S3 store, whichever it is, and not like a web page. */
+bool cleat__s3_is_document(const char *text);
 
 /* Whether `text`, the body of a reply with `http_status`, says that the port wants TLS. */
 bool cleat__s3_wants_tls(int http_status, const char *text);
@@ -58,6 +62,7 @@ struct cleat__s3_context {
   const char *region;
   const char *key_source;           /* cleat__s3_credentials_source */
   cleat_status precondition_status; /* for a 412: CLEAT_EXISTS or CLEAT_LOST; 0: EXISTS */
+  bool checksum;                    /* it was sent with a checksum, to a store that may know none */
   bool unanswered;                  /* nothing has ever come from the endpoint */
   unsigned tries;                   /* 0 or 1: not told */
   enum cleat__retry_stop stop;      /* why no further try was made; told when not NONE */
@@ -72,7 +77,7 @@ struct cleat__s3_context {
  *   BadDigest, XAmzContentChecksumMismatch …                        INTEGRITY
  *   QuotaExceeded, XMinioStorageFull, 507                           NO_SPACE
  *   EntityTooLarge, KeyTooLongError                                 LIMIT
- *   NotImplemented, 501                                             UNSUPPORTED
+ *   NotImplemented, 501, MethodNotAllowed, 405                      UNSUPPORTED
  *   all other replies                                               STORE */
 cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
                                  const struct cleat__s3_context *context, struct cleat_error *err);

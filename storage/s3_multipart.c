@@ -212,20 +212,34 @@ static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
   return true;
 }
 
-static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                                  const struct cleat__stored_part *parts, size_t count,
-                                  const struct cleat__buffer *body, unsigned *failed_tries,
-                                  const atomic_bool *cancel, struct cleat_error *err) {
+/* A Complete that is to be sent. Borrows everything. */
+struct completion {
+  struct cleat__store *store;
+  const struct cleat__upload *upload;
+  const struct cleat__stored_part *parts;
+  size_t count;
+  const struct cleat__buffer *body;
+  unsigned without; /* of enum cleat__store_finding: headers that are left out */
+  const atomic_bool *cancel;
+};
+
+static cleat_status send_complete(const struct completion *completion, unsigned *failed_tries,
+                                  struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
+  const struct cleat__upload *upload = completion->upload;
+  const struct cleat__buffer *body = completion->body;
   char size[24], crc[CLEAT__S3_CHECKSUM_TEXT];
-  bool has_crc = s3->configs[0].crc64nvme && whole_checksum(parts, count, crc);
+  bool has_crc =
+      s3->configs[0].crc64nvme && whole_checksum(completion->parts, completion->count, crc);
   snprintf(size, sizeof size, "%llu", (unsigned long long)upload->size);
   struct cleat__span span = {body->data, body->length};
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   size_t header_count = 0;
   struct cleat__s3_pair headers[5];
   headers[header_count++] = (struct cleat__s3_pair){"content-type", "application/xml"};
-  headers[header_count++] = (struct cleat__s3_pair){"x-amz-mp-object-size", size};
-  if (upload->create_only)
+  if ((completion->without & CLEAT__STORE_NO_OBJECT_SIZE) == 0)
+    headers[header_count++] = (struct cleat__s3_pair){"x-amz-mp-object-size", size};
+  if (upload->create_only && (completion->without & CLEAT__STORE_NO_CREATE_ONLY) == 0)
     headers[header_count++] = (struct cleat__s3_pair){"if-none-match", "*"};
   if (has_crc) {
     headers[header_count++] = (struct cleat__s3_pair){"x-amz-checksum-type", "FULL_OBJECT"};
@@ -250,51 +264,67 @@ static cleat_status send_complete(struct cleat__s3 *s3, const struct cleat__uplo
                                       .failed_tries = failed_tries};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, completion->cancel, err);
   cleat__http_reply_clear(&reply);
   return status;
 }
 
+/* What stands under the key of an upload. */
+enum found { FOUND_NOTHING = 0, FOUND_IT, FOUND_OTHER_SIZE };
+
 /* Whether the object is there. Keys are unique to one attempt at saving, so one of this size is ours. */
-static cleat_status look_for(struct cleat__store *store, const struct cleat__upload *upload,
-                             const atomic_bool *cancel, bool *there, struct cleat_error *err) {
+static cleat_status look_for(const struct completion *completion, enum found *found,
+                             struct cleat_error *err) {
   struct cleat__object object;
-  cleat_status status = cleat__s3_head(store, upload->key, &object, cancel, err);
-  *there = status == CLEAT_OK && object.size == upload->size;
+  cleat_status status =
+      cleat__s3_head(completion->store, completion->upload->key, &object, completion->cancel, err);
+  *found = status != CLEAT_OK                        ? FOUND_NOTHING
+           : object.size == completion->upload->size ? FOUND_IT
+                                                     : FOUND_OTHER_SIZE;
   return is_gone(status, err) ? CLEAT_OK : status;
 }
 
+/* The store was not told the size, and made an object of another. */
+static cleat_status wrong_size(const struct cleat__upload *upload, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_INTEGRITY,
+                          "CompleteMultipartUpload %s: the object that the store made has not the "
+                          "%llu bytes of its parts",
+                          upload->key, (unsigned long long)upload->size);
+}
+
 /* An upload that is gone may have been completed by an earlier try, whose reply was lost. And a store may call a second
- * try done while it still works at the first (versitygw does): then only the object itself says that it is. */
-static cleat_status complete_surely(struct cleat__store *store, const struct cleat__upload *upload,
-                                    const struct cleat__stored_part *parts, size_t count,
-                                    const struct cleat__buffer *body, const atomic_bool *cancel,
-                                    struct cleat_error *err) {
-  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  const struct cleat__clock *clock = s3->retry.clock;
-  bool in_doubt = false, there = false;
+ * try done while it still works at the first (versitygw does): then only the object itself says that it is. So it does
+ * where the store was not told the size. */
+static cleat_status complete_surely(const struct completion *completion, struct cleat_error *err) {
+  const struct cleat__upload *upload = completion->upload;
+  const struct cleat__clock *clock = ((struct cleat__s3 *)completion->store)->retry.clock;
+  const bool unsized = (completion->without & CLEAT__STORE_NO_OBJECT_SIZE) != 0;
+  bool in_doubt = false;
+  enum found found = FOUND_NOTHING;
   for (int round = 0; round < COMPLETE_ROUNDS; round++) {
     unsigned failed_tries = 0;
     struct cleat_error second;
-    cleat_status status = send_complete(s3, upload, parts, count, body, &failed_tries, cancel, err);
-    in_doubt = in_doubt || failed_tries > 0;
+    cleat_status status = send_complete(completion, &failed_tries, err);
+    in_doubt = in_doubt || failed_tries > 0 || (unsized && status == CLEAT_OK);
     /* A 404 whose reason did not arrive says enough to look. */
     bool gone =
         status != CLEAT_OK && (is_gone(status, err) || (in_doubt && err->http_status == 404));
     if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
       return status;
-    cleat_status looked = look_for(store, upload, cancel, &there, &second);
-    if (there && gone && upload->create_only)
+    cleat_status looked = look_for(completion, &found, &second);
+    if (found == FOUND_IT && gone && upload->create_only)
       return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
-    if (there)
+    if (found == FOUND_IT)
       return CLEAT_OK;
+    if (found == FOUND_OTHER_SIZE && unsized)
+      return wrong_size(upload, err);
     if (gone)
       return status;
     if (looked != CLEAT_OK) {
       *err = second;
       return looked;
     }
-    clock->wait_ms(clock->ctx, (int64_t)COMPLETE_FIRST_WAIT_MS << round, cancel);
+    clock->wait_ms(clock->ctx, (int64_t)COMPLETE_FIRST_WAIT_MS << round, completion->cancel);
   }
   return cleat__error_set(
       err, CLEAT_STORE,
@@ -303,19 +333,58 @@ static cleat_status complete_surely(struct cleat__store *store, const struct cle
       upload->key, (unsigned long long)upload->size);
 }
 
+/* Without the headers that this store refuses. Which they are is found out by leaving them out, the harmless one first;
+ * a Complete that was refused for a header has done nothing. */
+static cleat_status complete_learning(struct completion *completion, struct cleat_error *err) {
+  static const unsigned trials[] = {0, CLEAT__STORE_NO_OBJECT_SIZE, CLEAT__STORE_NO_CREATE_ONLY,
+                                    CLEAT__STORE_NO_OBJECT_SIZE | CLEAT__STORE_NO_CREATE_ONLY};
+  struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
+  const bool create_only = completion->upload->create_only;
+  const unsigned known =
+      atomic_load(&s3->store.lacks) &
+      (CLEAT__STORE_NO_OBJECT_SIZE | (create_only ? CLEAT__STORE_NO_CREATE_ONLY : 0u));
+  struct cleat_error refusal;
+  bool refused = false;
+  for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++) {
+    bool guards = (trials[i] & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+    if ((trials[i] & known) != known || (guards && !create_only))
+      continue;
+    cleat_status status =
+        guards ? cleat__s3_look_free(s3, completion->upload->key, completion->cancel, err)
+               : CLEAT_OK;
+    completion->without = trials[i];
+    if (status == CLEAT_OK)
+      status = complete_surely(completion, err);
+    if (!cleat__s3_is_refusal(status, err)) {
+      if (status == CLEAT_OK)
+        cleat__s3_learn(s3, trials[i]);
+      return status;
+    }
+    if (!refused)
+      refusal = *err;
+    refused = true;
+  }
+  *err = refusal;
+  return refusal.status;
+}
+
 static cleat_status complete_with(struct cleat__store *store, const struct cleat__upload *upload,
                                   const struct cleat__stored_part *parts, size_t count,
                                   const atomic_bool *cancel, struct cleat_error *err) {
-  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
+  enum cleat__s3_named named = config->crc64nvme   ? CLEAT__S3_NAME_CRC64NVME
+                               : config->checksums ? CLEAT__S3_NAME_CRC32C
+                                                   : CLEAT__S3_NAME_NONE;
   struct cleat__buffer body;
   struct cleat_error problem;
   cleat__buffer_init(&body, COMPLETE_BODY_MAX);
-  cleat_status status = cleat__s3_xml_complete_body(parts, count, s3->configs[0].checksums, &body);
+  cleat_status status = cleat__s3_xml_complete_body(parts, count, named, &body);
   if (status != CLEAT_OK) {
     cleat__error_set(err, status, "the list of %zu parts cannot be written", count);
     goto done;
   }
-  status = complete_surely(store, upload, parts, count, &body, cancel, &problem);
+  struct completion completion = {store, upload, parts, count, &body, 0, cancel};
+  status = complete_learning(&completion, &problem);
   if (status != CLEAT_OK)
     *err = problem;
 
@@ -426,12 +495,17 @@ cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
                                             const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
   uint32_t marker = 0;
+  if (cleat__s3_lacks(s3, CLEAT__STORE_NO_LIST_PARTS))
+    return cleat__s3_lacking(s3, "ListParts", err);
   for (unsigned pages = 0; pages < PAGES_MAX; pages++) {
     struct cleat__s3_parts_page page = {0};
-    cleat_status status = list_page((struct cleat__s3 *)store, upload, marker, &page, cancel, err);
+    cleat_status status = list_page(s3, upload, marker, &page, cancel, err);
+    if (cleat__s3_is_refusal(status, err))
+      cleat__s3_learn(s3, CLEAT__STORE_NO_LIST_PARTS);
     if (status == CLEAT_OK)
       status = add_parts(&page, &found, &found_count, err);
     cleat__free(page.parts);
@@ -472,13 +546,14 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
   return status;
 }
 
-/* *left: parts that the store still holds. */
+/* *left: parts that the store still holds; 0 where it cannot tell. */
 static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload,
                                 size_t *left, const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__stored_part *parts = NULL;
   cleat_status status = cleat__s3_multipart_list_parts(store, upload, &parts, left, cancel, err);
   cleat__free(parts);
-  if (is_gone(status, err)) {
+  if (is_gone(status, err) ||
+      cleat__s3_lacks((struct cleat__s3 *)store, CLEAT__STORE_NO_LIST_PARTS)) {
     *left = 0;
     return CLEAT_OK;
   }

@@ -108,5 +108,5 @@ cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
                                struct cleat_error *err) {
   return options->condition == CLEAT__PUT_IF_MATCH
              ? replace(store, key, body, body_count, options, cancel, err)
-             : cleat__s3_put(store, key, body, body_count, options, cancel, err);
+             : cleat__s3_put_learning(store, key, body, body_count, options, cancel, err);
 }

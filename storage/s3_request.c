@@ -292,6 +292,7 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
   if (status == CLEAT_FORMAT) {
     snprintf(sender->unreadable, sizeof sender->unreadable, "%.255s", problem.message);
     sender->result.transport = CLEAT__TRANSPORT_MALFORMED;
+    sender->result.other_xml = cleat__s3_is_document(cleat__buffer_text(&sender->reply->text));
     return CLEAT_OK;
   }
   if (status != CLEAT_OK)
@@ -322,6 +323,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   struct cleat_error ignored;
   bool wants_tls = false;
   memset(&sender->error, 0, sizeof sender->error);
+  result->other_xml = false;
   sender->unreadable[0] = '\0';
   /* More than a range has is a reply to another request, and worth another try. */
   if (reply->too_long && sender->request->into_spans)
@@ -455,6 +457,16 @@ static void name_target(const struct sender *sender, char *target, size_t size) 
     snprintf(target, size, "s3://%s/%s%s", config->bucket, config->root, key);
 }
 
+/* Whether a store that is not AWS's was sent a checksum with the request. */
+static bool has_checksum(const struct sender *sender) {
+  const struct cleat__s3_request *request = sender->request;
+  for (size_t i = 0; i < request->header_count && !sender->s3->configs[0].aws; i++) {
+    if (strncmp(request->headers[i].name, "x-amz-checksum-", 15) == 0)
+      return true;
+  }
+  return false;
+}
+
 static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                          struct cleat_error *err) {
   char target[TARGET_BYTES];
@@ -466,6 +478,7 @@ static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                                       .region = sender->config->region,
                                       .key_source = cleat__s3_credentials_source(sender->s3->chain),
                                       .precondition_status = sender->request->precondition_status,
+                                      .checksum = has_checksum(sender),
                                       .unanswered = !atomic_load(&sender->s3->reached),
                                       .tries = sender->retry.tries,
                                       .stop = stop};

@@ -11,6 +11,7 @@
 
 struct uploads_listing {
   const char *root;
+  bool plain; /* its keys are not encoded, whatever the list says */
   struct cleat__upload_page page;
 };
 
@@ -19,7 +20,7 @@ static cleat_status accept_uploads(void *ctx, const struct cleat__http_reply *re
   struct uploads_listing *listing = ctx;
   (void)error;
   return cleat__s3_xml_uploads(cleat__buffer_text(&reply->text), reply->text.length, listing->root,
-                               &listing->page, err);
+                               listing->plain, &listing->page, err);
 }
 
 static cleat_status send_list(struct cleat__s3 *s3, const char *full_prefix, const char *key_marker,
@@ -49,11 +50,16 @@ cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *pr
                                       const char *after, struct cleat__upload_page *page,
                                       const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  struct uploads_listing listing = {.root = s3->configs[0].root};
+  struct uploads_listing listing = {.root = s3->configs[0].root,
+                                    .plain = cleat__s3_lacks(s3, CLEAT__STORE_PLAIN_KEYS)};
   char *full_prefix = cleat__strprintf("%s%s", listing.root, prefix);
   char *markers = after != NULL ? cleat__strdup(after) : NULL;
   const char *id_marker = "";
   cleat_status status = CLEAT_OK;
+  if (cleat__s3_lacks(s3, CLEAT__STORE_NO_LIST_UPLOADS)) {
+    status = cleat__s3_lacking(s3, "ListMultipartUploads", err);
+    goto done;
+  }
   if (full_prefix == NULL || (after != NULL && markers == NULL)) {
     status = cleat__error_no_memory(err, "a list of uploads");
     goto done;
@@ -64,6 +70,8 @@ cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *pr
     id_marker = line_end + 1;
   }
   status = send_list(s3, full_prefix, markers, id_marker, &listing, cancel, err);
+  if (cleat__s3_is_refusal(status, err))
+    cleat__s3_learn(s3, CLEAT__STORE_NO_LIST_UPLOADS);
   if (status == CLEAT_OK && after != NULL && listing.page.next != NULL &&
       strcmp(listing.page.next, after) == 0) {
     cleat__upload_page_clear(&listing.page);

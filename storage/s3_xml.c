@@ -152,6 +152,23 @@ static int compare_entries(const void *left, const void *right) {
   return strcmp(a->key, b->key);
 }
 
+/* Whether the keys of a list that says so are encoded; a key that could be read in two ways is kept. */
+static cleat_status judge_form(const struct list_reader *list, const char *root,
+                               struct cleat__s3_keys_form *form, struct cleat_error *err) {
+  const char *doubtful = NULL;
+  for (size_t i = 0; i < list->page.count && form->known == CLEAT__S3_KEYS_UNKNOWN; i++) {
+    const struct cleat__list_entry *entry = &list->page.entries[i];
+    form->known = cleat__s3_keys_of(entry->key, root);
+    if (doubtful == NULL && !entry->is_prefix && strpbrk(entry->key, "+%") != NULL)
+      doubtful = entry->key;
+  }
+  if (form->known != CLEAT__S3_KEYS_UNKNOWN || doubtful == NULL)
+    return CLEAT_OK;
+  cleat__free(form->doubtful);
+  form->doubtful = cleat__strdup(doubtful);
+  return form->doubtful != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a key");
+}
+
 /* Decodes the keys, takes `root` off, drops folder markers, sorts. */
 static cleat_status finish_entries(struct list_reader *list, const char *root,
                                    struct cleat_error *err) {
@@ -188,7 +205,8 @@ static void clear_list(struct list_reader *list) {
 }
 
 cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
-                                struct cleat__list_page *page, struct cleat_error *err) {
+                                struct cleat__s3_keys_form *form, struct cleat__list_page *page,
+                                struct cleat_error *err) {
   static const char *const roots[] = {"ListBucketResult", NULL};
   struct list_reader list = {0};
   cleat_status status = cleat__xml_read(xml, size, "list reply", roots, list_leaf, &list, err);
@@ -196,6 +214,10 @@ cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
     status = cleat__error_set(err, CLEAT_FORMAT,
                               "the store's list reply is malformed: it is cut "
                               "without a token for the rest");
+  if (!status && list.encoded && form != NULL) {
+    status = judge_form(&list, root, form, err);
+    list.encoded = form->known != CLEAT__S3_KEYS_PLAIN;
+  }
   if (!status)
     status = finish_entries(&list, root, err);
   cleat__free(list.entry.key); /* of an element that did not end */
@@ -311,7 +333,7 @@ static void add_part(struct cleat__xml_reader *reader, struct parts_reader *part
 static void parts_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
                        const char *text) {
   struct parts_reader *parts = target;
-  const char *name = path + strlen("/ListPartsResult");
+  const char *name = path + strcspn(path + 1, "/") + 1; /* behind the root */
   uint64_t number = 0;
   if (strcmp(name, "/Part/PartNumber") == 0) {
     if (cleat__xml_number(text, PART_NUMBER_MAX, &number) && number > 0)
@@ -343,7 +365,7 @@ static int compare_parts(const void *left, const void *right) {
 
 cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_parts_page *page,
                                  struct cleat_error *err) {
-  static const char *const roots[] = {"ListPartsResult", NULL};
+  static const char *const roots[] = {"ListPartsResult", "ListPartsResponse", NULL}; /* moto's */
   struct parts_reader parts = {0};
   cleat_status status = cleat__xml_read(xml, size, "list of parts", roots, parts_leaf, &parts, err);
   if (!status && parts.page.truncated && !parts.has_marker)
@@ -374,7 +396,7 @@ static cleat_status append_escaped(struct cleat__buffer *body, const char *text)
   return status;
 }
 
-static cleat_status append_part(const struct cleat__stored_part *part, bool checksums,
+static cleat_status append_part(const struct cleat__stored_part *part, enum cleat__s3_named named,
                                 struct cleat__buffer *body) {
   cleat_status status =
       cleat__buffer_print(body, "<Part><PartNumber>%u</PartNumber><ETag>", part->number);
@@ -383,10 +405,10 @@ static cleat_status append_part(const struct cleat__stored_part *part, bool chec
   if (!status)
     status = cleat__buffer_print(body, "</ETag>");
   char checksum[13];
-  if (!status && checksums && part->has_crc64nvme) {
+  if (!status && named == CLEAT__S3_NAME_CRC64NVME && part->has_crc64nvme) {
     cleat__crc64_base64(part->crc64nvme, checksum);
     status = cleat__buffer_print(body, "<ChecksumCRC64NVME>%s</ChecksumCRC64NVME>", checksum);
-  } else if (!status && checksums && part->has_crc32c) {
+  } else if (!status && named == CLEAT__S3_NAME_CRC32C && part->has_crc32c) {
     cleat__crc32c_base64(part->crc32c, checksum);
     status = cleat__buffer_print(body, "<ChecksumCRC32C>%s</ChecksumCRC32C>", checksum);
   }
@@ -394,11 +416,11 @@ static cleat_status append_part(const struct cleat__stored_part *part, bool chec
 }
 
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,
-                                         bool checksums, struct cleat__buffer *body) {
+                                         enum cleat__s3_named named, struct cleat__buffer *body) {
   cleat_status status =
       cleat__buffer_print(body, "<CompleteMultipartUpload "
                                 "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
   for (size_t i = 0; i < count && !status; i++)
-    status = append_part(&parts[i], checksums, body);
+    status = append_part(&parts[i], named, body);
   return status ? status : cleat__buffer_print(body, "</CompleteMultipartUpload>");
 }

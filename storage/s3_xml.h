@@ -28,12 +28,26 @@ struct cleat__s3_reply_error {
 cleat_status cleat__s3_xml_error(const char *xml, size_t size, struct cleat__s3_reply_error *reply,
                                  struct cleat_error *err);
 
+/* How keys stand in a list that says it is url-encoded: some stores say so and do not encode. */
+enum cleat__s3_keys { CLEAT__S3_KEYS_UNKNOWN = 0, CLEAT__S3_KEYS_ENCODED, CLEAT__S3_KEYS_PLAIN };
+
+struct cleat__s3_keys_form {
+  enum cleat__s3_keys known; /* before; set by a list whose keys have no other reading */
+  char *doubtful;            /* owned: a key with two readings, as it stands in the list; or NULL */
+};
+
+/* How `key`, which stands in a list that says it is url-encoded, is to be read, as far as it and `root` tell. In
+ * s3_list_keys.c. */
+enum cleat__s3_keys cleat__s3_keys_of(const char *key, const char *root);
+
 /* A ListObjectsV2 reply into a page of the store contract: `root` (such as "run-17/", or "") is taken off every key; entries
  * are sorted by their bytes. Objects whose key ends in '/' (the folder markers of consoles) are left
  * out; a key that does not start with `root` is FORMAT. *page is the caller's (cleat__list_page_clear);
- * page->next is the continuation token, which travels back as it is. */
+ * page->next is the continuation token, which travels back as it is. Keys that claim to be encoded are taken as *form
+ * says, else as they claim; *form may be NULL. */
 cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
-                                struct cleat__list_page *page, struct cleat_error *err);
+                                struct cleat__s3_keys_form *form, struct cleat__list_page *page,
+                                struct cleat_error *err);
 
 /* The UploadId of an InitiateMultipartUploadResult. */
 cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
@@ -58,13 +72,18 @@ cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_
                                  struct cleat_error *err);
 
 /* A ListMultipartUploads reply into a page of the store contract, keys as cleat__s3_xml_list makes them; what is not
- * below `root`, or no key of Cleat's, is left out. page->next holds both markers, decoded, as "KEY\nID". In s3_xml_uploads.c. */
-cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *root,
+ * below `root`, or no key of Cleat's, is left out. With `plain`, nothing is decoded. page->next holds both markers, decoded,
+ * as "KEY\nID". In s3_xml_uploads.c. */
+cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *root, bool plain,
                                    struct cleat__upload_page *page, struct cleat_error *err);
 
-/* Appends the body of a CompleteMultipartUpload: number, ETag and, with `checksums`, ChecksumCRC64NVME of
- * every part that has it, else its ChecksumCRC32C. NO_MEMORY, LIMIT. 10,000 parts take some 1.5 MiB. */
+/* The checksum of parts that a Complete names. */
+enum cleat__s3_named { CLEAT__S3_NAME_NONE = 0, CLEAT__S3_NAME_CRC32C, CLEAT__S3_NAME_CRC64NVME };
+
+/* Appends the body of a CompleteMultipartUpload: number, ETag and, of every part that has it, the checksum `named`.
+ * NO_MEMORY, LIMIT. 10,000 parts take some 1.5 MiB. */
 cleat_status cleat__s3_xml_complete_body(const struct cleat__stored_part *parts, size_t count,
-                                         bool checksums, struct cleat__buffer *body) CLEAT_MUST_USE;
+                                         enum cleat__s3_named named,
+                                         struct cleat__buffer *body) CLEAT_MUST_USE;
 
 #endif

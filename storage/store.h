@@ -38,13 +38,27 @@ enum cleat__store_capability {
   CLEAT__STORE_UNPROVEN = 1u << 2     /* asks for both; whether the server heeds it, trying tells */
 };
 
+/* What a store turned out not to do, learned from its answers: bits of `lacks`. A driver that learns one goes on without. */
+enum cleat__store_finding {
+  CLEAT__STORE_NO_CREATE_ONLY =
+      1u << 0, /* refuses to be asked for it: the driver looks before it puts,
+                                            and two writers at once may both succeed */
+  CLEAT__STORE_NO_OBJECT_SIZE = 1u << 1,
+  CLEAT__STORE_NO_LIST_PARTS = 1u << 2,   /* multipart_list_parts: UNSUPPORTED */
+  CLEAT__STORE_NO_LIST_UPLOADS = 1u << 3, /* multipart_list: UNSUPPORTED */
+  CLEAT__STORE_PLAIN_KEYS = 1u << 4,      /* its lists claim an encoding that they have not */
+  CLEAT__STORE_ENCODED_KEYS = 1u << 5     /* nothing that it lacks: the claim was found true */
+};
+
 enum cleat__put_condition {
   CLEAT__PUT_ALWAYS = 0,
   CLEAT__PUT_CREATE_ONLY = 1, /* EXISTS when the key is there, perhaps by one's own lost try: the
                                  caller settles that by reading a token back */
   CLEAT__PUT_IF_MATCH =
-      2 /* LOST when the object was seen not to be the one with `etag`; UNSUPPORTED when
+      2, /* LOST when the object was seen not to be the one with `etag`; UNSUPPORTED when
                                  it is refused although the object is that one */
+  CLEAT__PUT_UNGUARDED =
+      3 /* a driver's own: create-only, of a store that refuses to be asked for it */
 };
 
 struct cleat__put_options {
@@ -211,12 +225,12 @@ struct cleat__store_ops {
                                      const atomic_bool *cancel, struct cleat_error *err);
 
   /* Required. Drops the upload and its parts; an upload that is gone is a success. No part of it
-   * may be in flight. Returns only once list_parts finds nothing. */
+   * may be in flight. Returns only once list_parts finds nothing, where the store has such a list. */
   cleat_status (*multipart_abort)(struct cleat__store *store, const struct cleat__upload *upload,
                                   const atomic_bool *cancel, struct cleat_error *err);
 
   /* Required. All parts that the store holds, by number (*parts: cleat__free). NOT_FOUND: no such
-   * upload. */
+   * upload. UNSUPPORTED: the store has no such list. */
   cleat_status (*multipart_list_parts)(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        struct cleat__stored_part **parts, size_t *count,
@@ -224,7 +238,7 @@ struct cleat__store_ops {
 
   /* Required. One page of the unfinished uploads whose key starts with `prefix`, by key and id.
    * `after` as for list. A store may know none but those of one whole key (MinIO): callers that know
-   * the keys ask again with each of them as the prefix. */
+   * the keys ask again with each of them as the prefix. UNSUPPORTED: the store has no such list. */
   cleat_status (*multipart_list)(struct cleat__store *store, const char *prefix, const char *after,
                                  struct cleat__upload_page *page, const atomic_bool *cancel,
                                  struct cleat_error *err);
@@ -275,6 +289,7 @@ struct cleat__store {
   atomic_ulong retries;   /* requests that were sent again after a failed try */
   /* CLEAT__PUT_IF_MATCH is refused with the ETag as it is told, and taken with it in another form. */
   atomic_bool other_etags;
+  atomic_uint lacks;      /* of enum cleat__store_finding */
   char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
 

@@ -7,6 +7,7 @@
 #include "uploader/commit.h"
 #include "uploader/listing.h"
 #include "uploader/name.h"
+#include "uploader/reading.h"
 #include "uploader/topology.h"
 
 #include <stdlib.h>
@@ -17,14 +18,15 @@
 
 static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
                                    const atomic_bool *cancel, struct cleat__manifest *manifest,
-                                   bool *came, struct cleat_error *err) {
+                                   bool *came, bool *empty, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
-                                     &text, &size, NULL, cancel, err);
+  cleat_status status =
+      cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size, NULL, cancel, err);
   *came = status == CLEAT_OK;
+  *empty = *came && size == 0;
   if (*came)
     status = cleat__manifest_parse(text, size, step, manifest, err);
   cleat__free(text);
@@ -35,10 +37,12 @@ cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_
                                              const atomic_bool *cancel,
                                              struct cleat__manifest *manifest,
                                              struct cleat_error *err) {
-  bool came = true;
+  bool came = true, empty = false;
   cleat_status status = CLEAT_FORMAT;
-  for (int i = 0; i < TRIES && came && (status == CLEAT_FORMAT || status == CLEAT_NEWER); i++)
-    status = manifest_fetch(client, step, cancel, manifest, &came, err);
+  /* One that is empty has been read often enough. */
+  for (int i = 0; i < TRIES && came && !empty && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
+       i++)
+    status = manifest_fetch(client, step, cancel, manifest, &came, &empty, err);
   if (came && status != CLEAT_OK) {
     cleat__error_context(err, "step %lld", (long long)step);
     cleat__error_hint(err, status == CLEAT_NEWER ? "upgrade Cleat to read it"

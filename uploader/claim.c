@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "uploader/commit.h"
 #include "uploader/document.h"
+#include "uploader/reading.h"
 #include "uploader/record.h"
 
 #include <string.h>
@@ -131,8 +132,8 @@ cleat_status cleat__claim_look(struct cleat_client *client, const char *key,
   struct cleat_error problem;
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                     &size, &object, cancel, &problem);
+  cleat_status status = cleat__read_document(client, key, CLEAT__RECORD_BYTES_MAX, &text, &size,
+                                             &object, cancel, &problem);
   if (cleat__commit_is_absent(status, &problem)) {
     *claim = found;
     return CLEAT_OK;

@@ -59,6 +59,7 @@ struct cleat_client {
   atomic_bool never;      /* a cancel flag that nobody raises */
   atomic_int create_only; /* of enum cleat__create_only */
   atomic_int conditions;  /* of enum cleat__conditions: see prove.h */
+  atomic_bool unseen_told; /* that the store lists no unfinished uploads */
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */

@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "uploader/reading.h"
 
 #include <string.h>
 
@@ -23,8 +24,8 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   char *text = NULL;
   size_t size = 0;
   *found = false;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__MANIFEST_BYTES_MAX,
-                                     &text, &size, object, cancel, err);
+  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size,
+                                             object, cancel, err);
   if (cleat__commit_is_absent(status, err))
     return CLEAT_OK;
   if (status != CLEAT_OK)
@@ -131,15 +132,20 @@ cleat_status cleat__commit_document(struct cleat_client *client, const char *key
 
 /* ---- Stores that ignore create-only ------------------------------------------------------------- */
 
+/* Its driver has learned so, and goes on without: no better than a store that ignores it. */
+static bool refuses_create_only(const struct cleat_client *client) {
+  return (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+}
+
 static void warn_ignored(struct cleat_client *client) {
   int untried = CLEAT__CREATE_ONLY_UNTRIED;
   if (!atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
     return;
   cleat__log(
       &client->log, CLEAT_LOG_WARNING,
-      "%s ignores If-None-Match: of two jobs that save one step at the same moment, both may "
+      "%s %s If-None-Match: of two jobs that save one step at the same moment, both may "
       "believe they committed it; let one job at a time save there ('cleat doctor' tells more)",
-      client->store->display);
+      client->store->display, refuses_create_only(client) ? "refuses" : "ignores");
 }
 
 /* Once for each client: puts what is there already. No answer says nothing, and the next save asks again. */
@@ -151,7 +157,7 @@ static void try_create_only(struct cleat_client *client, const char *key,
     return;
   cleat_status status =
       put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, NULL, cancel, &ignored);
-  if (status == CLEAT_OK)
+  if (status == CLEAT_OK || refuses_create_only(client))
     warn_ignored(client);
   else if (status == CLEAT_EXISTS)
     atomic_store(&client->create_only, CLEAT__CREATE_ONLY_HONOURED);

@@ -45,7 +45,8 @@ static cleat_status take_upload(void *user, struct cleat__upload_entry *entry,
   return CLEAT_OK;
 }
 
-/* Of the folders that are ours: others may hold another's, or may not be read. */
+/* Of the folders that are ours: others may hold another's, or may not be read. A store without such a list hides
+ * uploads alone: all else can be seen. */
 static cleat_status list_uploads(struct cleat__gc *gc, struct cleat_error *err) {
   static const char *const prefixes[] = {"bench-", "doctor-", "step-"};
   cleat_status status = CLEAT_OK;
@@ -53,6 +54,14 @@ static cleat_status list_uploads(struct cleat__gc *gc, struct cleat_error *err) 
     const struct cleat__listing uploads = {
         .store = gc->client->store, .prefix = prefixes[i], .cancel = &gc->client->never};
     status = cleat__listing_each_upload(&uploads, take_upload, gc, err);
+  }
+  if (status == CLEAT_UNSUPPORTED) {
+    if (!atomic_exchange(&gc->client->unseen_told, true))
+      cleat__log(&gc->client->log, CLEAT_LOG_WARNING,
+                 "%s cannot list unfinished uploads: what saves that died had sent in parts is not "
+                 "seen and stays; let the bucket's lifecycle rules end such uploads",
+                 gc->client->store->display);
+    status = CLEAT_OK;
   }
   if (gc->upload_count > 1)
     qsort(gc->uploads, gc->upload_count, sizeof *gc->uploads, compare_uploads);

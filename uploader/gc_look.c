@@ -64,7 +64,7 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     *bytes += parts[i].size;
   cleat__free(parts);
-  return status == CLEAT_NOT_FOUND ? CLEAT_OK : status;
+  return status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
 /* What is held is as young as can be. */
@@ -107,7 +107,8 @@ static cleat_status see_uploads_of(struct look *look, const char *key, struct cl
   struct cleat_client *client = look->gc->client;
   const struct cleat__listing uploads = {client->store, key, false, &client->never};
   struct named named = {look, key};
-  return cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
+  cleat_status status = cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
+  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc.c */
 }
 
 /* ---- Claims ----------------------------------------------------------------------------------- */

@@ -61,6 +61,11 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
+/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
+static bool looks_first(const struct trial *trial) {
+  return (atomic_load(&trial->client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+}
+
 static cleat_status try_all(const struct trial *trial, bool uploads,
                             enum cleat__conditions *found) {
   bool create = false, match = false, complete = true;
@@ -71,7 +76,7 @@ static cleat_status try_all(const struct trial *trial, bool uploads,
     status = try_put(trial, CLEAT__PUT_IF_MATCH, &match);
   if (status == CLEAT_OK && match && uploads)
     status = try_upload(trial, &complete);
-  if (!create || !match || !complete)
+  if (!create || !match || !complete || looks_first(trial))
     *found = CLEAT__CONDITIONS_IGNORED;
   else
     *found = uploads ? CLEAT__CONDITIONS_HEEDED : CLEAT__CONDITIONS_OF_PUTS;

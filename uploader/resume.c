@@ -262,7 +262,7 @@ static cleat_status upload_take(struct cleat_save *save, struct cleat__save_file
   if (status == CLEAT_OK)
     status = CLEAT__STORE(store, multipart_list_parts, file->upload, &parts, &count,
                           &save->operation.cancel, err);
-  if (status == CLEAT_LOST || status == CLEAT_NOT_FOUND)
+  if (status == CLEAT_LOST || status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED)
     return CLEAT_OK;
   if (status != CLEAT_OK)
     return status;

@@ -128,7 +128,7 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     walk->stock->bytes += parts[i].size;
   cleat__free(parts);
-  return status == CLEAT_NOT_FOUND ? CLEAT_OK : status;
+  return status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
 static cleat_status see_upload(struct walk *walk, const struct cleat__upload_entry *entry) {
@@ -157,7 +157,9 @@ static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exac
   const struct cleat__listing uploads = {walk->save->operation.client->store, prefix, false,
                                          &walk->save->operation.cancel};
   walk->exactly = exact ? prefix : NULL;
-  return cleat__listing_each_upload(&uploads, see_listed, walk, walk->err);
+  cleat_status status = cleat__listing_each_upload(&uploads, see_listed, walk, walk->err);
+  /* A store without such a list: what earlier tries had sent of a file is sent anew. */
+  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
 /* For stores that list the uploads of one whole key alone: asks for each file that may have one, by what

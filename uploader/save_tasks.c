@@ -168,6 +168,9 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
            cleat__resume_part_is_there(&file->have[part->index], body, count, crc32c);
   if (*found) {
     *stored = file->have[part->index];
+    /* Some stores list no checksums and want to be told them at the end. */
+    stored->crc32c = crc32c;
+    stored->has_crc32c = true;
     return CLEAT_OK;
   }
   *stored = (struct cleat__stored_part){

@@ -1,5 +1,7 @@
 /* fuzz_list.c: ListObjectsV2 replies. Input: the store's root in one line, then the XML. */
 #include "storage/s3_xml.h"
+
+#include "base/mem.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -20,15 +22,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct fuzz_input input = fuzz_input(data, size);
   char *root = fuzz_line(&input);
   char *xml = fuzz_exact(&input);
+  struct cleat__s3_keys_form form = {CLEAT__S3_KEYS_UNKNOWN, NULL};
   struct cleat__list_page page = {0};
   struct cleat_error err;
   cleat__error_clear(&err);
-  cleat_status status = cleat__s3_xml_list(xml, input.size, root, &page, &err);
+  cleat_status status = cleat__s3_xml_list(xml, input.size, root, &form, &page, &err);
   if (status == CLEAT_OK)
     check_page(&page);
   else
     fuzz_check_error(status, &err);
   cleat__list_page_clear(&page);
+  cleat__free(form.doubtful);
   free(xml);
   free(root);
   return 0;

@@ -3,6 +3,7 @@ operations, lets writers race, and has a clock of its own. It asks for no signat
 tested against real servers."""
 
 import base64
+import hashlib
 import http.server
 import threading
 import time
@@ -74,11 +75,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LooseS3:
-    """`ignore`: of create-only, if-match, checksum, delete, range, absence; `deny`: operations answered with 403; `lack`: with
-    501. `race`: two conditional puts of a key whose name holds "/race-" look for it before either stores it."""
+    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, and encoding, which lists then claim and have not;
+    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
+    `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
+    a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
-    def __init__(self, ignore=(), deny=(), lack=(), race=False, clock_offset=0):
+    def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
         self.ignore, self.deny, self.lack, self.race, self.clock_offset = ignore, deny, lack, race, clock_offset
+        self.want, self.empty, self.empty_left = want, empty, {}
         self.objects, self.uploads, self.count = {}, {}, 0
         self.requests = []
         self.lock = threading.Lock()
@@ -102,7 +106,7 @@ class LooseS3:
 
     def operation(self, method, key, query):
         if "uploads" in query:
-            return "create"
+            return "create" if method == "POST" else "list-uploads"
         if "uploadId" in query:
             return {"PUT": "part", "POST": "complete", "DELETE": "abort", "GET": "list-parts"}[method]
         if method == "GET" and not key:
@@ -113,13 +117,14 @@ class LooseS3:
         operation = self.operation(method, key, query)
         with self.lock:
             self.requests.append((operation, key))
-        conditions = {"create-only": "If-None-Match", "if-match": "If-Match"}
-        if operation in self.deny or operation == "put" and any(
-                name in self.deny and header in headers for name, header in conditions.items()):
+        conditions = {"create-only": "If-None-Match", "if-match": "If-Match", "size": "x-amz-mp-object-size"}
+        asked = {name for name, header in conditions.items() if operation in ("put", "complete") and header in headers}
+        if operation in self.deny or asked & set(self.deny):
             raise Refused(403, "AccessDenied")
-        if operation in self.lack or operation == "put" and any(
-                name in self.lack and header in headers for name, header in conditions.items()):
+        if operation in self.lack or asked & set(self.lack):
             raise Refused(501, "NotImplemented")
+        if "no checksums" in self.want and any(name.lower().startswith("x-amz-checksum-") for name in headers):
+            raise Refused(400, "InvalidArgument")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)
 
     def check_body(self, headers, body):
@@ -128,6 +133,8 @@ class LooseS3:
             raise Refused(400, "BadDigest")
 
     def etag(self, body):
+        if "named checksums" in self.want:
+            return '"%s"' % hashlib.md5(body).hexdigest()
         self.count += 1
         return '"%d-%d"' % (len(body), self.count)
 
@@ -157,8 +164,17 @@ class LooseS3:
                 raise Refused(404, "NoSuchKey")
             return self.objects[key]
 
+    def is_emptied(self, key):
+        """Whether a manifest that is there is to be shown as empty once more."""
+        with self.lock:
+            left = self.empty_left.setdefault(key, self.empty) if key.endswith("/manifest.json") else 0
+            self.empty_left[key] = left - 1
+        return left > 0
+
     def do_get(self, key, _query, headers, _body):
         body, etag = self.find(key)
+        if self.is_emptied(key):
+            return 200, b"", [("ETag", etag)]
         told = headers.get("Range")
         if not told or "range" in self.ignore:
             return 200, body, [("ETag", etag)]
@@ -182,6 +198,7 @@ class LooseS3:
     def do_list(self, _key, query, _headers, _body):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         entries, prefixes = [], set()
+        encode = str if "encoding" in self.ignore else quote
         with self.lock:
             for key in sorted(self.objects):
                 rest = key[len(prefix):]
@@ -191,8 +208,8 @@ class LooseS3:
                     prefixes.add(prefix + rest.partition(delimiter)[0] + delimiter)
                 else:
                     entries.append("<Contents><Key>%s</Key><Size>%d</Size></Contents>"
-                                   % (escape(quote(key)), len(self.objects[key][0])))
-        folded = "".join("<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>" % escape(quote(name))
+                                   % (escape(encode(key)), len(self.objects[key][0])))
+        folded = "".join("<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>" % escape(encode(name))
                          for name in sorted(prefixes))
         xml = "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>%s%s</ListBucketResult>"
         return 200, (xml % ("".join(entries), folded)).encode()
@@ -219,9 +236,13 @@ class LooseS3:
             self.upload(query)[1][int(query["partNumber"])] = (body, etag)
         return 200, b"", [("ETag", etag)]
 
-    def do_complete(self, key, query, headers, _body):
+    def do_complete(self, key, query, headers, body):
         with self.lock:
             parts = self.upload(query)[1]
+            if "named checksums" in self.want and body.count(b"<ChecksumCRC32C>") != len(parts):
+                raise Refused(400, "InvalidRequest")
+            if "create-only-uploads" not in self.ignore:
+                self.check_conditions(key, headers)
             body = b"".join(parts[number][0] for number in sorted(parts))
             etag = self.etag(body)
             self.objects[key] = (body, etag)
@@ -235,6 +256,14 @@ class LooseS3:
             listed = "".join("<Part><PartNumber>%d</PartNumber><Size>%d</Size><ETag>%s</ETag></Part>"
                              % (number, len(parts[number][0]), escape(parts[number][1])) for number in sorted(parts))
         return 200, ("<ListPartsResult><IsTruncated>false</IsTruncated>%s</ListPartsResult>" % listed).encode()
+
+    def do_list_uploads(self, _key, query, *_):
+        prefix = query.get("prefix", "")
+        with self.lock:
+            listed = "".join("<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2020-01-01T00:00:00Z</Initiated></Upload>"
+                             % (escape(key), name) for name, (key, _) in self.uploads.items() if key.startswith(prefix))
+        return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
+                     % listed).encode()
 
     def do_abort(self, _key, query, *_):
         with self.lock:

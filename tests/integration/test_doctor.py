@@ -14,7 +14,7 @@ from helpers import CLEAT, Folder, assert_error, clean_environment, run, tree, w
 from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
-CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "checksum",
+CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "checksum",
           "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "delete",
           "clean-up"]
 NOT_FOR_FOLDERS = {"keys", "clock", "addressing"}
@@ -127,7 +127,11 @@ def test_nothing_is_left_of_uploads(bucket):
 STORES = {
     "good": ({}, {}, set()),
     "ignores create-only": ({"ignore": {"create-only"}}, {"create-only": "ignored"}, set()),
-    "lacks create-only": ({"lack": {"create-only"}}, {"create-only": "missing"}, {"create-only"}),
+    "lacks create-only": ({"lack": {"create-only"}}, {"create-only": "ignored"}, set()),
+    "lacks the size of a Complete": ({"lack": {"size"}}, {}, set()),
+    "lacks list-parts": ({"lack": {"list-parts"}}, {"list-parts": "missing"}, set()),
+    "claims encoded lists": ({"ignore": {"encoding"}}, {}, set()),
+    "wants named checksums": ({"want": {"named checksums"}}, {}, set()),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
     "lacks if-match": ({"lack": {"if-match"}}, {"if-match": "missing"}, set()),
     "denies if-match": ({"deny": {"if-match"}}, {"if-match": "failed"}, {"if-match"}),

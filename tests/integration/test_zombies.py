@@ -48,7 +48,8 @@ STORES = {"minio": lambda _: Bucket(Server("minio-http")),
           "versitygw": lambda _: Bucket(Server("versitygw-http")),
           "folder": lambda path: Folder(path),
           "ignores-conditions": lambda _: Loose("create-only", "if-match"),
-          "ignores-if-match": lambda _: Loose("if-match")}
+          "ignores-if-match": lambda _: Loose("if-match"),
+          "ignores-them-at-complete": lambda _: Loose("create-only-uploads")}
 
 
 @pytest.fixture(params=list(STORES))

@@ -363,7 +363,8 @@ static char *assemble(const struct cleat__store *store, const struct upload *upl
   for (size_t i = 0; i < count; i++) {
     if (upload->parts[i].bytes == NULL || parts[i].number != i + 1)
       return NULL;
-    if (parts[i].has_crc32c && parts[i].crc32c != upload->parts[i].crc32c)
+    /* As s3proxy: the checksum of each part must be named. */
+    if (!parts[i].has_crc32c || parts[i].crc32c != upload->parts[i].crc32c)
       return NULL;
     if (i + 1 < count && upload->parts[i].size < store->min_part_bytes)
       return NULL;

@@ -204,6 +204,8 @@ class MemoryStore:
         chosen = [upload.parts[number] for number, _ in named]
         if any(len(part.body) < PART_MIN for part in chosen[:-1]):
             return error(400, "EntityTooSmall")
+        if self.preconditions and request.headers.get("if-none-match") == "*" and request.key in self.objects:
+            return error(412, "PreconditionFailed")
         body = b"".join(part.body for part in chosen)
         if int(request.headers.get("x-amz-mp-object-size", len(body))) != len(body):
             return error(400, "InvalidRequest", "the object has another size")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server ceph go test fuzz lint docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server ceph go node java test fuzz lint docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -10,6 +10,8 @@ packages_of() {
   server) echo ca-certificates openssl python3 util-linux ;;
   ceph) echo "$(packages_of server)" ceph-mon ceph-osd radosgw ceph-common ;;
   go) echo ca-certificates golang-go ;;
+  node) echo ca-certificates nodejs npm ;;
+  java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mount e2fsprogs mandoc openmpi-bin spin ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;

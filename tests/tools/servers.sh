@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 stop_all() {
   local known name pid
   for known in "$dir"/known/*; do
-    pid=$(sed -n 's/^[A-Z]*_PID=//p' "$known" 2>/dev/null || true)
+    pid=$(sed -n 's/^[A-Z0-9]*_PID=//p' "$known" 2>/dev/null || true)
     name=${known##*/}
     [ -z "$pid" ] || "$TOOLS/${name%-*}.sh" stop "$pid"
   done

@@ -8,6 +8,7 @@
 #include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
+#include "uploader/client.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -99,6 +100,72 @@ START_TEST(what_is_not_there) {
   ck_assert_ptr_nonnull(strstr(err.message, "rank-00000.json is missing"));
   memory_remove(bucket, "/manifest.json");
   ck_fails(try_open(), CLEAT_NOT_FOUND);
+}
+END_TEST
+
+/* A manifest that is empty until it was read so often. */
+struct emptied {
+  char key[CLEAT__KEY_MAX + 1];
+  char *whole;
+  size_t size;
+  unsigned reads; /* left */
+};
+
+static cleat_status fill_late(void *user, const char *op, const char *key, bool done,
+                              const atomic_bool *cancel, struct cleat_error *error) {
+  struct emptied *emptied = user;
+  (void)cancel;
+  (void)error;
+  if (strcmp(op, "get_small") == 0 && strcmp(key, emptied->key) == 0 && done &&
+      --emptied->reads == 0)
+    memory_write(bucket, key, emptied->whole, emptied->size);
+  return CLEAT_OK;
+}
+
+static void empty_manifest(struct emptied *emptied, unsigned reads) {
+  const char *there = memory_find(bucket, "/manifest.json", &emptied->size);
+  emptied->whole = malloc(emptied->size);
+  memcpy(emptied->whole, there, emptied->size);
+  snprintf(emptied->key, sizeof emptied->key, "%s", memory_key(bucket, "/manifest.json"));
+  emptied->reads = reads;
+  memory_resize(bucket, "/manifest.json", 0);
+  memory_bucket_hook(bucket, fill_late, emptied);
+}
+
+/* Of a clock that waits for nothing, and adds up. */
+static int64_t waited_ms;
+
+static bool wait_at_once(void *ctx, int64_t ms, const atomic_bool *cancel) {
+  (void)ctx;
+  waited_ms += ms;
+  return cancel == NULL || !atomic_load(cancel);
+}
+
+static const struct cleat__clock *hasty_clock(void) {
+  static struct cleat__clock clock;
+  clock = *cleat__clock_system();
+  clock.wait_ms = wait_at_once;
+  waited_ms = 0;
+  return &clock;
+}
+
+START_TEST(a_manifest_that_is_empty_for_a_moment) {
+  struct emptied emptied = {.reads = 0};
+  empty_manifest(&emptied, 3);
+  client->clock = hasty_clock();
+  ck_assert_int_eq(try_open(), CLEAT_OK);
+  ck_assert_int_eq(waited_ms, 50 + 100 + 200);
+  memory_bucket_hook(bucket, NULL, NULL);
+  free(emptied.whole);
+}
+END_TEST
+
+START_TEST(a_manifest_that_stays_empty) {
+  memory_resize(bucket, "/manifest.json", 0);
+  client->clock = hasty_clock();
+  ck_assert_int_eq(try_open(), CLEAT_FORMAT);
+  ck_assert_int_eq(waited_ms, 50 + 100 + 200 + 400 + 800);
+  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
 }
 END_TEST
 
@@ -344,6 +411,8 @@ static Suite *suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, what_it_says);
   tcase_add_test(c, what_is_not_there);
+  tcase_add_test(c, a_manifest_that_is_empty_for_a_moment);
+  tcase_add_test(c, a_manifest_that_stays_empty);
   tcase_add_test(c, a_cut_manifest);
   tcase_add_test(c, an_altered_record);
   tcase_add_test(c, a_document_is_read_again);

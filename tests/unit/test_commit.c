@@ -373,7 +373,7 @@ static unsigned warnings;
 static void count_warning(void *user, enum cleat_log_level level, const char *line) {
   (void)user;
   ck_assert_int_eq(level, CLEAT_LOG_WARNING);
-  ck_assert_msg(strstr(line, "ignores If-None-Match") != NULL, "%s", line);
+  ck_assert_msg(strstr(line, "s If-None-Match") != NULL, "%s", line);
   warnings++;
 }
 
@@ -443,6 +443,23 @@ START_TEST(an_ignored_condition_warns_once) {
   ck_ok(put_manifest(NULL, &in_doubt));
   ck_ok(put_record());
   ck_assert_uint_eq(warnings, 1);
+}
+END_TEST
+
+/* Its driver has learned that the store refuses the condition: that is no better than one that ignores it. */
+START_TEST(a_refused_condition_is_an_ignored_one) {
+  bool in_doubt = true;
+  distrust(0);
+  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_CREATE_ONLY);
+  ck_ok(put_record());
+  ck_assert_uint_eq(warnings, 1);
+  ck_assert_int_eq(atomic_load(&client->create_only), CLEAT__CREATE_ONLY_IGNORED);
+  ck_ok(put_manifest(NULL, &in_doubt));
+  write_others();
+  unsigned puts = memory_calls(bucket, "put");
+  ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+  ck_assert_uint_eq(memory_calls(bucket, "put"), puts); /* it looked before */
 }
 END_TEST
 
@@ -523,6 +540,7 @@ static Suite *suite(void) {
   tcase_add_test(c, create_only_is_not_tried_where_it_is_known);
   tcase_add_test(c, no_answer_says_nothing);
   tcase_add_test(c, an_ignored_condition_warns_once);
+  tcase_add_test(c, a_refused_condition_is_an_ignored_one);
   tcase_add_loop_test(c, what_stands_is_not_written_over, 0, 2);
   tcase_add_loop_test(c, the_last_of_two_writers_wins, 0, 2);
   tcase_add_test(c, a_commit_that_cannot_be_read_back_is_in_doubt);

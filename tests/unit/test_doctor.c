@@ -153,6 +153,46 @@ START_TEST(ignored_create_only) {
 }
 END_TEST
 
+/* Its driver looks instead: what is there is not replaced, but nothing keeps two writers apart. */
+START_TEST(refused_create_only) {
+  atomic_fetch_or(&store->lacks, CLEAT__STORE_NO_CREATE_ONLY);
+  ck_ok(run());
+  expect_all_but(BIT(CREATE_ONLY));
+  expect(CLEAT__DOCTOR_CREATE_ONLY, CLEAT_CHECK_IGNORED);
+  expect(CLEAT__DOCTOR_RACE, CLEAT_CHECK_SKIPPED);
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_CREATE_ONLY)->seen, "refuses If-None-Match"));
+  ck_assert(report.safe);
+  expect_nothing_left();
+}
+END_TEST
+
+START_TEST(lists_that_claim_an_encoding) {
+  atomic_fetch_or(&store->lacks, CLEAT__STORE_PLAIN_KEYS);
+  ck_ok(run());
+  expect_all_but(0);
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_LIST_NAMES)->seen, "are not"));
+}
+END_TEST
+
+/* No list shows the object by its odd name. */
+static cleat_status hide_odd_name(void *user, const char *op, const char *key, bool done,
+                                  const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)key, (void)flag, (void)error;
+  if (strcmp(op, "list") == 0 && !done && memory_count(bucket, "a+b%2Bc d%") > 0)
+    memory_remove(bucket, "a+b%2Bc d%");
+  return CLEAT_OK;
+}
+
+START_TEST(lists_that_change_names) {
+  memory_bucket_hook(bucket, hide_odd_name, NULL);
+  ck_ok(run());
+  expect_all_but(BIT(LIST_NAMES));
+  expect(CLEAT__DOCTOR_LIST_NAMES, CLEAT_CHECK_FAILED);
+  ck_assert(report.safe); /* for files of other names */
+  expect_nothing_left();
+}
+END_TEST
+
 START_TEST(ignored_if_match_and_checksums) {
   memory_ignore(bucket, MEMORY_IGNORES_IF_MATCH | MEMORY_IGNORES_CHECKSUMS);
   ck_ok(run());
@@ -443,6 +483,9 @@ static Suite *suite(void) {
   tcase_add_test(c, a_folder_that_is_not_there);
   tcase_add_test(c, a_folder_that_is_a_file);
   tcase_add_test(c, ignored_create_only);
+  tcase_add_test(c, refused_create_only);
+  tcase_add_test(c, lists_that_claim_an_encoding);
+  tcase_add_test(c, lists_that_change_names);
   tcase_add_test(c, ignored_if_match_and_checksums);
   tcase_add_test(c, ignored_removals);
   tcase_add_test(c, one_request_fails);

@@ -298,6 +298,31 @@ START_TEST(uploads_that_only_a_claim_names) {
 }
 END_TEST
 
+static cleat_status lack_uploads(void *user, const char *op, const char *key, bool done,
+                                 const atomic_bool *cancel, struct cleat_error *error) {
+  (void)user, (void)done, (void)cancel;
+  return strcmp(op, "list_uploads") == 0
+             ? cleat__error_set(error, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
+             : CLEAT_OK;
+}
+
+/* A store that lists no uploads: all else goes, and it is said once what could not be seen. */
+START_TEST(uploads_that_no_list_shows) {
+  client->log.write = desk_hear;
+  put(A "one", 30 * HOUR);
+  memory_write(bucket, A "rank-00000.json", open_claim, sizeof open_claim - 1);
+  begin_upload(A "big.bin", 30 * HOUR);
+  memory_bucket_hook(bucket, lack_uploads, NULL);
+  ck_ok(gc(0, false, NULL));
+  ck_assert_uint_eq(memory_uploads(bucket), 1);
+  ck_assert_uint_eq(memory_count(bucket, ""), 0);
+  ck_assert_uint_eq(desk_warnings("cannot list unfinished uploads"), 1);
+  ck_ok(gc(0, false, NULL));
+  ck_assert_uint_eq(desk_warnings("cannot list unfinished uploads"), 1);
+  memory_bucket_hook(bucket, NULL, NULL);
+}
+END_TEST
+
 /* ---- Other leftovers ------------------------------------------------------------------------------ */
 
 START_TEST(scratch_folders) {
@@ -518,6 +543,7 @@ static Suite *suite(void) {
   tcase_add_test(c, open_claims_are_closed_first);
   tcase_add_test(c, resumed_at_the_last_moment);
   tcase_add_loop_test(c, uploads_that_only_a_claim_names, 0, 2);
+  tcase_add_test(c, uploads_that_no_list_shows);
   tcase_add_test(c, scratch_folders);
   tcase_add_test(c, foreign_names_stay);
   tcase_add_test(c, pins_without_a_step);

@@ -49,6 +49,33 @@ START_TEST(parts_of_an_upload) {
 }
 END_TEST
 
+/* A store that has not one of the lists, by the name of the operation. */
+static cleat_status lack_list(void *user, const char *op, const char *key, bool done,
+                              const atomic_bool *cancel, struct cleat_error *error) {
+  (void)cancel;
+  (void)done;
+  return strcmp(op, user) == 0 ? cleat__error_set(error, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
+                               : CLEAT_OK;
+}
+
+/* What was sent of a file in parts cannot be found, and is sent anew; what is whole is found. */
+START_TEST(parts_that_cannot_be_listed) {
+  static char lists[2][16] = {"list_uploads", "list_parts"};
+  die_at("part", "b.bin", 5, false);
+  memory_bucket_hook(bucket, lack_list, lists[_i]);
+  struct cleat_client *client = open_as("start-next");
+  struct cleat_progress progress = wait_for(begin(client, true));
+  ck_assert_int_eq(progress.outcome, CLEAT_OUTCOME_COMMITTED);
+  ck_assert_uint_le(progress.bytes_resumed, BIG + 100);
+  kit_close_idle(client);
+  memory_bucket_hook(bucket, NULL, NULL);
+  expect_committed();
+  /* Of an upload that is not listed nobody knows. */
+  if (_i == 1)
+    ck_assert_uint_eq(memory_uploads(bucket), 0);
+}
+END_TEST
+
 /* All parts are there; the object is not. Then the object, and no record. */
 START_TEST(whole_files) {
   static const struct {
@@ -323,6 +350,7 @@ int main(void) {
   tcase_add_test(c, nothing_there);
   tcase_add_test(c, a_claim_alone);
   tcase_add_loop_test(c, parts_of_an_upload, 0, 2);
+  tcase_add_loop_test(c, parts_that_cannot_be_listed, 0, 2);
   tcase_add_loop_test(c, whole_files, 0, 3);
   tcase_add_test(c, a_record_without_manifest);
   tcase_add_test(c, a_record_of_other_bytes);

@@ -98,7 +98,7 @@ static const struct {
     {501, "", CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED},
     {400, "InvalidRequest", CLEAT__RETRY_FATAL, CLEAT_STORE},
     {400, "", CLEAT__RETRY_FATAL, CLEAT_STORE},
-    {405, "MethodNotAllowed", CLEAT__RETRY_FATAL, CLEAT_STORE},
+    {405, "MethodNotAllowed", CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED},
     {304, "", CLEAT__RETRY_FATAL, CLEAT_STORE},
 };
 

@@ -153,7 +153,7 @@ END_TEST
 /* ---- List ---- */
 
 static cleat_status read_list(const char *xml, const char *root, struct cleat__list_page *page) {
-  return cleat__s3_xml_list(xml, strlen(xml), root, page, &err);
+  return cleat__s3_xml_list(xml, strlen(xml), root, NULL, page, &err);
 }
 
 START_TEST(a_list_is_read) {
@@ -274,7 +274,7 @@ START_TEST(the_entries_of_a_list_are_bounded) {
     ck_assert_int_eq(cleat__buffer_print(&xml, "<Contents><Key>%u</Key></Contents>", i), CLEAT_OK);
   ck_assert_int_eq(cleat__buffer_print(&xml, "</ListBucketResult>"), CLEAT_OK);
   struct cleat__list_page page = {0};
-  ck_assert_int_eq(cleat__s3_xml_list(xml.data, xml.length, "", &page, &err), CLEAT_FORMAT);
+  ck_assert_int_eq(cleat__s3_xml_list(xml.data, xml.length, "", NULL, &page, &err), CLEAT_FORMAT);
   ck_assert_ptr_nonnull(strstr(err.message, "too many"));
   cleat__buffer_clear(&xml);
 }
@@ -433,7 +433,7 @@ START_TEST(the_body_of_a_complete) {
   };
   struct cleat__buffer body;
   cleat__buffer_init(&body, 4096);
-  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, true, &body), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, CLEAT__S3_NAME_CRC32C, &body), CLEAT_OK);
   ck_assert_str_eq(cleat__buffer_text(&body),
                    "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
                    "<Part><PartNumber>1</PartNumber><ETag>&#34;a&#60;&#38;&#62;&#39;b&#34;</ETag>"
@@ -445,16 +445,18 @@ START_TEST(the_body_of_a_complete) {
                                            .has_crc32c = true,
                                            .has_crc64nvme = true,
                                            .crc64nvme = UINT64_C(0xAE8B14860A799888)};
-  ck_assert_int_eq(cleat__s3_xml_complete_body(&other, 1, true, &body), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_xml_complete_body(&other, 1, CLEAT__S3_NAME_CRC64NVME, &body),
+                   CLEAT_OK);
   ck_assert_ptr_nonnull(
       strstr(cleat__buffer_text(&body),
              "</ETag><ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part>"));
   cleat__buffer_reset(&body);
-  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 1, false, &body), CLEAT_OK);
+  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 1, CLEAT__S3_NAME_NONE, &body), CLEAT_OK);
   ck_assert_ptr_null(strstr(cleat__buffer_text(&body), "Checksum"));
   cleat__buffer_clear(&body);
   cleat__buffer_init(&body, 100);
-  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, true, &body), CLEAT_LIMIT);
+  ck_assert_int_eq(cleat__s3_xml_complete_body(parts, 2, CLEAT__S3_NAME_CRC32C, &body),
+                   CLEAT_LIMIT);
   cleat__buffer_clear(&body);
 }
 END_TEST

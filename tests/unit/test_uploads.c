@@ -80,7 +80,8 @@ static const char *const BAD[] = {
 
 START_TEST(bad_lists_are_refused) {
   struct cleat__upload_page page = {0};
-  ck_assert_int_eq(cleat__s3_xml_uploads(BAD[_i], strlen(BAD[_i]), "", &page, &err), CLEAT_FORMAT);
+  ck_assert_int_eq(cleat__s3_xml_uploads(BAD[_i], strlen(BAD[_i]), "", false, &page, &err),
+                   CLEAT_FORMAT);
   ck_assert_ptr_null(page.entries);
 }
 END_TEST
