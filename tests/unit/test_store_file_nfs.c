@@ -26,7 +26,7 @@ static struct cleat_error err;
 static struct cleat__store *store;
 
 static struct {
-  const char *name; /* what this machine remembers, until it asks the server about the folder */
+  const char *name; /* what this machine remembers, until it asks the server about it */
   struct stat info;
   const char *absent; /* openat() says ENOENT of it this often */
   int absences;
@@ -41,7 +41,7 @@ static struct {
 
 int statx(int folder, const char *restrict path, int flags, unsigned mask,
           struct statx *restrict info) {
-  if ((flags & AT_STATX_FORCE_SYNC) != 0 && path[0] == '\0')
+  if ((flags & AT_STATX_FORCE_SYNC) != 0 && nfs.name != NULL && strcmp(path, nfs.name) == 0)
     nfs.name = NULL;
   return (int)syscall(SYS_statx, folder, path, flags, mask, info);
 }
