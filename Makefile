@@ -237,7 +237,14 @@ $(PLAIN_BIN): $(BUILD)/obj/tests/unit/test_checksum.o $(BUILD)/obj/base/digest_p
 
 # Programs that pytest runs: users of the public header and the shared library, like the example.
 $(BUILD)/obj/tests/integration/tools/%.o: BASE_CFLAGS += -Iapi
-$(HELPER_BIN): $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/tools/%.o $(BUILD)/libcleat.so
+# But for the one that speaks to a store below checkpoints.
+STORE_WRITER := $(BUILD)/tests/integration/store_writer
+$(STORE_WRITER): $(BUILD)/obj/tests/integration/tools/store_writer.o $(BUILD)/libcleat.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(ALL_LIBS) -o $@
+
+$(filter-out $(STORE_WRITER),$(HELPER_BIN)): $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/tools/%.o $(BUILD)/libcleat.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) -L$(BUILD) -lcleat -Wl,-rpath,'$$ORIGIN/../..' -o $@

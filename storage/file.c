@@ -78,23 +78,48 @@ static cleat_status file_put(struct cleat__store *store, const char *key,
 
 /* ---- Reading ---- */
 
+/* Opens what has the name. Over NFS a file is what it is at the server when it is opened, so it is asked about only then. 0 or
+ * an errno value. */
+static int open_name(const struct cleat__file_store *files, const struct cleat__file_place *place,
+                     int *fd, struct stat *info, const atomic_bool *cancel) {
+  unsigned absent = 0;
+  int found = -1;
+  do {
+    /* O_NONBLOCK: a FIFO that somebody left here must not hang us. */
+    found = openat(place->folder, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  } while (found < 0 && errno == ENOENT &&
+           cleat__file_may_reappear(files, place->folder, &absent, cancel));
+  if (found < 0)
+    return errno;
+  if (fstat(found, info) != 0) {
+    int failure = errno;
+    close(found);
+    return failure;
+  }
+  *fd = found;
+  return 0;
+}
+
 /* Opens the object of `key`, which is a regular file. NOT_FOUND when there is none. */
 static cleat_status open_object(const struct cleat__file_store *files, const char *key, int *fd,
-                                struct stat *info, struct cleat_error *err) {
+                                struct stat *info, const atomic_bool *cancel,
+                                struct cleat_error *err) {
   struct cleat__file_place place;
-  cleat_status status = cleat__file_place_open(files, key, false, "read", &place, err);
-  if (status != CLEAT_OK)
-    return status;
-  /* O_NONBLOCK: a FIFO that somebody left here must not hang us. */
-  int found = openat(place.folder, place.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  bool seen = found >= 0 && fstat(found, info) == 0;
-  int failure = seen ? 0 : errno;
-  cleat__file_place_close(&place);
-  if (seen && S_ISREG(info->st_mode)) {
+  int found = -1;
+  int failure = ESTALE;
+  /* ESTALE: another machine has removed it, or its folder, in between. Then the name is asked again. */
+  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
+    cleat_status status = cleat__file_place_open(files, key, false, "read", &place, err);
+    if (status != CLEAT_OK)
+      return status;
+    failure = open_name(files, &place, &found, info, cancel);
+    cleat__file_place_close(&place);
+  }
+  if (failure == 0 && S_ISREG(info->st_mode)) {
     *fd = found;
     return CLEAT_OK;
   }
-  if (found >= 0)
+  if (failure == 0)
     close(found);
   if (failure == 0 || failure == ELOOP)
     return cleat__error_set(err, CLEAT_NOT_FOUND, "%s/%s is not a regular file", files->root, key);
@@ -191,18 +216,27 @@ static cleat_status read_object(const struct cleat__file_store *files, const cha
   return CLEAT_OK;
 }
 
+/* Whether another machine has removed the object since it was opened, so that what has its name now is to be read. */
+static bool is_gone(cleat_status status, const struct cleat_error *err, int *tries) {
+  return status != CLEAT_OK && err->os_errno == ESTALE && ++*tries < CLEAT__FILE_VANISH_TRIES;
+}
+
 static cleat_status file_get(struct cleat__store *store, const char *key, uint64_t offset,
                              const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
                              const atomic_bool *cancel, struct cleat_error *err) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
-  int fd = -1;
-  cleat_status status = open_object(files, key, &fd, &info, err);
-  if (status != CLEAT_OK)
-    return status;
-  status = read_object(files, key, fd, (uint64_t)info.st_size, offset, into, into_count, crc32c,
-                       cancel, err);
-  close(fd);
+  cleat_status status = CLEAT_OK;
+  int tries = 0;
+  do {
+    int fd = -1;
+    status = open_object(files, key, &fd, &info, cancel, err);
+    if (status != CLEAT_OK)
+      return status;
+    status = read_object(files, key, fd, (uint64_t)info.st_size, offset, into, into_count, crc32c,
+                         cancel, err);
+    close(fd);
+  } while (is_gone(status, err, &tries));
   return status;
 }
 
@@ -238,12 +272,16 @@ static cleat_status file_get_small(struct cleat__store *store, const char *key, 
                                    const atomic_bool *cancel, struct cleat_error *err) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
-  int fd = -1;
-  cleat_status status = open_object(files, key, &fd, &info, err);
-  if (status != CLEAT_OK)
-    return status;
-  status = read_small(files, key, fd, (uint64_t)info.st_size, cap, bytes, cancel, err);
-  close(fd);
+  cleat_status status = CLEAT_OK;
+  int tries = 0;
+  do {
+    int fd = -1;
+    status = open_object(files, key, &fd, &info, cancel, err);
+    if (status != CLEAT_OK)
+      return status;
+    status = read_small(files, key, fd, (uint64_t)info.st_size, cap, bytes, cancel, err);
+    close(fd);
+  } while (is_gone(status, err, &tries));
   if (status != CLEAT_OK)
     return status;
   *size = (size_t)info.st_size;
@@ -257,8 +295,7 @@ static cleat_status file_head(struct cleat__store *store, const char *key,
                               struct cleat_error *err) {
   struct stat info;
   int fd = -1;
-  (void)cancel;
-  cleat_status status = open_object(file_store(store), key, &fd, &info, err);
+  cleat_status status = open_object(file_store(store), key, &fd, &info, cancel, err);
   if (status != CLEAT_OK)
     return status;
   close(fd);
@@ -272,13 +309,16 @@ static cleat_status file_remove(struct cleat__store *store, const char *key,
                                 const atomic_bool *cancel, struct cleat_error *err) {
   const struct cleat__file_store *files = file_store(store);
   struct cleat__file_place place;
-  cleat_status status = cleat__file_place_open(files, key, false, "remove", &place, err);
-  if (status == CLEAT_NOT_FOUND)
-    return CLEAT_OK;
-  if (status != CLEAT_OK)
-    return status;
-  int failure = cleat__file_unlink(files, &place, cancel);
-  cleat__file_place_close(&place);
+  int failure = ESTALE;
+  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
+    cleat_status status = cleat__file_place_open(files, key, false, "remove", &place, err);
+    if (status == CLEAT_NOT_FOUND)
+      return CLEAT_OK;
+    if (status != CLEAT_OK)
+      return status;
+    failure = cleat__file_unlink(files, &place, cancel);
+    cleat__file_place_close(&place);
+  }
   if (failure != 0)
     return cleat__file_fail(files, failure, "remove", key, err);
   cleat__file_remove_empty(files, key);

@@ -6,6 +6,7 @@
  *   file_list.c       listing
  *   file_multipart.c  uploads in parts
  *   file_uploads.c    which uploads are unfinished; going on with one
+ *   file_name.c       what a name stands for right now, on NFS too
  *   file_lock.c       files that are opened to be locked
  *   file_sweep.c      what processes that died left hidden
  *   file_journal.c    the file beside an upload that says whose it is and which parts it holds
@@ -68,6 +69,10 @@ cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errn
 cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
                                  struct cleat_error *err);
 
+/* How often a file or folder may vanish under an operation before it gives up: each time, somebody else removed it at that very
+ * moment. */
+#define CLEAT__FILE_VANISH_TRIES 100
+
 /* Opens the folder of `key` (close with cleat__file_place_close); with `create`, makes what is
  * missing of it, the root too. Without, NOT_FOUND. `verb` is for the message. */
 cleat_status cleat__file_place_open(const struct cleat__file_store *store, const char *key,
@@ -123,6 +128,33 @@ bool cleat__file_drop_lock(int folder, bool dry_run);
 int cleat__file_lock_open(int folder, const char *name, int flags);
 /* 0, or what close said. Any lock on it ends. */
 int cleat__file_lock_close(int fd);
+
+/* ---- file_name.c ---- */
+
+/* Has a network file system ask its server what it keeps of the open file or folder: its times and size, or its names. */
+void cleat__file_refresh(int fd);
+
+/* lstat() of what the name stands for at the server now. 0 or an errno value. */
+int cleat__file_look(int folder, const char *name, struct stat *info);
+
+/* Whether the name stands for that very file now. */
+bool cleat__file_is_same(int folder, const char *name, const struct stat *file);
+
+/* Whether it is the name of a file that an NFS client has removed but for those who have it open. */
+bool cleat__file_is_silly(const char *name);
+
+/* Whether flock failed because the file system has no locks. */
+bool cleat__file_has_no_locks(int failure);
+
+bool cleat__file_on_nfs(int folder);
+
+/* Waits until nobody holds the lock on the folder's names. 0, ETIMEDOUT or ECANCELED. */
+int cleat__file_await_change(const struct cleat__file_store *store, int folder, int64_t limit_ms,
+                             const atomic_bool *cancel);
+
+/* After ENOENT: whether to look again. On NFS a name that is replaced may be missing for a moment. *absent begins with 0. */
+bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder, unsigned *absent,
+                              const atomic_bool *cancel);
 
 /* ---- file_list.c, file_multipart.c: operations of the table ---- */
 

@@ -3,7 +3,7 @@
  * Keys come in byte order, as S3 gives them. A folder sorts as its name with '/' behind, since that
  * is how it stands in keys: "a-b" before "a/b". Each page reads the folders on its way again and
  * skips what is not above `after`; sizes are asked for only of what is returned. Hidden are the
- * names of unfinished writes, links, and everything that is no folder or regular file, or no key.
+ * names of unfinished writes, files that NFS keeps for those who have them open, links, and everything that is no folder or regular file, or no key.
  * Thread-safe; all state is in struct walk, on the caller's stack. */
 #include "storage/file.h"
 
@@ -76,9 +76,10 @@ static cleat_status add_name(struct walk *walk, struct names *names, int folder,
                              const struct dirent *entry) {
   int kind = kind_of(folder, entry);
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", entry->d_name);
-  /* "." and "..", unfinished writes, and names that were cut here because they are too long, are no
+  /* "." and "..", unfinished writes, removed files, and names that were cut here because they are too long, are no
    * keys either. */
-  if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL)
+  if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL ||
+      cleat__file_is_silly(entry->d_name))
     return CLEAT_OK;
   if (kind == 1)
     snprintf(walk->key + length + (size_t)used, 2, "/");
@@ -105,7 +106,8 @@ static cleat_status read_names(struct walk *walk, DIR *dir, size_t length, struc
   }
   int failure = atomic_load(walk->cancel) ? ECANCELED : errno;
   walk->key[length] = '\0';
-  if (failure != 0)
+  /* ESTALE: another machine has removed the folder, so that it was empty. */
+  if (failure != 0 && failure != ESTALE)
     return cleat__file_fail(walk->store, failure, "list", walk->key, walk->err);
   return CLEAT_OK;
 }
@@ -164,7 +166,7 @@ static cleat_status visit(struct walk *walk, int fd, const char *name) {
   int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (child >= 0)
     return walk_folder(walk, child, length);
-  if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+  if (errno == ENOENT || errno == ESTALE || errno == ENOTDIR || errno == ELOOP)
     return CLEAT_OK;
   return cleat__file_fail(walk->store, errno, "list", walk->key, walk->err);
 }

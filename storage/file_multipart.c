@@ -143,8 +143,9 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   bool adopted = open->fd >= 0;
   if (adopted)
     (void)cleat__file_lock_close(open->fd);
-  status = adopted || errno == ENOENT ? no_such_upload(upload, err)
-                                      : cleat__file_fail(store, errno, verb, upload->key, err);
+  status = adopted || errno == ENOENT || errno == ESTALE
+               ? no_such_upload(upload, err)
+               : cleat__file_fail(store, errno, verb, upload->key, err);
   cleat__file_place_close(&open->place);
   return status;
 }
@@ -269,6 +270,8 @@ static cleat_status end_part(struct cleat__file_store *files, const struct cleat
     failure = close_failure;
   if (failure == EBADMSG)
     return cleat__file_changed(files, upload->key, err);
+  if (failure == ESTALE) /* another machine has ended it */
+    return no_such_upload(upload, err);
   if (failure != 0)
     return cleat__file_fail(files, failure, "write", upload->key, err);
   part->has_crc32c = true;
@@ -426,7 +429,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
 /* Whether the upload still has its hidden name; a pinned file may have lost it. */
 static bool is_pending(const struct open_upload *open) {
   struct stat info;
-  return fstatat(open->place.folder, open->data, &info, AT_SYMLINK_NOFOLLOW) == 0;
+  return cleat__file_look(open->place.folder, open->data, &info) == 0;
 }
 
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,
@@ -471,11 +474,12 @@ cleat_status cleat__file_multipart_abort(struct cleat__store *store,
     return CLEAT_OK;
   if (status != CLEAT_OK)
     return status;
-  int failure = unlinkat(place.folder, data, 0) == 0 || errno == ENOENT ? 0 : errno;
-  if (failure == 0 && unlinkat(place.folder, journal, 0) != 0 && errno != ENOENT)
+  int failure = unlinkat(place.folder, data, 0) == 0 ? 0 : errno;
+  if ((failure == 0 || failure == ENOENT) && unlinkat(place.folder, journal, 0) != 0)
     failure = errno;
   cleat__file_place_close(&place);
-  if (failure != 0)
+  /* ESTALE: another machine has removed the folder. */
+  if (failure != 0 && failure != ENOENT && failure != ESTALE)
     return cleat__file_fail(files, failure, "abort the upload of", upload->key, err);
   cleat__file_remove_empty(files, upload->key);
   return CLEAT_OK;

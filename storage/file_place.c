@@ -16,10 +16,6 @@
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
-/* How often a folder may vanish under us before we give up: each time, somebody else removed the
- * last object in it at that very moment. */
-#define VANISH_TRIES 100
-
 static void add_hint(struct cleat_error *err) {
   switch (err->os_errno) {
   case ENOSPC:
@@ -48,6 +44,14 @@ static void add_hint(struct cleat_error *err) {
     break;
   case EMFILE:
     cleat__error_hint(err, "raise the limit on open files (ulimit -n)");
+    break;
+  case ENOLCK:
+    cleat__error_hint(err, "this machine gets no file locks there: mount NFS by version 4, or with "
+                           "rpc.statd running for version 3");
+    break;
+  case ESTALE:
+    cleat__error_hint(err, "the NFS server does not know this file or folder any more: look at the "
+                           "mount, and mount it again");
     break;
   default:
     break;
@@ -128,8 +132,27 @@ static int make_root(const char *root) {
   return open(root, FOLDER_FLAGS);
 }
 
+/* Asks the server about each folder on the way to the root: an NFS client remembers for a while that a name was absent. */
+static void refresh_way(const char *root) {
+  char path[PATH_MAX];
+  int fd = 0;
+  for (const char *end = root; *end != '\0' && fd >= 0;) {
+    end += 1 + strcspn(end + 1, "/");
+    snprintf(path, sizeof path, "%.*s", (int)(end - root), root);
+    fd = open(path, FOLDER_FLAGS);
+    if (fd >= 0) {
+      cleat__file_refresh(fd);
+      close(fd);
+    }
+  }
+}
+
 static int open_root(const struct cleat__file_store *store, bool create) {
   int fd = open(store->root[0] == '\0' ? "/" : store->root, FOLDER_FLAGS);
+  if (fd < 0 && (errno == ENOENT || errno == ESTALE)) {
+    refresh_way(store->root);
+    fd = open(store->root, FOLDER_FLAGS);
+  }
   if (fd < 0 && errno == ENOENT && create)
     fd = make_root(store->root);
   return fd;
@@ -170,16 +193,17 @@ cleat_status cleat__file_place_open(const struct cleat__file_store *store, const
                                     struct cleat_error *err) {
   const char *name = NULL;
   int fd = -1;
-  for (int tries = 0; tries < VANISH_TRIES; tries++) {
+  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES; tries++) {
     int root = open_root(store, create);
-    if (root < 0 && errno != ENOENT) {
+    if (root < 0 && errno != ENOENT && errno != ESTALE) {
       cleat__file_fail(store, errno, "open the store's folder", NULL, err);
       if (err->os_errno == ENOTDIR)
         err->status = CLEAT_INVALID;
       return cleat__error_failed(err->status);
     }
     fd = root < 0 ? -1 : walk_down(root, key, create, &name);
-    if (fd >= 0 || errno != ENOENT || !create)
+    /* ESTALE: another machine has removed a folder on the way. */
+    if (fd >= 0 || (errno != ESTALE && (errno != ENOENT || !create)))
       break;
   }
   if (fd < 0) {
@@ -205,8 +229,9 @@ cleat_status cleat__file_place_create(const struct cleat__file_store *store, con
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   struct cleat__file_place found = {.folder = -1};
   int failure = ENOENT;
-  /* ENOENT: the folder was removed between the two calls. */
-  for (int tries = 0; tries < VANISH_TRIES && failure == ENOENT; tries++) {
+  /* The folder was removed between the two calls. */
+  for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && (failure == ENOENT || failure == ESTALE);
+       tries++) {
     cleat_status status = cleat__file_place_open(store, key, true, "write", &found, err);
     if (status != CLEAT_OK)
       break;

@@ -1,5 +1,5 @@
 /* file_sweep.c: what processes that died left hidden in a file:// store: the file of a put, the lock on a folder's
- * names, the bytes of an upload without its journal. See file.h.
+ * names, the bytes of an upload without its journal; and what an NFS client has left of removed files. See file.h.
  *
  * By whom it was made nobody can tell, but whether its maker lives: the lock and the bytes of an upload are locked as
  * long as it does. The file of a put is written in one go, so its age tells. No state beyond a call; any
@@ -29,13 +29,16 @@ struct sweep {
   char key[CLEAT__KEY_MAX + 2]; /* of the folder at hand, with its '/' */
 };
 
-/* Whether somebody has the file open who holds a lock on it. */
+/* Whether somebody has the file open who holds a lock on it, or may. */
 static bool is_held(int folder, const char *name) {
-  int fd = cleat__file_lock_open(folder, name, O_RDONLY | O_NONBLOCK);
+  /* For writing: over NFS nothing else can be locked by one alone. */
+  int fd = cleat__file_lock_open(folder, name, O_RDWR | O_NONBLOCK);
+  if (fd < 0 && (errno == EACCES || errno == EROFS))
+    fd = cleat__file_lock_open(folder, name, O_RDONLY | O_NONBLOCK);
   if (fd < 0)
-    return errno != ENOENT;
+    return errno != ENOENT && errno != ESTALE;
   /* A file system without locks cannot tell: then it is age alone that counts. */
-  bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && !cleat__file_has_no_locks(errno);
   (void)cleat__file_lock_close(fd);
   return held;
 }
@@ -73,7 +76,7 @@ static bool has_journal(int folder, const char *name) {
   char journal[CLEAT__FILE_HIDDEN_MAX];
   struct stat info;
   snprintf(journal, sizeof journal, "%.*s.parts", (int)(sizeof journal - sizeof ".parts"), name);
-  return fstatat(folder, journal, &info, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+  return cleat__file_look(folder, journal, &info) != ENOENT;
 }
 
 /* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that says of what
@@ -88,7 +91,7 @@ static bool is_empty_journal(int folder, const char *name) {
     return false;
   snprintf(data, sizeof data, "%.*s", (int)(length - strlen(ending)), name);
   return is_named(data, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
-         fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && info.st_size == 0;
+         cleat__file_look(folder, name, &info) == 0 && info.st_size == 0;
 }
 
 /* Whether it is one of the names that are swept, and nobody's any more. */
@@ -97,22 +100,31 @@ static bool is_left(int folder, const char *name) {
     return cleat__file_drop_lock(folder, true);
   if (is_named(name, CLEAT__FILE_PUT_PREFIX, 16) || is_empty_journal(folder, name))
     return true;
+  if (cleat__file_is_silly(name))
+    return true;
   return is_named(name, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
          !has_journal(folder, name) && !is_held(folder, name);
 }
 
+/* When it was last written to; of a removed file that NFS keeps, when it was removed. */
+static int64_t changed_s(const char *name, const struct stat *info) {
+  return (int64_t)(cleat__file_is_silly(name) ? info->st_ctim.tv_sec : info->st_mtim.tv_sec);
+}
+
 static cleat_status visit_hidden(struct sweep *sweep, int folder, const char *name) {
   struct stat info;
-  if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode) ||
-      (int64_t)info.st_mtim.tv_sec >= sweep->before_s || !is_left(folder, name))
+  if (cleat__file_look(folder, name, &info) != 0 || !S_ISREG(info.st_mode) ||
+      changed_s(name, &info) >= sweep->before_s || !is_left(folder, name))
     return CLEAT_OK;
   if (!sweep->dry_run && strcmp(name, CLEAT__FILE_LOCK_NAME) == 0) {
     if (!cleat__file_drop_lock(folder, false))
       return CLEAT_OK;
   } else if (!sweep->dry_run && unlinkat(folder, name, 0) != 0) {
-    return errno == ENOENT ? CLEAT_OK
-                           : cleat__file_fail(sweep->store, errno, "remove a leftover in",
-                                              sweep->key, sweep->err);
+    /* EBUSY: this machine has it open. */
+    return errno == ENOENT || errno == ESTALE || errno == EBUSY
+               ? CLEAT_OK
+               : cleat__file_fail(sweep->store, errno, "remove a leftover in", sweep->key,
+                                  sweep->err);
   }
   sweep->found->objects++;
   sweep->found->bytes += (uint64_t)info.st_size;
@@ -131,7 +143,7 @@ static cleat_status visit_folder(struct sweep *sweep, int fd, size_t length, con
     int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (child >= 0)
       status = walk_folder(sweep, child, end + 1, depth + 1);
-    else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    else if (errno != ENOENT && errno != ESTALE && errno != ENOTDIR && errno != ELOOP)
       status = cleat__file_fail(sweep->store, errno, "list", sweep->key, sweep->err);
   }
   sweep->key[length] = '\0';
@@ -150,13 +162,14 @@ static cleat_status walk_folder(struct sweep *sweep, int fd, size_t length, unsi
   while (status == CLEAT_OK) {
     errno = 0;
     const struct dirent *entry = readdir(dir);
-    if (entry == NULL && errno != 0)
+    if (entry == NULL && errno != 0 && errno != ESTALE)
       status = cleat__file_fail(sweep->store, errno, "list", sweep->key, sweep->err);
     if (entry == NULL)
       break;
     if (atomic_load(sweep->cancel))
       status = cleat__file_fail(sweep->store, ECANCELED, "list", sweep->key, sweep->err);
-    else if (strncmp(entry->d_name, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0)
+    else if (strncmp(entry->d_name, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0 ||
+             cleat__file_is_silly(entry->d_name))
       status = visit_hidden(sweep, dirfd(dir), entry->d_name);
     else if (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)
       status = visit_folder(sweep, dirfd(dir), length, entry->d_name, depth);

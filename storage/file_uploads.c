@@ -100,7 +100,7 @@ static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t lengt
       errno = ENOENT;
     if (child >= 0)
       status = walk_uploads(walk, child, end + 1, depth + 1);
-    else if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    else if (errno != ENOENT && errno != ESTALE && errno != ENOTDIR && errno != ELOOP)
       status = cleat__file_fail(walk->store, errno, "list", walk->key, walk->err);
   }
   walk->key[length] = '\0';
@@ -118,7 +118,7 @@ static cleat_status walk_uploads(struct uploads_walk *walk, int fd, size_t lengt
   while (status == CLEAT_OK) {
     errno = 0;
     const struct dirent *entry = readdir(dir);
-    if (entry == NULL && errno != 0)
+    if (entry == NULL && errno != 0 && errno != ESTALE)
       status = cleat__file_fail(walk->store, errno, "list", walk->key, walk->err);
     if (entry == NULL)
       break;
@@ -274,17 +274,22 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
                                 int *fd, struct cleat_error *err) {
   struct stat info;
   int opened = cleat__file_lock_open(folder, data, O_RDWR);
-  if (opened < 0 && errno != ENOENT)
+  if (opened < 0 && errno != ENOENT && errno != ESTALE)
     return cleat__file_fail(files, errno, "write", upload->key, err);
   if (opened < 0)
     return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no upload %.64s of %s", upload->id,
                             upload->key);
   const char *why = NULL;
   if (flock(opened, LOCK_EX | LOCK_NB) != 0)
-    why = errno == EWOULDBLOCK ? "the process that began it is alive"
-                               : "the file system has no locks";
-  else if (fstat(opened, &info) != 0 || (uint64_t)info.st_size != upload->size)
+    why = errno == EWOULDBLOCK              ? "the process that began it is alive"
+          : cleat__file_has_no_locks(errno) ? "the file system has no locks"
+                                            : "it cannot be locked";
+  cleat__file_refresh(opened);
+  if (why == NULL && (fstat(opened, &info) != 0 || (uint64_t)info.st_size != upload->size))
     why = "it is of another size";
+  /* Its process died right after the object got its name, before the hidden one went. Nobody writes into an object. */
+  else if (why == NULL && info.st_nlink != 1)
+    why = "it is an object already";
   if (why == NULL) {
     *fd = opened;
     return CLEAT_OK;

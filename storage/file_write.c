@@ -5,16 +5,18 @@
  * disk.
  *
  * Which writers exclude each other:
- *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link).
+ *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link). Over NFS a name that is replaced may
+ *    be missing for a moment (file_name.c): whoever creates it then waits until the lock is free, and looks whose it is.
  *  - To replace or remove a name that exists is done under an exclusive flock on the file
  *    ".cleat-lock" in the same folder, so that a put with IF_MATCH can compare and rename with
  *    nobody in between. While it compares, the name exists, so a creation cannot succeed either.
  *  - The lock file lives only while it is used: its owner unlinks it before letting go, and whoever
- *    got the lock of an unlinked file tries again with a new one. It never keeps a folder from
- * being
- *    removed. A process that dies leaves it unlocked, for the next one to use.
+ *    got the lock of an unlinked file tries again with a new one. It never keeps a folder from being
+ *    removed. It is empty until it is unlinked, and then has one byte: that is seen by all who get its lock, while NFS
+ *    may be late to tell which file has the name. A process that dies leaves it unlocked, for the next one to use.
  *  - Where locks cannot be had (a full disk, a file system without them) removing and replacing go
  *    on without; only IF_MATCH fails.
+ * An object's tag leaves out the time of its last change (ctime), which its second name changes as it comes and goes.
  * Programs other than Cleat do not know the lock. */
 #include "storage/file.h"
 
@@ -134,10 +136,9 @@ int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *fe
 }
 
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
-  snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx-%" PRIx64 ".%08lx\"",
+  snprintf(etag, CLEAT__ETAG_MAX, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 ".%08lx\"",
            (uint64_t)info->st_ino, (uint64_t)info->st_size, (uint64_t)info->st_mtim.tv_sec,
-           (unsigned long)info->st_mtim.tv_nsec, (uint64_t)info->st_ctim.tv_sec,
-           (unsigned long)info->st_ctim.tv_nsec);
+           (unsigned long)info->st_mtim.tv_nsec);
 }
 
 /* ---- The lock on a folder's names ---- */
@@ -150,12 +151,30 @@ static int open_lock(int folder) {
   return fd;
 }
 
-/* Whether the lock file that we hold is still the one that others would open. */
-static bool is_current_lock(int folder, int fd) {
+/* Whether the lock file that we hold is still the one that others would open. `marked`: even though it has bytes. */
+static bool is_current_lock(int folder, int fd, bool marked) {
   struct stat held;
-  struct stat named;
-  return fstat(fd, &held) == 0 && fstatat(folder, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  cleat__file_refresh(fd);
+  return fstat(fd, &held) == 0 && held.st_nlink > 0 && (marked || held.st_size == 0) &&
+         cleat__file_is_same(folder, LOCK_NAME, &held);
+}
+
+/* Unlinks the lock file that we hold, for good. */
+static bool end_lock(int folder, int fd) {
+  if (unlinkat(folder, LOCK_NAME, 0) != 0)
+    return false;
+  /* It takes no space, so that a full disk allows it. */
+  int marked = ftruncate(fd, 1);
+  (void)marked;
+  return true;
+}
+
+/* 0 with the exclusive lock, or an errno value. */
+static int take_lock(int fd) {
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    return 0;
+  /* Over NFS: another user's, which we may not write to. */
+  return errno == EBADF ? EACCES : errno;
 }
 
 /* Waits for the lock; *fd is the holder, or -1 where no lock can be had. Returns ECANCELED,
@@ -169,8 +188,8 @@ static int lock_names(const struct cleat__file_store *store, int folder, const a
     int lock = open_lock(folder);
     if (lock < 0)
       return errno;
-    int failure = flock(lock, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    if (failure == 0 && is_current_lock(folder, lock)) {
+    int failure = take_lock(lock);
+    if (failure == 0 && is_current_lock(folder, lock, false)) {
       *fd = lock;
       return 0;
     }
@@ -187,18 +206,18 @@ static int lock_names(const struct cleat__file_store *store, int folder, const a
 static void unlock_names(int folder, int fd) {
   if (fd < 0)
     return;
-  unlinkat(folder, LOCK_NAME, 0);
+  (void)end_lock(folder, fd);
   (void)cleat__file_lock_close(fd);
 }
 
 /* As any other who wants the lock: whoever opened the file before it is unlinked finds it unlinked. */
 bool cleat__file_drop_lock(int folder, bool dry_run) {
-  int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDONLY);
+  int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDWR);
   if (fd < 0)
     return false;
-  bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_current_lock(folder, fd);
+  bool ours = take_lock(fd) == 0 && is_current_lock(folder, fd, true);
   if (ours && !dry_run)
-    ours = unlinkat(folder, LOCK_NAME, 0) == 0;
+    ours = end_lock(folder, fd);
   (void)cleat__file_lock_close(fd);
   return ours;
 }
@@ -209,30 +228,72 @@ static bool is_final(int failure) {
 
 /* ---- Publication ---- */
 
-/* Gives `hidden` the name `name` unless that exists (EEXIST). EOPNOTSUPP: this file system can do
- * that in no way. */
-static int create_name(int folder, const char *hidden, const char *name) {
-  if (cleat__fault_point())
-    return EIO;
-  if (renameat2(folder, hidden, folder, name, RENAME_NOREPLACE) == 0)
-    return 0;
-  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
-    return errno;
-  /* NFS, for one. */
-  if (linkat(folder, hidden, folder, name, 0) != 0)
-    return errno == EPERM || errno == ENOSYS ? EOPNOTSUPP : errno;
+#define REPLACED \
+  EREMCHG /* among errno values: the name stands for another object; no file system says so */
+
+/* Gives the file `hidden` the name by a link unless that exists (EEXIST). */
+static int link_name(int folder, const char *hidden, const char *name, const struct stat *made) {
+  int failure = linkat(folder, hidden, folder, name, 0) == 0 ? 0 : errno;
+  if (failure == EPERM || failure == ENOSYS)
+    return EOPNOTSUPP;
+  /* A request that was sent twice finds its own link; one without a reply may have made it. */
+  if (failure != 0 && !cleat__file_is_same(folder, name, made))
+    return failure;
   unlinkat(folder, hidden, 0);
   return 0;
 }
 
-/* Under the lock: whether the object is the one with `etag`. 0, ENOENT, or ESTALE for another. */
+/* Over NFS a name that is replaced may be missing for a moment. Whoever created it in that moment has lost it as soon as the
+ * replacement is through. */
+static int confirm_name(const struct cleat__file_store *store,
+                        const struct cleat__file_place *place, const struct stat *made,
+                        const atomic_bool *cancel) {
+  if (!cleat__file_on_nfs(place->folder))
+    return 0;
+  int failure = cleat__file_await_change(store, place->folder, store->time_limit_ms, cancel);
+  if (failure != 0)
+    return failure;
+  return cleat__file_is_same(place->folder, place->name, made) ? 0 : EEXIST;
+}
+
+/* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success says that nobody has replaced it by
+ * what was there before. EOPNOTSUPP: this file system can do that in no way. */
+static int create_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
+                       const char *hidden, bool confirm, const atomic_bool *cancel) {
+  struct stat made;
+  if (cleat__fault_point())
+    return EIO;
+  if (renameat2(place->folder, hidden, place->folder, place->name, RENAME_NOREPLACE) == 0)
+    return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+    return errno;
+  /* NFS, for one. */
+  int failure = cleat__file_look(place->folder, hidden, &made);
+  if (failure == 0)
+    failure = link_name(place->folder, hidden, place->name, &made);
+  return failure == 0 && confirm ? confirm_name(store, place, &made, cancel) : failure;
+}
+
+/* Under the lock: whether the object is the one with `etag`. 0, ENOENT, or REPLACED. */
 static int compare_etag(const struct cleat__file_place *place, const char *etag) {
   struct stat info;
   char found[CLEAT__ETAG_MAX];
-  if (fstatat(place->folder, place->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-    return errno;
+  int failure = cleat__file_look(place->folder, place->name, &info);
+  if (failure != 0)
+    return failure;
   cleat__file_etag(&info, found);
-  return strcmp(found, etag) == 0 ? 0 : ESTALE;
+  return strcmp(found, etag) == 0 ? 0 : REPLACED;
+}
+
+/* Under the lock: `hidden` takes the name from whatever has it. */
+static int rename_over(const struct cleat__file_place *place, const char *hidden) {
+  struct stat made;
+  bool known = fstatat(place->folder, hidden, &made, AT_SYMLINK_NOFOLLOW) == 0;
+  int failure = renameat(place->folder, hidden, place->folder, place->name) == 0 ? 0 : errno;
+  /* A request that was sent twice finds nothing to rename; one without a reply may have done it. */
+  if (failure != 0 && known && cleat__file_is_same(place->folder, place->name, &made))
+    failure = 0;
+  return failure;
 }
 
 /* Replaces whatever has the name; with `etag`, only if it is that. */
@@ -246,8 +307,8 @@ static int replace_name(const struct cleat__file_store *store,
   if (failure != 0 && (etag != NULL || is_final(failure)))
     return failure;
   failure = etag == NULL ? 0 : compare_etag(place, etag);
-  if (failure == 0 && renameat(place->folder, hidden, place->folder, place->name) != 0)
-    failure = errno;
+  if (failure == 0)
+    failure = rename_over(place, hidden);
   unlock_names(place->folder, lock);
   return failure;
 }
@@ -255,13 +316,18 @@ static int replace_name(const struct cleat__file_store *store,
 static cleat_status explain(const struct cleat__file_store *store, const char *key,
                             enum cleat__put_condition condition, int failure,
                             struct cleat_error *err) {
-  if (condition == CLEAT__PUT_IF_MATCH && (failure == ESTALE || failure == ENOENT))
+  if (condition == CLEAT__PUT_IF_MATCH && (failure == REPLACED || failure == ENOENT))
     return cleat__error_set(err, CLEAT_LOST, "%s/%s was %s meanwhile by another writer",
                             store->root, key, failure == ENOENT ? "removed" : "replaced");
   if (condition == CLEAT__PUT_CREATE_ONLY && failure == EEXIST)
     return cleat__error_set(err, CLEAT_EXISTS, "%s/%s exists already", store->root, key);
   cleat__file_fail(store, failure, "write", key, err);
-  if (failure == EOPNOTSUPP) {
+  if (condition == CLEAT__PUT_IF_MATCH && cleat__file_has_no_locks(failure)) {
+    err->status = CLEAT_UNSUPPORTED;
+    cleat__error_hint(err, "two writers could not be told apart without file locks: mount NFS by "
+                           "version 4, or with rpc.statd "
+                           "running for version 3, or use another file system");
+  } else if (failure == EOPNOTSUPP) {
     err->status = CLEAT_UNSUPPORTED;
     cleat__error_hint(err, "this file system can neither rename without replacing nor make hard "
                            "links, so two writers could not be told apart: use another one");
@@ -277,7 +343,7 @@ cleat_status cleat__file_publish(const struct cleat__file_store *store, const ch
   int failure = EEXIST;
   /* A name that is new needs no lock; objects of a new checkpoint never do. */
   if (condition != CLEAT__PUT_IF_MATCH)
-    failure = create_name(place->folder, hidden, place->name);
+    failure = create_name(store, place, hidden, condition == CLEAT__PUT_CREATE_ONLY, cancel);
   if (condition == CLEAT__PUT_IF_MATCH)
     failure = replace_name(store, place, hidden, options->etag, cancel);
   else if (condition == CLEAT__PUT_ALWAYS && (failure == EEXIST || failure == EOPNOTSUPP))
@@ -294,7 +360,8 @@ int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat
                        const atomic_bool *cancel) {
   struct stat info;
   int lock = -1;
-  if (fstatat(place->folder, place->name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+  if (fstatat(place->folder, place->name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
+      (errno != ENOENT || !cleat__file_on_nfs(place->folder)))
     return errno == ENOENT ? 0 : errno;
   int failure = lock_names(store, place->folder, cancel, &lock);
   if (is_final(failure))

@@ -306,6 +306,117 @@ RENAMER(renameat, (int f, const char *from, int t, const char *to), (f, from, t,
 RENAMER(rename, (const char *from, const char *to), (from, to), AT_FDCWD, AT_FDCWD, 0)
 """
 
+# Makes of any folder one of NFS, as far as a program sees it: flock() is exclusive only through a descriptor that is open for
+# writing; rename knows no flags; what fstatat() has told of a file is told again for ten minutes, until it is opened or the server
+# is asked by statx(); a file that another has removed is ESTALE.
+NFS_CLIENT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define KEPT 64
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct { ino_t folder; char name[256]; struct stat info; } kept[KEPT];
+static unsigned turn;
+
+static void forget_folder(int folder, const char *name) {
+  struct stat info;
+  if (fstat(folder, &info)) return;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < KEPT; i++)
+    if (kept[i].folder == info.st_ino && (!name || strcmp(name, kept[i].name) == 0)) kept[i].folder = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+int fstatat(int folder, const char *name, struct stat *info, int flags) {
+  struct stat place;
+  if (!*name || fstat(folder, &place)) return REAL(fstatat)(folder, name, info, flags);
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < KEPT; i++)
+    if (kept[i].folder == place.st_ino && strcmp(name, kept[i].name) == 0) {
+      *info = kept[i].info;
+      pthread_mutex_unlock(&lock);
+      return 0;
+    }
+  pthread_mutex_unlock(&lock);
+  int result = REAL(fstatat)(folder, name, info, flags);
+  if (result == 0 && strlen(name) < sizeof kept[0].name) {
+    pthread_mutex_lock(&lock);
+    unsigned i = turn++ % KEPT;
+    kept[i].folder = place.st_ino, kept[i].info = *info;
+    strcpy(kept[i].name, name);
+    pthread_mutex_unlock(&lock);
+  }
+  return result;
+}
+
+int statx(int folder, const char *name, int flags, unsigned mask, struct statx *info) {
+  if (flags & AT_STATX_FORCE_SYNC) forget_folder(folder, *name ? name : NULL);
+  return REAL(statx)(folder, name, flags, mask, info);
+}
+
+int openat(int folder, const char *name, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  if (folder >= 0) forget_folder(folder, name);
+  return ((int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, "openat"))(folder, name, flags, mode);
+}
+
+/* What this machine changes it knows. */
+int unlinkat(int folder, const char *name, int flags) {
+  forget_folder(folder, name);
+  return REAL(unlinkat)(folder, name, flags);
+}
+
+int linkat(int a, const char *from, int b, const char *to, int flags) {
+  forget_folder(a, from), forget_folder(b, to);
+  return REAL(linkat)(a, from, b, to, flags);
+}
+
+int renameat(int a, const char *from, int b, const char *to) {
+  forget_folder(a, from), forget_folder(b, to);
+  return REAL(renameat)(a, from, b, to);
+}
+
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
+  if (flags) return errno = EINVAL, -1;
+  forget_folder(a, from), forget_folder(b, to);
+  return REAL(renameat2)(a, from, b, to, flags);
+}
+
+int flock(int fd, int operation) {
+  int way = fcntl(fd, F_GETFL) & O_ACCMODE;
+  if ((operation & LOCK_EX && way == O_RDONLY) || (operation & LOCK_SH && way == O_WRONLY)) return errno = EBADF, -1;
+  return REAL(flock)(fd, operation);
+}
+
+ssize_t pread(int fd, void *bytes, size_t size, off_t at) {
+  struct stat info;
+  if (fd > 2 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 0) return errno = ESTALE, -1;
+  return REAL(pread)(fd, bytes, size, at);
+}
+
+int fstatfs(int fd, struct statfs *info) {
+  int result = REAL(fstatfs)(fd, info);
+  info->f_type = NFS_SUPER_MAGIC;
+  return result;
+}
+"""
+
 NO_LINKS = r"""
 #include <errno.h>
 #include <unistd.h>
