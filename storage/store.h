@@ -289,8 +289,8 @@ struct cleat__store {
   atomic_ulong retries;   /* requests that were sent again after a failed try */
   /* CLEAT__PUT_IF_MATCH is refused with the ETag as it is told, and taken with it in another form. */
   atomic_bool other_etags;
-  atomic_uint lacks;      /* of enum cleat__store_finding */
-  char *display; /* URL for messages, without secrets; owned, freed by cleat__store_close */
+  atomic_uint lacks; /* of enum cleat__store_finding */
+  char *display;     /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };
 
 /* What a driver needs to open. Strings are borrowed for the call. */

@@ -14,7 +14,7 @@ from pathlib import Path
 import preloaded
 from helpers import CLEAT, ROOT, Result, clean_environment
 
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 
 
 class Unavailable(Exception):
