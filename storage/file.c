@@ -107,6 +107,7 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
   struct cleat__file_place place;
   int found = -1;
   int failure = ESTALE;
+  memset(info, 0, sizeof *info);
   /* ESTALE: another machine has removed it, or its folder, in between. Then the name is asked again. */
   for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
     cleat_status status = cleat__file_place_open(files, key, false, "read", &place, err);

@@ -10,8 +10,7 @@
 
 /* In the order of the bits, as far as there is something to tell. What follows "the store …". */
 static const char *const FINDINGS[] = {
-    "refuses If-None-Match: whether a key is taken is looked up before each put that must not "
-    "replace anything",
+    "refuses If-None-Match: each put that must not replace anything looks first",
     "refuses x-amz-mp-object-size: the size of each object made of parts is looked up instead",
     "cannot list the parts of an upload: interrupted uploads are sent anew",
     "cannot list unfinished uploads: those of saves that died cannot be found",

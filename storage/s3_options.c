@@ -80,6 +80,8 @@ static bool list_asked(const struct cleat__s3_options *options, char *text, size
   return used > 0;
 }
 
+enum { ASKED_MAX = 160 };
+
 /* The codes with which stores refuse what they do not have: Ceph says InvalidRequest to sse, and InvalidArgument to
  * storage_class. */
 static bool may_be_an_option(const char *code) {
@@ -91,11 +93,18 @@ static bool may_be_an_option(const char *code) {
   return false;
 }
 
+bool cleat__s3_options_refused(const struct cleat__s3_options *options,
+                               enum cleat__s3_operation operation, const char *code) {
+  char asked[ASKED_MAX];
+  return ((unsigned)operation & MAKES) != 0 && code != NULL && may_be_an_option(code) &&
+         list_asked(options, asked, sizeof asked);
+}
+
 void cleat__s3_options_blame(const struct cleat__s3_options *options,
                              enum cleat__s3_operation operation, struct cleat_error *err) {
-  char asked[160];
-  if (((unsigned)operation & MAKES) != 0 && err->hint[0] == '\0' &&
-      may_be_an_option(err->s3_code) && list_asked(options, asked, sizeof asked))
+  char asked[ASKED_MAX];
+  if (err->hint[0] == '\0' && cleat__s3_options_refused(options, operation, err->s3_code) &&
+      list_asked(options, asked, sizeof asked))
     cleat__error_hint(err, "the store seems to refuse %s: leave it out, or save to another store",
                       asked);
 }

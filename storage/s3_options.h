@@ -85,6 +85,10 @@ size_t cleat__s3_options_headers(const struct cleat__s3_options *options,
                                  enum cleat__s3_operation operation,
                                  struct cleat__s3_pair *headers);
 
+/* Whether a reply with this code (NULL: none) may refuse an option of the bucket that was asked for. */
+bool cleat__s3_options_refused(const struct cleat__s3_options *options,
+                               enum cleat__s3_operation operation, const char *code);
+
 /* Adds a hint to the error of a refused operation that asked for something a store may lack: "sse=AES256", never a key.
  * Some stores refuse that without a word on what it is (Ceph). */
 void cleat__s3_options_blame(const struct cleat__s3_options *options,

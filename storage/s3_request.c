@@ -460,16 +460,17 @@ static void name_target(const struct sender *sender, char *target, size_t size) 
 /* Whether a store that is not AWS's was sent a checksum with the request. */
 static bool has_checksum(const struct sender *sender) {
   const struct cleat__s3_request *request = sender->request;
-  for (size_t i = 0; i < request->header_count && !sender->s3->configs[0].aws; i++) {
+  for (size_t i = 0; i < request->header_count && !sender->s3->configs[0].aws; i++)
     if (strncmp(request->headers[i].name, "x-amz-checksum-", 15) == 0)
       return true;
-  }
   return false;
 }
 
 static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                          struct cleat_error *err) {
   char target[TARGET_BYTES];
+  const struct cleat__s3_options *options = &sender->s3->configs[0].options;
+  bool option = cleat__s3_options_refused(options, sender->request->kind, sender->result.code);
   name_target(sender, target, sizeof target);
   struct cleat__s3_context context = {.operation = sender->request->operation,
                                       .target = target,
@@ -478,12 +479,12 @@ static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
                                       .region = sender->config->region,
                                       .key_source = cleat__s3_credentials_source(sender->s3->chain),
                                       .precondition_status = sender->request->precondition_status,
-                                      .checksum = has_checksum(sender),
+                                      .checksum = has_checksum(sender) && !option,
                                       .unanswered = !atomic_load(&sender->s3->reached),
                                       .tries = sender->retry.tries,
                                       .stop = stop};
   cleat_status status = cleat__s3_error_set(&sender->result, &context, err);
-  cleat__s3_options_blame(&sender->s3->configs[0].options, sender->request->kind, err);
+  cleat__s3_options_blame(options, sender->request->kind, err);
   return status;
 }
 

@@ -196,8 +196,11 @@ static cleat_status feed_send(struct cleat_save *save, const struct cleat__save_
   if (file->have != NULL) {
     const struct cleat__stored_part *have = &file->have[part->index];
     status = cleat__resume_feed_is_there(have, feed, crc32c, cancel, found, err);
-    if (status == CLEAT_OK && *found)
+    if (status == CLEAT_OK && *found) {
       *stored = *have;
+      stored->crc32c = crc32c;
+      stored->has_crc32c = true;
+    }
     if (status != CLEAT_OK || *found)
       return status;
   }

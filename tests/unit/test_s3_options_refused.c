@@ -41,12 +41,10 @@ START_TEST(an_option_that_is_refused) {
     if (cases[_i].named != NULL)
       ck_assert_msg(strstr(err.hint, cases[_i].named) != NULL, "%s", err.hint);
     else
-      ck_assert_msg(strstr(err.hint, "the store may lack") == NULL &&
-                        strstr(err.hint, "sse=") == NULL,
-                    "%s", err.hint);
+      ck_assert_msg(strstr(err.hint, "seems to refuse") == NULL, "%s", err.hint);
   }
   ck_assert_int_ne(ops->head(script.store, "k", &object, &no_cancel, &err), CLEAT_OK);
-  ck_assert_str_eq(err.hint, "");
+  ck_assert_msg(strstr(err.hint, "seems to refuse") == NULL, "%s", err.hint);
   script_end(3);
 }
 END_TEST

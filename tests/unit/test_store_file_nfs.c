@@ -39,6 +39,7 @@ static struct {
   bool is_nfs;
 } nfs;
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 int statx(int folder, const char *restrict path, int flags, unsigned mask,
           struct statx *restrict info) {
   if ((flags & AT_STATX_FORCE_SYNC) != 0 && nfs.name != NULL && strcmp(path, nfs.name) == 0)
@@ -116,6 +117,7 @@ int fstatfs(int fd, struct statfs *info) {
     info->f_type = NFS_SUPER_MAGIC;
   return result;
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
 static void setup(void) {
   memset(&nfs, 0, sizeof nfs);

@@ -43,13 +43,13 @@ int main(int argc, char **argv) {
   cleat_status status = put(store, 0, CLEAT__PUT_CREATE_ONLY, NULL);
   if (status != CLEAT_OK && status != CLEAT_EXISTS)
     return fail("create");
-  for (long done = 0; done < atol(argv[3]);) {
+  for (long done = 0; done < strtol(argv[3], NULL, 10);) {
     char *bytes = NULL;
     size_t size = 0;
     struct cleat__object object;
     if (CLEAT__STORE(store, get_small, key, 64, &bytes, &size, &object, &go_on, &err) != CLEAT_OK)
       return fail("read");
-    status = put(store, atol(bytes) + 1, CLEAT__PUT_IF_MATCH, object.etag);
+    status = put(store, strtol(bytes, NULL, 10) + 1, CLEAT__PUT_IF_MATCH, object.etag);
     cleat__free(bytes);
     if (status != CLEAT_OK && status != CLEAT_LOST)
       return fail("replace");
