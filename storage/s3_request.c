@@ -459,9 +459,8 @@ static void name_target(const struct sender *sender, char *target, size_t size) 
 
 /* Whether a store that is not AWS's was sent a checksum with the request. */
 static bool has_checksum(const struct sender *sender) {
-  const struct cleat__s3_request *request = sender->request;
-  for (size_t i = 0; i < request->header_count && !sender->s3->configs[0].aws; i++)
-    if (strncmp(request->headers[i].name, "x-amz-checksum-", 15) == 0)
+  for (size_t i = 0; i < sender->request->header_count && !sender->s3->configs[0].aws; i++)
+    if (strncmp(sender->request->headers[i].name, "x-amz-checksum-", 15) == 0)
       return true;
   return false;
 }
