@@ -177,7 +177,7 @@ def test_people_are_told_what_it_means(loose):
     assert result.out.endswith("Saves are safe here, with 1 warning.\n"), result
 
 
-@pytest.mark.parametrize("loose", [{"lack": {"create-only"}}, {"deny": {"if-match"}}], indirect=True)
+@pytest.mark.parametrize("loose", [{"deny": {"create-only"}}, {"deny": {"if-match"}}], indirect=True)
 def test_no_sentence_contradicts_the_verdict(loose, small):
     """Where no save is safe, nobody is advised how to save there, and a save fails."""
     environment = loose_environment(loose)

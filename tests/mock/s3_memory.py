@@ -183,7 +183,7 @@ class MemoryStore:
         upload = self.upload(request)
         if not upload:
             return error(404, "NoSuchUpload")
-        upload.parts[request.number] = made = Object(request.body)
+        upload.parts[int(request.query["partNumber"])] = made = Object(request.body)
         return Reply(200, {"ETag": made.etag, "x-amz-checksum-crc32c": made.crc32c})
 
     def complete(self, request):

@@ -31,8 +31,10 @@ class Request:
     @property
     def step(self):
         """create, part, complete, abort, parts; manifest, record, file: puts of these; get-manifest, get-record,
-        get-part; list, head, delete."""
+        get-part; list, head, delete; trial: all that a resume tries the store with."""
         key = self.key
+        if key.endswith(".trial.json"):
+            return "trial"
         what = "manifest" if key.endswith("/manifest.json") else "record" if re.search(r"/rank-\d+\.json$", key) else ""
         if "uploads" in self.query and self.method == "POST":
             return "create"
