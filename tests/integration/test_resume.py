@@ -89,7 +89,7 @@ def settle(store):
 def leftovers(store):
     """Unfinished uploads, of whichever attempt."""
     if store.proxy:
-        return unfinished_uploads(store, store.proxy.upload_keys())
+        return [upload for upload in unfinished_uploads(store, store.proxy.upload_keys()) if TRIAL not in upload[0]]
     return [key for key in store.keys() if ".cleat-" in key and not is_of_the_dead(store, key)]
 
 
