@@ -115,7 +115,7 @@ class LinuxRoom(Room):
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, 9)  # with all processes of that kernel: it began this session
+            os.killpg(self.process.pid, 9)  # with all processes of that kernel: they are one group
             self.process.wait()
         super().close()
 
