@@ -97,14 +97,15 @@ ALL_LIBS = $(PKG_LIBS) $(CUDA_LIBS) -lm
 
 # --- sources -------------------------------------------------------------------------------------------------
 
-LIB_SRC := $(wildcard base/*.c storage/*.c gpu/*.c uploader/*.c api/*.c)
+LIB_SRC := $(wildcard $(addsuffix /*.c,base storage storage/* gpu uploader/* api api/manager))
 LIB_SRC := $(filter-out $(if $(CUDA_LIBS),gpu/device_no_cuda.c,gpu/device_cuda.c),$(LIB_SRC))
-LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c $(wildcard storage/s3*.c storage/http*.c)),$(LIB_SRC))
-CLI_SRC := $(if $(PKGS),$(wildcard api/cli/*.c api/run/*.c))
+LIB_SRC := $(filter-out $(if $(PKGS),base/digest_plain.c,base/digest.c base/xml_reader.c $(wildcard $(addsuffix /*.c,$(addprefix storage/,aws http s3)))),$(LIB_SRC))
+CLI_SRC := $(if $(PKGS),$(wildcard $(addsuffix /*.c,$(addprefix api/,cli program run))))
 # disk_record.c stands before libc's calls: in the programs that use it, not in all that are linked with the helpers.
 DISK_RECORD := tests/mock/disk_record.c
 MOCK_SRC := $(filter-out $(DISK_RECORD),$(wildcard tests/mock/*.c))
-UNIT_SRC := $(wildcard tests/unit/test_*.c)
+# tests/unit has the folders of the sources; the programs stand in one.
+UNIT_SRC := $(sort $(shell find tests/unit -name 'test_*.c'))
 TORTURE_SRC := $(wildcard tests/torture/*.c)
 INTEGRATION_SRC := $(wildcard tests/integration/test_*.c)
 HELPER_SRC := $(wildcard tests/integration/tools/*.c)
@@ -128,7 +129,8 @@ RANKS_SRC := $(wildcard api/examples/trainer_ranks*.c)
 TRAINER_SRC := $(filter-out $(RANKS_SRC),$(wildcard api/examples/trainer*.c))
 RANKS_SRC += $(patsubst %,api/examples/trainer_%.c,model options results text)
 EXAMPLES := $(BUILD)/trainer $(BUILD)/trainer_ranks
-UNIT_BIN := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+UNIT_BIN := $(patsubst %.c,$(BUILD)/tests/unit/%,$(notdir $(UNIT_SRC)))
+$(foreach source,$(UNIT_SRC),$(eval $(BUILD)/tests/unit/$(basename $(notdir $(source))): $(call objects,$(source))))
 PLAIN_BIN := $(BUILD)/tests/unit/test_checksum_plain
 TORTURE_BIN := $(patsubst %.c,$(BUILD)/%,$(TORTURE_SRC))
 BENCH_BIN := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRC))
@@ -216,21 +218,22 @@ $(BUILD)/tests/librun.a: $(filter-out %/main.o,$(CLI_OBJ))
 	$(Q)$(AR) rcs $@ $^
 
 RUN_BIN := $(filter $(BUILD)/tests/unit/test_run_%,$(UNIT_BIN))
-$(RUN_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/tests/librun.a $(BUILD)/libcleat.a
+$(RUN_BIN): $(BUILD)/tests/libmock.a $(BUILD)/tests/librun.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) $(PROGRAM_LIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) $(PROGRAM_LIBS) -o $@
 
-$(filter-out $(RUN_BIN),$(UNIT_BIN)) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+$(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/%: $(BUILD)/obj/%.o
+$(filter-out $(RUN_BIN),$(UNIT_BIN)) $(TORTURE_BIN) $(INTEGRATION_BIN): $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(CHECK_LIBS) $(ALL_LIBS) -o $@
 
 DISK_BIN := $(addprefix $(BUILD)/tests/unit/,test_destination test_load_files test_run_state)
 $(DISK_BIN): $(call objects,$(DISK_RECORD))
 
 # The checksums of a standalone build, which stand before the library's.
-$(PLAIN_BIN): $(BUILD)/obj/tests/unit/test_checksum.o $(BUILD)/obj/base/digest_plain.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
+$(PLAIN_BIN): $(BUILD)/obj/tests/unit/base/test_checksum.o $(BUILD)/obj/base/digest_plain.o $(BUILD)/tests/libmock.a $(BUILD)/libcleat.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(CHECK_LIBS) $(ALL_LIBS) -o $@

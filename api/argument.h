@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
-#include "uploader/checkpoint.h"
+#include "uploader/catalog/checkpoint.h"
 
 #include <string.h>
 

@@ -5,13 +5,13 @@
 #include "api/cleat.h"
 
 #include "api/argument.h"
-#include "uploader/agree.h"
-#include "uploader/bench.h"
-#include "uploader/catalog.h"
-#include "uploader/doctor.h"
-#include "uploader/load.h"
-#include "uploader/rollback.h"
-#include "uploader/save.h"
+#include "uploader/bench/bench.h"
+#include "uploader/bench/doctor.h"
+#include "uploader/catalog/catalog.h"
+#include "uploader/commit/agree.h"
+#include "uploader/load/load.h"
+#include "uploader/retention/rollback.h"
+#include "uploader/save/save.h"
 
 /* ---- Client ----------------------------------------------------------------------------------- */
 

@@ -3,10 +3,11 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
-#include "uploader/client.h"
-#include "uploader/commit.h"
-#include "uploader/identity.h"
-#include "uploader/name.h"
+#include "uploader/commit/commit.h"
+#include "uploader/engine/client.h"
+#include "uploader/engine/identity.h"
+#include "uploader/engine/reading.h"
+#include "uploader/model/name.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +55,7 @@ cleat_status cleat__orders_get(struct cleat_client *client, unsigned number, cha
     return status;
   status = CLEAT__STORE(client->store, get_small, key, CLEAT__ORDER_BYTES_MAX, &found, &size, NULL,
                         &client->never, err);
-  if (cleat__commit_is_absent(status, err)) {
+  if (cleat__object_is_absent(status, err)) {
     *text = NULL;
     return CLEAT_OK;
   }

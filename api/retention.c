@@ -1,6 +1,6 @@
 /* The public functions of retention: argument checks, and nothing else; see cleat.c. */
 #include "api/argument.h"
-#include "uploader/retention.h"
+#include "uploader/retention/retention.h"
 
 static cleat_status below_zero(const char *what, int64_t number, struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_INVALID, "%s %lld is below zero", what, (long long)number);

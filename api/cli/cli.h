@@ -7,9 +7,11 @@
 #ifndef CLEAT_API_CLI_CLI_H
 #define CLEAT_API_CLI_CLI_H
 
+#include "api/program/format.h"
+#include "api/program/json.h"
+#include "api/program/sources.h"
 #include "base/error.h"
 
-#include <cjson/cJSON.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -153,9 +155,6 @@ const char *cleat__cli_nearest(const char *word, const char *const *names);
 
 /* ---- output.c ------------------------------------------------------------------------------ */
 
-/* Writes `text`; control characters and what is not UTF-8 become '?'. */
-void cleat__cli_put_text(FILE *out, const char *text);
-
 /* Says what went wrong on stderr, and on stdout too under --json. Returns the exit status. */
 int cleat__cli_fail(const struct cleat__cli *cli, const struct cleat_error *err);
 
@@ -203,48 +202,6 @@ struct cleat__cli_removal_report {
 int cleat__cli_report_removals(const struct cleat__cli *cli,
                                const struct cleat__cli_removal_report *report);
 
-/* ---- json.c: documents for --json ----------------------------------------------------------- */
-
-/* A document under construction. Every function below accepts a NULL object, and notes each failed
- * allocation in `failed`, so that only cleat__cli_json_print has to look. */
-struct cleat__cli_json {
-  cJSON *root;
-  bool failed;
-};
-
-void cleat__cli_json_init(struct cleat__cli_json *json);
-
-/* Members of an object, or, with a NULL name, elements of an array. */
-cJSON *cleat__cli_json_object(struct cleat__cli_json *json, cJSON *parent, const char *name);
-cJSON *cleat__cli_json_array(struct cleat__cli_json *json, cJSON *parent, const char *name);
-void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          const char *text);
-void cleat__cli_json_int(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                         int64_t value);
-void cleat__cli_json_uint(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          uint64_t value);
-void cleat__cli_json_seconds(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                             double seconds);
-void cleat__cli_json_bool(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                          bool value);
-/* `text` is JSON already. */
-void cleat__cli_json_raw(struct cleat__cli_json *json, cJSON *parent, const char *name,
-                         const char *text);
-
-/* What ls prints for one checkpoint. */
-void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
-                                const struct cleat_checkpoint_info *info);
-
-/* Status, message and all details. */
-void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
-                           const struct cleat_error *err);
-
-/* A member of a document that was read: its text, which lives as long as the document; NULL: there is none, or it is none. */
-const char *cleat__cli_json_member_text(const cJSON *object, const char *name);
-
-/* Prints the document and a line end to stdout, and frees it. False: out of memory, nothing printed. */
-bool cleat__cli_json_print(struct cleat__cli_json *json);
-
 /* ---- table.c: columns for people ------------------------------------------------------------ */
 
 struct cleat__cli_table {
@@ -268,88 +225,6 @@ void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const 
 /* Prints the rows to stdout, each after `indent` blanks; the last column is cut so that a row fits
  * into `width` columns (0: never cut). False: out of memory, nothing printed. */
 bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width);
-
-/* ---- format.c: numbers and times for people -------------------------------------------------- */
-
-#define CLEAT__CLI_FORMAT_MAX 64
-
-/* "512 B", "3.2 GiB". */
-void cleat__cli_format_size(double bytes, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* "0.04 s", "4.1 s", "2 min 05 s", "3 h 07 min". */
-void cleat__cli_format_duration(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* "0:42", "1:02:03". */
-void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* An RFC 3339 time in UTC as local time, "2026-11-21 13:00:05"; the text itself if it is none. */
-void cleat__cli_format_local(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* The same as an age, "3 hours ago"; "" if it is no time. */
-void cleat__cli_format_age(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* "1 file", "12 files". */
-void cleat__cli_format_count(uint64_t count, const char *noun, char text[CLEAT__CLI_FORMAT_MAX]);
-
-/* Columns of cleat__cli_put_text, each character taken to be one wide. */
-size_t cleat__cli_format_columns(const char *text);
-
-/* Reads an age such as 90m, 24h or 7d, in seconds. False: it is none, has no unit, is 0, or is too large. */
-bool cleat__cli_format_read_age(const char *text, uint64_t *seconds);
-
-/* Reads a size such as 256M or 64MiB. False: it is none, is 0, or is too large. */
-bool cleat__cli_format_read_size(const char *text, uint64_t *bytes);
-
-/* ---- sources.c: what save stores -------------------------------------------------------------- */
-
-/* What tells a file that has changed from one that has not. No padding: it is hashed as it lies. */
-struct cleat__cli_stamp {
-  uint64_t bytes;
-  uint64_t device;
-  uint64_t inode;
-  int64_t modified_ns;
-  int64_t changed_ns;
-};
-
-struct cleat__cli_source {
-  char *name;
-  char *path;
-  struct cleat__cli_stamp stamp;
-};
-
-/* Files to save, sorted by name. Owns everything. */
-struct cleat__cli_sources {
-  struct cleat__cli_source *items;
-  size_t count;
-  size_t capacity;
-  struct cleat_file *files; /* `count` of them, once collected */
-  size_t left_out;          /* what cannot be saved and was not refused */
-  char *left_out_example;   /* the path of one; NULL: none */
-};
-
-/* Finds the files below each of `paths`. `url` is where they will go: a store inside a source is refused. On
- * failure nothing is left to clear. Errors: INVALID (two of one name, a special file, …), NOT_FOUND, DENIED,
- * LIMIT, IO, NO_MEMORY. */
-cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
-                                        struct cleat__cli_sources *sources,
-                                        struct cleat_error *err);
-
-/* Names in a folder, each a file or a folder with all that is below. */
-struct cleat__cli_within {
-  const char *dir;
-  char *const *names;
-  size_t count;
-  const char *url; /* as above; NULL: nothing is refused for it */
-  bool leave_out;  /* count what is refused else: links to folders or nowhere, devices, pipes */
-};
-
-/* The same, with names relative to the folder, such as "step-7/model.pt". No file at all is no failure. What a file:// store
- * hides while it writes (.cleat-put-…, .cleat-upload-…, .cleat-lock) is passed over: a training that was killed leaves it in
- * its checkpoint. NOT_FOUND: one of the names, or of what is below, is gone. */
-cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
-                                               struct cleat__cli_sources *sources,
-                                               struct cleat_error *err);
-void cleat__cli_sources_clear(struct cleat__cli_sources *sources);
 
 /* ---- progress.c: the line on a terminal -------------------------------------------------------- */
 

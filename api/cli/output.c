@@ -9,19 +9,6 @@
 
 #include <string.h>
 
-void cleat__cli_put_text(FILE *out, const char *text) {
-  const char *end = text + strlen(text);
-  while (text < end) {
-    uint32_t code;
-    size_t length = cleat__utf8_next(text, end, &code);
-    if (!length || cleat__utf8_is_control(code))
-      fputc('?', out);
-    else
-      fwrite(text, 1, length, out);
-    text += length ? length : 1;
-  }
-}
-
 int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err) {
   bool saving = cli->command == &cleat__cli_save;
   switch (err->status) {

@@ -2,12 +2,12 @@
  * of them has changed.
  *
  * Nothing is opened: names, sizes, times and inodes are read, which for 10,000 files takes milliseconds. Folders
- * are walked as `cleat save` walks them (api/cli/sources.c): hidden files too, links to files are followed, links
+ * are walked as `cleat save` walks them (api/program/sources.c): hidden files too, links to files are followed, links
  * to folders and what is no file are refused. One thread at a time. */
 #ifndef CLEAT_API_RUN_CONTENTS_H
 #define CLEAT_API_RUN_CONTENTS_H
 
-#include "api/cli/cli.h"
+#include "api/program/sources.h"
 #include "api/run/layout.h"
 #include "api/run/state.h"
 #include "base/checksum.h"

@@ -1,7 +1,7 @@
 /* earlier.c: see earlier.h. All that is known of processes comes from /proc (proc(5)). */
 #include "api/run/earlier.h"
 
-#include "api/cli/cli.h"
+#include "api/program/json.h"
 #include "api/run/state.h"
 #include "base/checksum.h"
 #include "base/mem.h"
@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

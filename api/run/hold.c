@@ -15,12 +15,14 @@
  * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two looks. */
 #include "api/run/hold.h"
 
+#include "api/program/sources.h"
 #include "api/run/metadata.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,11 +1,12 @@
 /* metadata.c: see metadata.h. */
 #include "api/run/metadata.h"
 
-#include "api/cli/cli.h"
+#include "api/program/json.h"
 #include "base/checksum.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

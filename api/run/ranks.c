@@ -2,10 +2,12 @@
 #include "api/run/ranks.h"
 
 #include "api/orders.h"
+#include "api/program/json.h"
 #include "api/run/layout_lists.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -4,7 +4,8 @@
  * error does not come between. */
 #include "api/run/report_private.h"
 
-#include "api/cli/cli.h"
+#include "api/program/format.h"
+#include "api/program/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * lets the others do what is to be done. See loop.h. */
 #include "api/run/run.h"
 
-#include "api/cli/cli.h"
+#include "api/program/format.h"
 #include "api/run/keep.h"
 #include "api/run/loop.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* state.c: what `cleat run` keeps in DIR/.cleat-run. See state.h. */
 #include "api/run/state.h"
 
-#include "api/cli/cli.h"
+#include "api/program/json.h"
 #include "base/buffer.h"
 #include "base/mem.h"
 #include "base/sync.h"
@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

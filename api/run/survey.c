@@ -1,7 +1,7 @@
 /* survey.c: see survey.h. */
 #include "api/run/survey.h"
 
-#include "api/cli/cli.h"
+#include "api/program/format.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 

@@ -1,6 +1,6 @@
 /* fuzz_command.c: the command line of a credential_process. Input: the line. */
 #include "base/mem.h"
-#include "storage/s3_provider.h"
+#include "storage/aws/provider.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fuzz_error.c: bodies of replies that are errors, and what the user is told about them. Input: the HTTP
  * status in one line, then the body. */
-#include "storage/s3_error.h"
-#include "storage/s3_xml.h"
+#include "storage/s3/error.h"
+#include "storage/s3/xml.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

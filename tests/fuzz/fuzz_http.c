@@ -4,8 +4,8 @@
  * A thread listens on loopback, reads each request's head, sends the bytes and ends its side of the
  * connection; so libcurl's parser and ours see them as they would from a store. It reads `reply_bytes`,
  * which the target's thread sets before it connects and takes back after `served`. */
-#include "storage/http.h"
-#include "storage/retry.h"
+#include "storage/common/retry.h"
+#include "storage/http/http.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <arpa/inet.h>

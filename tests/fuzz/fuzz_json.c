@@ -1,7 +1,7 @@
 /* fuzz_json.c: the JSON reader below all documents, and the metadata that a user gives. Input: the text. */
 #include "base/json_reader.h"
 #include "tests/fuzz/fuzz.h"
-#include "uploader/manifest.h"
+#include "uploader/model/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* fuzz_keys.c: what a credential_process, a container endpoint and the instance metadata say, and keys that
  * stand in a variable or a file. Input: the text, which is given to all of them. */
-#include "storage/s3_keys.h"
+#include "storage/aws/keys.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

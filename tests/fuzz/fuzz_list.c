@@ -1,5 +1,5 @@
 /* fuzz_list.c: ListObjectsV2 replies. Input: the store's root in one line, then the XML. */
-#include "storage/s3_xml.h"
+#include "storage/s3/xml.h"
 
 #include "base/mem.h"
 #include "tests/fuzz/fuzz.h"

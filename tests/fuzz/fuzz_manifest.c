@@ -1,6 +1,6 @@
 /* fuzz_manifest.c: manifest.json. Input: the step in one line, then the document. */
 #include "tests/fuzz/fuzz.h"
-#include "uploader/manifest.h"
+#include "uploader/model/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

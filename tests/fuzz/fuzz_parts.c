@@ -1,7 +1,7 @@
 /* fuzz_parts.c: ListParts replies, and the body of a Complete that is made from them. Input: the XML. */
 #include "base/mem.h"
-#include "storage/s3_xml.h"
-#include "storage/s3_xml_reader.h"
+#include "base/xml_reader.h"
+#include "storage/s3/xml.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

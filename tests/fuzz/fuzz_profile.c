@@ -1,6 +1,6 @@
 /* fuzz_profile.c: the AWS shared files. Input: kind (a digit) and section in one line, such as
  * "1default", then the file. */
-#include "storage/s3_profile.h"
+#include "storage/aws/profile.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

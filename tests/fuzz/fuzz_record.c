@@ -1,6 +1,6 @@
 /* fuzz_record.c: rank records. Input: the document. */
 #include "tests/fuzz/fuzz.h"
-#include "uploader/record.h"
+#include "uploader/model/record.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c: headers of .safetensors files. Input: the number of data bytes in one line, then the
  * JSON; the first 8 bytes of the input serve as a file's first 8 bytes, too. */
 #include "tests/fuzz/fuzz.h"
-#include "uploader/safetensors.h"
+#include "uploader/model/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* fuzz_sts.c: STS's replies to AssumeRole. Input: the HTTP status in one line, then the body. */
-#include "storage/s3_sts.h"
+#include "storage/aws/sts.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

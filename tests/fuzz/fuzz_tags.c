@@ -1,6 +1,6 @@
 /* fuzz_tags.c: object tags, and the percent-encoding below them. Input: the tags as the user writes them. */
 #include "base/mem.h"
-#include "storage/s3_options.h"
+#include "storage/s3/options.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

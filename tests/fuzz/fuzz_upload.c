@@ -1,6 +1,6 @@
 /* fuzz_upload.c: replies to CreateMultipartUpload and CompleteMultipartUpload. Input: the XML, which is given
  * to both readers. */
-#include "storage/s3_xml.h"
+#include "storage/s3/xml.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * Reads no environment and no AWS file: both are emptied before the first input. A file that the URL
  * names (ca_file, sse_c_key_file) may be opened, for reading alone. */
 #include "api/cleat.h"
-#include "storage/s3_config.h"
-#include "storage/s3_endpoint.h"
+#include "storage/http/endpoint.h"
+#include "storage/s3/config.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * slow-down, which is the median. There is no kernel: what stands for the training step is copying inside the device,
  * which competes for the memory that a save reads. */
 #include "tests/gpu/kit.h"
-#include "uploader/lanes.h"
+#include "uploader/engine/lanes.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* test_store.c: what storage/store.h promises, as one table of cases that runs on every store: a
+/* test_store.c: what storage/common/store.h promises, as one table of cases that runs on every store: a
  * folder, and a bucket of a real S3 server. */
-#include "storage/store.h"
+#include "storage/common/store.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"

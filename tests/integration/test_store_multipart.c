@@ -1,6 +1,6 @@
-/* test_store_multipart.c: the multipart half of storage/store.h, on every store: a folder, and a bucket
+/* test_store_multipart.c: the multipart half of storage/common/store.h, on every store: a folder, and a bucket
  * of a real S3 server. */
-#include "storage/store.h"
+#include "storage/common/store.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* test_store_s3.c: what only the s3:// driver meets: wrong keys, a missing bucket, damaged
  * bodies, a clock that is off, an endpoint where nobody is. Against a real S3 server. */
-#include "storage/s3.h"
+#include "storage/s3/s3.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"

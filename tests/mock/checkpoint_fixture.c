@@ -2,7 +2,7 @@
 #include "tests/mock/checkpoint_fixture.h"
 
 #include "tests/mock/store_check.h"
-#include "uploader/client.h"
+#include "uploader/engine/client.h"
 
 #include <check.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #ifndef CLEAT_TESTS_MOCK_CHECKPOINT_FIXTURE_H
 #define CLEAT_TESTS_MOCK_CHECKPOINT_FIXTURE_H
 
-#include "storage/fault.h"
+#include "storage/common/fault.h"
 #include "tests/mock/kit.h"
 
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
-/* http_fixture.h: an HTTP client and a server for it on loopback, for tests of storage/http.c. One pair at a
+/* http_fixture.h: an HTTP client and a server for it on loopback, for tests of storage/http/http.c. One pair at a
  * time, in one global that the test's thread owns. */
 #ifndef CLEAT_TESTS_MOCK_HTTP_FIXTURE_H
 #define CLEAT_TESTS_MOCK_HTTP_FIXTURE_H
 
-#include "storage/http.h"
+#include "storage/http/http.h"
 #include "tests/mock/http_server.h"
 
 struct http_fixture {

@@ -7,7 +7,7 @@
 #ifndef CLEAT_TESTS_MOCK_KEY_SCRIPT_H
 #define CLEAT_TESTS_MOCK_KEY_SCRIPT_H
 
-#include "storage/s3_credentials.h"
+#include "storage/aws/credentials.h"
 #include "tests/mock/http_server.h"
 #include "tests/mock/store_check.h"
 

@@ -1,8 +1,8 @@
 /* kit.c: see kit.h. */
 #include "tests/mock/kit.h"
 
-#include "uploader/client.h"
-#include "uploader/tensor.h"
+#include "uploader/engine/client.h"
+#include "uploader/model/tensor.h"
 
 #include <check.h>
 #include <stdio.h>

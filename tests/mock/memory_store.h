@@ -6,7 +6,7 @@
 #ifndef CLEAT_TESTS_MOCK_MEMORY_STORE_H
 #define CLEAT_TESTS_MOCK_MEMORY_STORE_H
 
-#include "storage/store.h"
+#include "storage/common/store.h"
 
 struct memory_bucket;
 

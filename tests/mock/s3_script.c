@@ -1,6 +1,7 @@
 /* s3_script.c: a scripted server and a virtual clock for the S3 driver. See s3_script.h. */
 #include "tests/mock/s3_script.h"
 
+#include "storage/s3/open.h"
 #include "tests/mock/store_check.h"
 
 #include <stdio.h>

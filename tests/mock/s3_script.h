@@ -6,7 +6,7 @@
 #ifndef CLEAT_TESTS_MOCK_S3_SCRIPT_H
 #define CLEAT_TESTS_MOCK_S3_SCRIPT_H
 
-#include "storage/s3.h"
+#include "storage/s3/s3.h"
 #include "tests/mock/http_server.h"
 
 #define SCRIPT_REQUESTS_MAX 64

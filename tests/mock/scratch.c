@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "storage/file/open.h"
 
 #include <check.h>
 #include <dirent.h>

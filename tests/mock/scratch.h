@@ -3,7 +3,7 @@
 #ifndef CLEAT_TESTS_MOCK_SCRATCH_H
 #define CLEAT_TESTS_MOCK_SCRATCH_H
 
-#include "storage/store.h"
+#include "storage/common/store.h"
 
 #include <check.h>
 

@@ -3,7 +3,8 @@
 #include "tests/mock/store_fixture.h"
 
 #include "base/checksum.h"
-#include "storage/s3.h"
+#include "storage/open.h"
+#include "storage/s3/s3.h"
 
 #include <ftw.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef CLEAT_TESTS_MOCK_STORE_FIXTURE_H
 #define CLEAT_TESTS_MOCK_STORE_FIXTURE_H
 
-#include "storage/store.h"
+#include "storage/common/store.h"
 
 enum fixture_kind { FIXTURE_FILE = 0, FIXTURE_S3 = 1, FIXTURE_KINDS = 2 };
 

@@ -15,6 +15,7 @@ the patch no longer applies or the result no longer compiles, and where the soun
 says how a patch is written.
 """
 
+import glob
 import os
 import queue
 import re
@@ -80,7 +81,7 @@ class Test:
 
     def is_function(self, tree):
         """Whether the case is one of Check's functions, of which none can be run alone: all run, and only it counts."""
-        source = tree.read("tests/%s/%s.c" % (self.group, self.name)) or b""
+        source = tree.source(self.group, self.name)
         return ("START_TEST(%s)" % self.case).encode() in source
 
     def failed_elsewhere(self, tree, output):
@@ -225,6 +226,11 @@ class Tree:
             self.revert(before)
             raise Wrong("does not apply\n" + tail(words))
         return before
+
+    def source(self, group, name):
+        """A test's source. Those of tests/unit lie in folders."""
+        found = glob.glob(self.path("tests", group, "**", name + ".c"), recursive=True)
+        return self.read(os.path.relpath(found[0], self.path())) if found else b""
 
     def read(self, name):
         try:

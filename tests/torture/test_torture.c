@@ -13,13 +13,14 @@
 #include "api/cleat.h"
 
 #include "base/mem.h"
-#include "storage/fault.h"
+#include "storage/common/fault.h"
+#include "storage/open.h"
 #include "tests/mock/heap.h"
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
-#include "uploader/client.h"
+#include "uploader/engine/client.h"
 
 #include <check.h>
 #include <limits.h>

@@ -1,0 +1,275 @@
+/* aws/credentials.c: the chain of places that may hold the keys, and the keys that it keeps. See
+ * aws/credentials.h.
+ *
+ * Threading: settings, clock and log are read-only after cleat__s3_credentials_new. All else
+ * stands under synced.lock, which is held for looks and copies alone. */
+#include "storage/aws/credentials.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/* How long a wait for another thread goes on after its cancel flag was set. */
+#define CANCEL_POLL_MS 50
+
+struct cleat__s3_chain {
+  struct cleat__s3_settings settings;
+  const struct cleat__clock *clock;
+  struct cleat__log log;
+  struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a renewal has ended */
+    bool renewing;          /* some thread is at it */
+    bool known;             /* keys may be used until ends_s */
+    int64_t ends_s;         /* of all of these 0: never */
+    int64_t soon_s;         /* from here on one thread renews them */
+    int64_t now_s;          /* from here on all wait for that */
+    int64_t pause_until_s;  /* no renewal before, while there are keys to use */
+    uint64_t renewals;      /* that have ended */
+    const char *source;     /* static */
+    struct cleat__s3_credentials keys;
+    struct cleat_error error; /* of the last renewal; status CLEAT_OK: it brought keys */
+  } synced;
+};
+
+/* In the order in which they are asked. */
+static const struct {
+  const char *source;
+  cleat__s3_provider_fn *fetch;
+} PROVIDERS[] = {
+    {"nowhere: requests are anonymous", cleat__s3_from_anonymous},
+    {"the options", cleat__s3_from_options},
+    {"the environment variables", cleat__s3_from_environment},
+    {"the web identity", cleat__s3_from_web_identity},
+    {"the shared AWS files", cleat__s3_from_shared_files},
+    {"the container endpoint", cleat__s3_from_container},
+    {"the instance metadata", cleat__s3_from_instance},
+};
+
+static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cleat_error *err) {
+  (void)cleat__error_set(
+      err, CLEAT_DENIED, "no S3 keys found in the options, the environment, profile '%s' of %s%s",
+      settings->profile,
+      settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
+      settings->instance_disabled ? "" : ", or the instance metadata");
+  cleat__error_hint(err, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
+                         "?anonymous=true in the URL does without");
+  return err->status;
+}
+
+/* Asks one after the other. `before`: where the keys have come from so far, "" before the first ones. */
+static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool *cancel,
+                          const char *before, struct cleat__s3_credentials *keys,
+                          const char **source, struct cleat_error *err) {
+  struct cleat__s3_search search = {
+      .settings = &chain->settings, .clock = chain->clock, .cancel = cancel};
+  for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++) {
+    bool found = false;
+    search.known = strcmp(before, PROVIDERS[i].source) == 0;
+    cleat_status status = PROVIDERS[i].fetch(&search, keys, &found, err);
+    if (status)
+      return status;
+    if (found) {
+      *source = PROVIDERS[i].source;
+      return CLEAT_OK;
+    }
+  }
+  return no_keys(&chain->settings, err);
+}
+
+cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
+                                       struct cleat__s3_chain **chain, struct cleat_error *err) {
+  struct cleat__s3_chain *made = cleat__calloc(1, sizeof *made);
+  if (!made)
+    return cleat__error_no_memory(err, "the credentials");
+  pthread_condattr_t attributes;
+  made->clock = options->clock;
+  made->log = options->log;
+  made->synced.source = "";
+  pthread_mutex_init(&made->synced.lock, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&made->synced.changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  cleat_status status = cleat__s3_settings_init(&made->settings, options, err);
+  if (status) {
+    cleat__s3_credentials_free(made);
+    return status;
+  }
+  *chain = made;
+  return CLEAT_OK;
+}
+
+/* ---- Renewing ---- */
+
+static int64_t wall_s(const struct cleat__s3_chain *chain) {
+  return cleat__s3_now_s(&chain->settings, chain->clock);
+}
+
+static int64_t at_most(int64_t value, int64_t limit) {
+  return value < limit ? value : limit;
+}
+
+static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
+                        const char *source, int64_t now) {
+  int64_t life_s = keys->expires_s - now;
+  chain->synced.keys = *keys;
+  chain->synced.source = source;
+  chain->synced.known = true;
+  chain->synced.pause_until_s = 0;
+  chain->synced.ends_s = chain->synced.soon_s = chain->synced.now_s = 0;
+  if (keys->expires_s == 0)
+    return;
+  /* Ended already: by our clock, or because the place is late. The store will tell. */
+  if (life_s <= CLEAT__S3_RENEW_PAUSE_S) {
+    chain->synced.ends_s = chain->synced.now_s = chain->synced.soon_s =
+        now + CLEAT__S3_RENEW_PAUSE_S;
+    return;
+  }
+  chain->synced.ends_s = keys->expires_s;
+  chain->synced.soon_s = keys->expires_s - at_most(CLEAT__S3_RENEW_SOON_S, life_s / 2);
+  chain->synced.now_s = keys->expires_s - at_most(CLEAT__S3_RENEW_NOW_S, life_s / 3);
+}
+
+static bool usable_locked(const struct cleat__s3_chain *chain, int64_t now) {
+  return chain->synced.known && (chain->synced.ends_s == 0 || now < chain->synced.ends_s);
+}
+
+enum step { USE, RENEW, WAIT, FAIL };
+
+/* What the caller is to do now; `seen` is how many renewals had ended when it came. */
+static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, uint64_t seen) {
+  bool usable = usable_locked(chain, now);
+  bool due = chain->synced.soon_s != 0 && now >= chain->synced.soon_s;
+  if (usable && (!due || now < chain->synced.pause_until_s))
+    return USE;
+  if (!chain->synced.renewing) {
+    /* The error of a renewal that this thread waited for is its own, too: they do not queue up
+     * to fail. */
+    bool waited = chain->synced.renewals != seen && chain->synced.error.status != CLEAT_OK;
+    return !waited ? RENEW : usable ? USE : FAIL;
+  }
+  return usable && now < chain->synced.now_s ? USE : WAIT;
+}
+
+static void wait_locked(struct cleat__s3_chain *chain) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += CANCEL_POLL_MS * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000L;
+  }
+  (void)pthread_cond_timedwait(&chain->synced.changed, &chain->synced.lock, &until);
+}
+
+/* Takes the outcome of a renewal. A cancelled one counts for nobody else. True: the keys are
+ * others than before. */
+static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
+                        const struct cleat__s3_credentials *fresh, const char *source,
+                        const struct cleat_error *problem) {
+  int64_t now = wall_s(chain);
+  pthread_mutex_lock(&chain->synced.lock);
+  const struct cleat__s3_credentials *old = &chain->synced.keys;
+  bool changed = !status && (strcmp(old->access_key_id, fresh->access_key_id) != 0 ||
+                             strcmp(old->session_token, fresh->session_token) != 0);
+  chain->synced.renewing = false;
+  if (status != CLEAT_CANCELLED)
+    chain->synced.renewals++;
+  if (!status) {
+    keep_locked(chain, fresh, source, now);
+    chain->synced.error.status = CLEAT_OK;
+  } else if (status != CLEAT_CANCELLED) {
+    chain->synced.error = *problem;
+    chain->synced.pause_until_s = now + CLEAT__S3_RENEW_PAUSE_S;
+  }
+  pthread_cond_broadcast(&chain->synced.changed);
+  pthread_mutex_unlock(&chain->synced.lock);
+  return changed;
+}
+
+/* Asks the providers. What came, and what went wrong, stands in the chain after. */
+static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel,
+                          const char *before, struct cleat_error *err) {
+  bool first = before[0] == '\0';
+  struct cleat__s3_credentials fresh = {0};
+  struct cleat_error problem;
+  const char *source = "";
+  cleat__error_clear(&problem);
+  cleat_status status = fetch(chain, cancel, before, &fresh, &source, &problem);
+  bool changed = end_renewal(chain, status, &fresh, source, &problem);
+  cleat__s3_credentials_wipe(&fresh);
+  if (!first && changed)
+    cleat__log(&chain->log, CLEAT_LOG_INFO, "new S3 keys from %s", source);
+  else if (!first && status != CLEAT_OK && status != CLEAT_CANCELLED)
+    cleat__log(&chain->log, CLEAT_LOG_WARNING, "no new S3 keys: %s", problem.message);
+  if (status == CLEAT_CANCELLED)
+    *err = problem;
+  return status;
+}
+
+static bool is_cancelled(const atomic_bool *cancel) {
+  return cancel && atomic_load(cancel);
+}
+
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atomic_bool *cancel,
+                                       struct cleat__s3_credentials *credentials,
+                                       struct cleat_error *err) {
+  uint64_t seen = 0;
+  bool entered = false;
+  for (;;) {
+    int64_t now = wall_s(chain);
+    pthread_mutex_lock(&chain->synced.lock);
+    if (!entered)
+      seen = chain->synced.renewals;
+    entered = true;
+    enum step step = is_cancelled(cancel) ? WAIT : next_locked(chain, now, seen);
+    const char *before = chain->synced.source;
+    if (step == USE)
+      *credentials = chain->synced.keys;
+    else if (step == FAIL)
+      *err = chain->synced.error;
+    else if (step == RENEW)
+      chain->synced.renewing = true;
+    else if (!is_cancelled(cancel))
+      wait_locked(chain);
+    pthread_mutex_unlock(&chain->synced.lock);
+    if (step == USE)
+      return CLEAT_OK;
+    if (step == FAIL)
+      return err->status;
+    if (is_cancelled(cancel) && step != RENEW)
+      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+    /* The next round uses what came, or the old keys, or tells the error. */
+    if (step == RENEW && renew(chain, cancel, before, err) == CLEAT_CANCELLED)
+      return CLEAT_CANCELLED;
+  }
+}
+
+void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain,
+                                  const struct cleat__s3_credentials *refused) {
+  pthread_mutex_lock(&chain->synced.lock);
+  if (strcmp(chain->synced.keys.access_key_id, refused->access_key_id) == 0 &&
+      strcmp(chain->synced.keys.session_token, refused->session_token) == 0)
+    chain->synced.known = false;
+  pthread_mutex_unlock(&chain->synced.lock);
+}
+
+const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain) {
+  pthread_mutex_lock(&chain->synced.lock);
+  const char *source = chain->synced.source;
+  pthread_mutex_unlock(&chain->synced.lock);
+  return source;
+}
+
+void cleat__s3_credentials_free(struct cleat__s3_chain *chain) {
+  if (!chain)
+    return;
+  cleat__s3_settings_clear(&chain->settings);
+  pthread_cond_destroy(&chain->synced.changed);
+  pthread_mutex_destroy(&chain->synced.lock);
+  explicit_bzero(chain, sizeof *chain);
+  cleat__free(chain);
+}

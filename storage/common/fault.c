@@ -1,0 +1,239 @@
+/* fault.c: a decorator that fails store operations on order, for tests. See fault.h.
+ *
+ * Thread-safe as the store beneath is. Owns that store from a successful wrap on. Each operation
+ * is the same three steps, so they are made by one macro. */
+#include "storage/common/fault.h"
+
+#include "base/mem.h"
+
+struct fault_store {
+  struct cleat__store base;
+  struct cleat__store *inner;
+  enum cleat__fault_mode mode;
+};
+
+static struct cleat__store *inner_of(struct cleat__store *store) {
+  return ((struct fault_store *)store)->inner;
+}
+
+static cleat_status injected(const char *op, const char *key, struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_STORE, "injected fault in %s %s", op, key);
+}
+
+/* Whether this call fails; counts it. */
+static bool fails(const struct cleat__store *store, enum cleat__fault_mode *mode) {
+  *mode = ((const struct fault_store *)store)->mode;
+  return cleat__fault_point();
+}
+
+/* Makes `call` unless the fault comes before it, and returns when either failed. `undo` frees what
+ * the caller will not see of a success that is withheld. What follows is the success: results are
+ * handed on only there. */
+#define FAULTY(op, key, call, undo)            \
+  do {                                         \
+    enum cleat__fault_mode mode;               \
+    bool faulty = fails(store, &mode);         \
+    if (faulty && mode == CLEAT__FAULT_BEFORE) \
+      return injected(op, key, err);           \
+    cleat_status status = (call);              \
+    if (faulty && status == CLEAT_OK) {        \
+      undo;                                    \
+      return injected(op, key, err);           \
+    }                                          \
+    if (status != CLEAT_OK)                    \
+      return status;                           \
+  } while (0)
+
+static cleat_status fault_put(struct cleat__store *store, const char *key,
+                              const struct cleat__span *body, size_t body_count,
+                              const struct cleat__put_options *options, const atomic_bool *cancel,
+                              struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("put", key, CLEAT__STORE(inner, put, key, body, body_count, options, cancel, err),
+         (void)0);
+  return CLEAT_OK;
+}
+
+static cleat_status fault_get(struct cleat__store *store, const char *key, uint64_t offset,
+                              const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                              const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  uint32_t crc = 0;
+  FAULTY("get", key, CLEAT__STORE(inner, get, key, offset, into, into_count, &crc, cancel, err),
+         (void)0);
+  *crc32c = crc;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_get_small(struct cleat__store *store, const char *key, size_t cap,
+                                    char **bytes, size_t *size, struct cleat__object *object,
+                                    const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  char *read = NULL;
+  size_t read_size = 0;
+  struct cleat__object found = {0};
+  FAULTY("get_small", key,
+         CLEAT__STORE(inner, get_small, key, cap, &read, &read_size, &found, cancel, err),
+         cleat__free(read));
+  *bytes = read;
+  *size = read_size;
+  if (object != NULL)
+    *object = found;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_head(struct cleat__store *store, const char *key,
+                               struct cleat__object *object, const atomic_bool *cancel,
+                               struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__object found = {0};
+  FAULTY("head", key, CLEAT__STORE(inner, head, key, &found, cancel, err), (void)0);
+  *object = found;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_list(struct cleat__store *store, const char *prefix, bool delimited,
+                               const char *after, struct cleat__list_page *page,
+                               const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__list_page found = {0};
+  FAULTY("list", prefix, CLEAT__STORE(inner, list, prefix, delimited, after, &found, cancel, err),
+         cleat__list_page_clear(&found));
+  *page = found;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_remove(struct cleat__store *store, const char *key,
+                                 const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("remove", key, CLEAT__STORE(inner, remove, key, cancel, err), (void)0);
+  return CLEAT_OK;
+}
+
+static cleat_status fault_create(struct cleat__store *store, struct cleat__upload *upload,
+                                 const char *content_type, const atomic_bool *cancel,
+                                 struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  /* As after a lost reply, nobody learns the id of an upload whose success is withheld. */
+  struct cleat__upload made = *upload;
+  FAULTY("multipart_create", upload->key,
+         CLEAT__STORE(inner, multipart_create, &made, content_type, cancel, err), (void)0);
+  *upload = made;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_part(struct cleat__store *store, const struct cleat__upload *upload,
+                               const struct cleat__span *body, size_t body_count,
+                               struct cleat__stored_part *part, const atomic_bool *cancel,
+                               struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__stored_part stored = *part;
+  FAULTY("multipart_part", upload->key,
+         CLEAT__STORE(inner, multipart_part, upload, body, body_count, &stored, cancel, err),
+         (void)0);
+  *part = stored;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                               const struct cleat__feed *feed, struct cleat__stored_part *part,
+                               const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__stored_part stored = *part;
+  FAULTY("multipart_feed", upload->key,
+         CLEAT__STORE(inner, multipart_feed, upload, feed, &stored, cancel, err), (void)0);
+  *part = stored;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_complete(struct cleat__store *store, const struct cleat__upload *upload,
+                                   const struct cleat__stored_part *parts, size_t count,
+                                   const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("multipart_complete", upload->key,
+         CLEAT__STORE(inner, multipart_complete, upload, parts, count, cancel, err), (void)0);
+  return CLEAT_OK;
+}
+
+static cleat_status fault_abort(struct cleat__store *store, const struct cleat__upload *upload,
+                                const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("multipart_abort", upload->key, CLEAT__STORE(inner, multipart_abort, upload, cancel, err),
+         (void)0);
+  return CLEAT_OK;
+}
+
+static cleat_status fault_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                     struct cleat__stored_part **parts, size_t *count,
+                                     const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__stored_part *found = NULL;
+  size_t found_count = 0;
+  FAULTY("multipart_list_parts", upload->key,
+         CLEAT__STORE(inner, multipart_list_parts, upload, &found, &found_count, cancel, err),
+         cleat__free(found));
+  *parts = found;
+  *count = found_count;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_list_uploads(struct cleat__store *store, const char *prefix,
+                                       const char *after, struct cleat__upload_page *page,
+                                       const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  struct cleat__upload_page found = {0};
+  FAULTY("multipart_list", prefix,
+         CLEAT__STORE(inner, multipart_list, prefix, after, &found, cancel, err),
+         cleat__upload_page_clear(&found));
+  *page = found;
+  return CLEAT_OK;
+}
+
+static cleat_status fault_adopt(struct cleat__store *store, const struct cleat__upload *upload,
+                                const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__store *inner = inner_of(store);
+  FAULTY("multipart_adopt", upload->key, CLEAT__STORE(inner, multipart_adopt, upload, cancel, err),
+         (void)0);
+  return CLEAT_OK;
+}
+
+static void fault_close(struct cleat__store *store) {
+  cleat__store_close(inner_of(store));
+  cleat__free(store);
+}
+
+static const struct cleat__store_ops fault_ops = {
+    .put = fault_put,
+    .get = fault_get,
+    .get_small = fault_get_small,
+    .head = fault_head,
+    .list = fault_list,
+    .remove = fault_remove,
+    .multipart_create = fault_create,
+    .multipart_part = fault_part,
+    .multipart_feed = fault_feed,
+    .multipart_complete = fault_complete,
+    .multipart_abort = fault_abort,
+    .multipart_list_parts = fault_list_parts,
+    .multipart_list = fault_list_uploads,
+    .multipart_adopt = fault_adopt,
+    .close = fault_close,
+};
+
+cleat_status cleat__store_fault_wrap(struct cleat__store *inner, enum cleat__fault_mode mode,
+                                     struct cleat__store **store, struct cleat_error *err) {
+  struct fault_store *made = cleat__calloc(1, sizeof *made);
+  char *display = cleat__strdup(inner->display);
+  if (made == NULL || display == NULL) {
+    cleat__free(display);
+    cleat__free(made);
+    return cleat__error_no_memory(err, "the fault store");
+  }
+  made->base = *inner;
+  made->base.ops = &fault_ops;
+  made->base.display = display;
+  made->inner = inner;
+  made->mode = mode;
+  *store = &made->base;
+  return CLEAT_OK;
+}

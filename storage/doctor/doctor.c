@@ -1,0 +1,296 @@
+/* doctor.c: the table of checks, their order, and the cleaning up. See doctor.h.
+ *
+ * One thread; the doctor lives on its stack, and owns nothing but its pattern. */
+#include "storage/doctor/doctor.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BIT(name) (1u << CLEAT__DOCTOR_##name)
+/* Of results that make saves unsafe. */
+#define FAILED (1u << CLEAT_CHECK_FAILED)
+#define MISSING (1u << CLEAT_CHECK_MISSING)
+#define IGNORED (1u << CLEAT_CHECK_IGNORED)
+#define ANY (FAILED | MISSING | IGNORED)
+
+static cleat__doctor_fn clean_up;
+
+struct row {
+  const char *name;
+  cleat__doctor_fn *run;
+  unsigned needs;  /* checks that must have passed */
+  unsigned blocks; /* results with which no save is safe */
+  const char *meaning;
+};
+
+/* In the order of enum cleat__doctor_name. */
+static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
+    {"keys", cleat__doctor_keys, 0, ANY, "without keys no request can be signed: nothing is saved"},
+    {"reach", cleat__doctor_reach, BIT(KEYS), ANY, "nothing can be saved or loaded from here"},
+    {"clock", cleat__doctor_clock, BIT(REACH), 0,
+     "saves work, since requests are signed by the store's clock; the times that checkpoints "
+     "show are wrong, and other programs may fail"},
+    {"access", cleat__doctor_access, BIT(REACH), ANY,
+     "a save looks for the step before it begins, and must be told that it is not there"},
+    {"addressing", cleat__doctor_addressing, BIT(ACCESS), 0, ""},
+    {"durable", cleat__doctor_durable, BIT(ACCESS), 0,
+     "checkpoints are gone when this machine restarts"},
+    {"put", cleat__doctor_put, BIT(ACCESS), ANY, "nothing can be saved"},
+    {"get", cleat__doctor_get, BIT(PUT), ANY,
+     "nothing can be loaded, and a save whose answer was lost cannot find out how it ended"},
+    {"range", cleat__doctor_range, BIT(GET), ANY, "files of more than a part cannot be loaded"},
+    {"list", cleat__doctor_list, BIT(PUT), ANY,
+     "a job that starts again does not find its newest checkpoint"},
+    {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
+     "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
+     "starts again: "
+     "give its files other names"},
+    {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
+     "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
+     "the save"},
+    {"create-only", cleat__doctor_create_only, BIT(GET), FAILED | MISSING,
+     "two writers of one step are told apart by the tokens in their manifests alone, which a save "
+     "reads back: let one job at a time save here"},
+    {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
+     "of two jobs that save the same step at the same moment, both may believe they committed it: "
+     "let one job at a time save here"},
+    {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
+     "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, "
+     "or may overwrite what another job does meanwhile; other saves are not affected"},
+    {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
+     "files of more than a part cannot be saved"},
+    {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
+     "a part that is damaged on its way to the store is found by a load or 'cleat verify', not by "
+     "the save"},
+    {"list-parts", cleat__doctor_list_parts, BIT(PART_CHECKSUM), 0,
+     "an interrupted upload cannot be taken up again, nor its removal confirmed"},
+    {"abort", cleat__doctor_abort, BIT(PART_CHECKSUM), 0,
+     "parts of saves that failed stay and are paid for: let the bucket's lifecycle rules end "
+     "uploads that are not finished"},
+    {"delete", cleat__doctor_delete, BIT(GET), 0,
+     "what saves that failed have stored stays, and old checkpoints cannot be removed"},
+    {"clean-up", clean_up, 0, 0, "what the doctor stored is still there"},
+};
+
+/* What a result means with which no save is safe, where that is more than the row says. */
+static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
+    [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest so, and fails",
+    [CLEAT__DOCTOR_RACE] =
+        "of two jobs that save the same step at the same moment, none may know who committed it",
+    [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores its list of them so, and fails",
+};
+
+/* ---- what checks share ---- */
+
+void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,
+                       const char *format, ...) {
+  va_list args;
+  check->info.result = result;
+  va_start(args, format);
+  if (vsnprintf(check->seen, sizeof check->seen, format, args) < 0)
+    check->seen[0] = '\0';
+  va_end(args);
+}
+
+void cleat__doctor_fail(struct cleat__doctor_check *check, const struct cleat_error *err) {
+  cleat__doctor_say(check,
+                    err->status == CLEAT_UNSUPPORTED ? CLEAT_CHECK_MISSING : CLEAT_CHECK_FAILED,
+                    "%s", err->message);
+  snprintf(check->hint, sizeof check->hint, "%s", err->hint);
+}
+
+cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, const char *text,
+                                    enum cleat__put_condition condition, const char *etag,
+                                    struct cleat_error *err) {
+  char body[64];
+  size_t length = (size_t)snprintf(body, sizeof body, "%s", text);
+  struct cleat__span span = {body, length};
+  struct cleat__put_options options = {.condition = condition,
+                                       .etag = etag,
+                                       .content_type = "text/plain",
+                                       .crc32c = cleat__crc32c(0, body, length)};
+  /* Two threads that race come here at once, with what was noted before they began. */
+  if (!doctor->made[object])
+    doctor->made[object] = true;
+  return CLEAT__STORE(doctor->store, put, doctor->keys[object], &span, 1, &options, doctor->cancel,
+                      err);
+}
+
+cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
+                                   bool *same, struct cleat_error *err) {
+  char *bytes = NULL;
+  size_t size = 0;
+  cleat_status status = CLEAT__STORE(doctor->store, get_small, doctor->keys[object],
+                                     CLEAT__DOCTOR_BYTES, &bytes, &size, NULL, doctor->cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  *same = size == strlen(text) && memcmp(bytes, text, size) == 0;
+  cleat__free(bytes);
+  return CLEAT_OK;
+}
+
+bool cleat__doctor_is_refusal(cleat_status status, const struct cleat_error *err) {
+  int http = err->http_status;
+  return status == CLEAT_INTEGRITY ||
+         (status == CLEAT_STORE && http >= 400 && http < 500 && http != 408 && http != 429);
+}
+
+/* ---- cleaning up ---- */
+
+/* Removes all that may be there. The first failure is told, the rest is tried all the same. */
+static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error *err) {
+  struct cleat_error problem;
+  cleat_status first = CLEAT_OK;
+  if (doctor->upload_open)
+    first = CLEAT__STORE(doctor->store, multipart_abort, &doctor->upload, doctor->cancel, err);
+  doctor->upload_open = first != CLEAT_OK;
+  for (int i = 0; i < CLEAT__DOCTOR_OBJECTS; i++) {
+    if (!doctor->made[i])
+      continue;
+    cleat_status status =
+        CLEAT__STORE(doctor->store, remove, doctor->keys[i], doctor->cancel, &problem);
+    doctor->made[i] = status != CLEAT_OK;
+    if (status != CLEAT_OK && first == CLEAT_OK) {
+      first = status;
+      *err = problem;
+    }
+  }
+  return first;
+}
+
+/* What is listed of the doctor's folder; 0 where lists cannot be relied on. */
+static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
+                               struct cleat_error *err) {
+  struct cleat__list_page page = {0};
+  char folder[sizeof doctor->folder + 1];
+  cleat_status status = CLEAT_OK;
+  snprintf(folder, sizeof folder, "%s/", doctor->folder);
+  if ((doctor->passed & BIT(LIST)) != 0)
+    status = CLEAT__STORE(doctor->store, list, folder, false, NULL, &page, doctor->cancel, err);
+  *left = page.count;
+  cleat__list_page_clear(&page);
+  return status;
+}
+
+static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  size_t left = 0;
+  cleat_status status = remove_all(doctor, &err);
+  if (status == CLEAT_OK)
+    status = count_left(doctor, &left, &err);
+  if (status == CLEAT_OK && left == 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "nothing is left");
+    return;
+  }
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu objects are still there", left);
+  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s by other means",
+           doctor->folder, doctor->store->display);
+}
+
+/* ---- running ---- */
+
+static void name_objects(struct cleat__doctor *doctor) {
+  static const char *const names[CLEAT__DOCTOR_RACED] = {"absent",   "whole",      "folder/nested",
+                                                         "spoiled",  "once",       "switched",
+                                                         "in-parts", "unfinished", "a+b%2Bc d%"};
+  for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
+    snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
+  for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)
+    snprintf(doctor->keys[CLEAT__DOCTOR_RACED + i], sizeof doctor->keys[0], "%s/race-%d",
+             doctor->folder, i + 1);
+}
+
+/* A file of two parts, the second small, whose bytes are nowhere alike. */
+static cleat_status prepare(struct cleat__doctor *doctor, struct cleat_error *err) {
+  uint64_t size = doctor->store->min_part_bytes + CLEAT__DOCTOR_BYTES / 2;
+  uint32_t state = 12345;
+  char random[17];
+  if (cleat__random_hex(8, random) != CLEAT_OK)
+    return cleat__error_set(err, CLEAT_IO, "the system's random generator failed");
+  snprintf(doctor->folder, sizeof doctor->folder, "doctor-%s", random);
+  name_objects(doctor);
+  doctor->bytes_size = size < CLEAT__DOCTOR_BYTES ? CLEAT__DOCTOR_BYTES : (size_t)size;
+  doctor->bytes = cleat__alloc(doctor->bytes_size);
+  if (doctor->bytes == NULL)
+    return cleat__error_no_memory(err, "the doctor");
+  for (size_t i = 0; i < doctor->bytes_size; i++) {
+    state = state * 1664525u + 1013904223u;
+    doctor->bytes[i] = (char)(state >> 24);
+  }
+  return CLEAT_OK;
+}
+
+/* The first check that this one rests on and that did not pass; NULL: none. */
+static const char *missing_need(const struct cleat__doctor *doctor, const struct row *row) {
+  for (unsigned i = 0; i < CLEAT__DOCTOR_CHECKS; i++) {
+    if ((row->needs & (1u << i)) != 0 && (doctor->passed & (1u << i)) == 0)
+      return ROWS[i].name;
+  }
+  return NULL;
+}
+
+static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
+                    struct cleat__doctor_report *report) {
+  const struct row *row = &ROWS[number];
+  struct cleat__doctor_check *check = &report->checks[number];
+  const char *need = missing_need(doctor, row);
+  check->info.name = row->name;
+  check->info.seen = check->seen;
+  check->info.hint = check->hint;
+  check->info.meaning = "";
+  if (need != NULL) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "rests on '%s'", need);
+  } else if (late) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "not tried: the checks before took %d s",
+                      CLEAT__DOCTOR_LIMIT_MS / 1000);
+    check->info.blocks = row->blocks != 0;
+  } else {
+    row->run(doctor, check);
+    check->info.blocks = (row->blocks & (1u << check->info.result)) != 0;
+    /* What does not apply stands in nobody's way. */
+    if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
+      doctor->passed |= 1u << number;
+    else
+      check->info.meaning =
+          check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
+  }
+  report->safe = report->safe && !check->info.blocks;
+  report->count = number + 1;
+}
+
+/* All checks but the last. */
+static void run_rows(struct cleat__doctor *doctor, struct cleat__doctor_report *report) {
+  int64_t end = doctor->clock->monotonic_ms(doctor->clock->ctx) + CLEAT__DOCTOR_LIMIT_MS;
+  for (unsigned i = 0; i < CLEAT__DOCTOR_CLEAN_UP && !atomic_load(doctor->cancel); i++)
+    run_row(doctor, i, doctor->clock->monotonic_ms(doctor->clock->ctx) >= end, report);
+}
+
+cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__clock *clock,
+                               const struct cleat__log *log, const atomic_bool *cancel,
+                               struct cleat__doctor_report *report, struct cleat_error *err) {
+  struct cleat__doctor doctor = {.store = store, .clock = clock, .cancel = cancel};
+  const struct cleat__doctor_check *left = &report->checks[CLEAT__DOCTOR_CLEAN_UP];
+  atomic_bool never = false;
+  cleat_status status = prepare(&doctor, err);
+  if (status != CLEAT_OK)
+    return status;
+  report->safe = true;
+  run_rows(&doctor, report);
+  bool cancelled = report->count < CLEAT__DOCTOR_CLEAN_UP;
+  doctor.cancel = &never;
+  run_row(&doctor, CLEAT__DOCTOR_CLEAN_UP, false, report);
+  cleat__free(doctor.bytes);
+  if (!cancelled)
+    return CLEAT_OK;
+  /* Nobody sees the report. */
+  if (left->info.result != CLEAT_CHECK_OK)
+    cleat__log(log, CLEAT_LOG_WARNING, "%s; %s", left->seen, left->hint);
+  return cleat__error_set(err, CLEAT_CANCELLED, "the doctor was cancelled");
+}

@@ -1,0 +1,145 @@
+/* doctor/parts.c: the checks of uploads in parts: one that is completed and read back, and one whose
+ * parts are refused, listed, and dropped. See doctor.h. */
+#include "storage/doctor/doctor.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static cleat_status put_part(struct cleat__doctor *doctor, const struct cleat__upload *upload,
+                             bool wrong_checksum, struct cleat__stored_part *part,
+                             struct cleat_error *err) {
+  uint64_t offset = (part->number - 1) * upload->part_bytes;
+  uint64_t left = upload->size - offset;
+  struct cleat__span span = {doctor->bytes + offset,
+                             (size_t)(left < upload->part_bytes ? left : upload->part_bytes)};
+  part->size = span.length;
+  part->crc32c = cleat__crc32c(0, span.base, span.length) ^ (wrong_checksum ? 1u : 0u);
+  part->has_crc32c = true;
+  part->wrong_checksum = wrong_checksum;
+  return CLEAT__STORE(doctor->store, multipart_part, upload, &span, 1, part, doctor->cancel, err);
+}
+
+/* Begins the upload of an object that clean_up finds, also when nobody learns of its end. */
+static cleat_status create(struct cleat__doctor *doctor, int object, uint64_t size,
+                           uint64_t part_bytes, struct cleat_error *err) {
+  struct cleat__upload upload = {.size = size, .part_bytes = part_bytes};
+  snprintf(upload.key, sizeof upload.key, "%s", doctor->keys[object]);
+  cleat_status status =
+      CLEAT__STORE(doctor->store, multipart_create, &upload, NULL, doctor->cancel, err);
+  if (status == CLEAT_OK) {
+    doctor->upload = upload;
+    doctor->upload_open = true;
+  }
+  return status;
+}
+
+/* ---- an upload that is completed ---- */
+
+/* The first bytes that are read go across the end of the first part. */
+static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cleat_error *err) {
+  char across[1000];
+  uint64_t offset = doctor->upload.part_bytes - sizeof across / 2;
+  struct cleat__span span = {across, sizeof across};
+  struct cleat__span all = {NULL, (size_t)doctor->upload.size};
+  const char *key = doctor->upload.key;
+  uint32_t crc = 0;
+  cleat_status status =
+      CLEAT__STORE(doctor->store, get, key, offset, &span, 1, &crc, doctor->cancel, err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(doctor->store, get, key, 0, &all, 1, &crc, doctor->cancel, err);
+  *same = status == CLEAT_OK && memcmp(across, doctor->bytes + offset, sizeof across) == 0 &&
+          crc == cleat__crc32c(0, doctor->bytes, all.length);
+  return status;
+}
+
+static cleat_status upload_whole(struct cleat__doctor *doctor, struct cleat_error *err) {
+  struct cleat__stored_part parts[2] = {{.number = 1}, {.number = 2}};
+  /* The smallest parts of a driver may be smaller than the pieces that are compared. */
+  const uint64_t least = CLEAT__DOCTOR_BYTES / 2, min = doctor->store->min_part_bytes;
+  uint64_t part_bytes = min < least ? least : min;
+  doctor->made[CLEAT__DOCTOR_IN_PARTS] = true;
+  cleat_status status = create(doctor, CLEAT__DOCTOR_IN_PARTS, part_bytes + least, part_bytes, err);
+  for (size_t i = 0; i < 2 && status == CLEAT_OK; i++)
+    status = put_part(doctor, &doctor->upload, false, &parts[i], err);
+  if (status != CLEAT_OK)
+    return status;
+  status = CLEAT__STORE(doctor->store, multipart_complete, &doctor->upload, parts, 2,
+                        doctor->cancel, err);
+  doctor->upload_open = status != CLEAT_OK;
+  return status;
+}
+
+void cleat__doctor_multipart(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  bool same = false;
+  cleat_status status = upload_whole(doctor, &err);
+  if (status == CLEAT_OK)
+    status = compare(doctor, &same, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!same)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "the parts do not come back as they were stored");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "an object of two parts, %llu bytes",
+                      (unsigned long long)doctor->upload.size);
+}
+
+/* ---- an upload that is dropped ---- */
+
+/* Leaves the upload open, with one part that is whole: what the next two checks need. */
+void cleat__doctor_part_checksum(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat__stored_part part = {.number = 1}, again = {.number = 1};
+  const char *checksum = doctor->facts.checksum;
+  struct cleat_error err, problem;
+  cleat_status spoiled = CLEAT_OK;
+  cleat_status status =
+      create(doctor, CLEAT__DOCTOR_UNFINISHED, CLEAT__DOCTOR_BYTES, CLEAT__DOCTOR_BYTES, &err);
+  if (status == CLEAT_OK && checksum[0] != '\0')
+    spoiled = put_part(doctor, &doctor->upload, true, &part, &problem);
+  if (status == CLEAT_OK)
+    status = put_part(doctor, &doctor->upload, false, &again, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (checksum[0] == '\0')
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "checksums are switched off; bodies are signed");
+  else if (spoiled == CLEAT_OK)
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "a part with a wrong %s was stored", checksum);
+  else if (cleat__doctor_is_refusal(spoiled, &problem))
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "a part with a wrong %s is refused", checksum);
+  else
+    cleat__doctor_fail(check, &problem);
+  /* That the store takes any checksum keeps nothing else from being tried. */
+  if (check->info.result == CLEAT_CHECK_IGNORED)
+    doctor->passed |= 1u << CLEAT__DOCTOR_PART_CHECKSUM;
+}
+
+void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat__stored_part *parts = NULL;
+  struct cleat_error err;
+  size_t count = 0;
+  cleat_status status = CLEAT__STORE(doctor->store, multipart_list_parts, &doctor->upload, &parts,
+                                     &count, doctor->cancel, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (count != 1 || parts[0].number != 1 || parts[0].size != CLEAT__DOCTOR_BYTES)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu parts are listed, where one was stored",
+                      count);
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "the parts of an open upload are listed%s",
+                      parts[0].has_crc32c || parts[0].has_crc64nvme ? ", with checksums" : "");
+  cleat__free(parts);
+}
+
+void cleat__doctor_abort(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  if (CLEAT__STORE(doctor->store, multipart_abort, &doctor->upload, doctor->cancel, &err) !=
+      CLEAT_OK) {
+    cleat__doctor_fail(check, &err);
+    return;
+  }
+  doctor->upload_open = false;
+  cleat__doctor_say(check, CLEAT_CHECK_OK, "an upload is dropped with its parts");
+}

@@ -1,0 +1,121 @@
+/* doctor/place.c: the checks of the way to the store: keys, answer, clock, access, addressing, and what
+ * the place keeps. See doctor.h. One request tells them all. */
+#include "storage/doctor/doctor.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* S3 refuses requests that are 15 minutes off. */
+#define CLOCK_REFUSED_S 900
+/* NTP keeps clocks within a second; more than this is a clock that nobody sets. */
+#define CLOCK_WRONG_S 60
+
+/* The first request, for an object that is not there. */
+static void contact(struct cleat__doctor *doctor) {
+  struct cleat__store *store = doctor->store;
+  const char *key = doctor->keys[CLEAT__DOCTOR_ABSENT];
+  struct cleat__object object;
+  int64_t begun = doctor->clock->monotonic_ms(doctor->clock->ctx);
+  cleat__error_clear(&doctor->contact_error);
+  if (store->ops->describe != NULL) {
+    doctor->contact =
+        store->ops->describe(store, key, &doctor->facts, doctor->cancel, &doctor->contact_error);
+  } else {
+    snprintf(doctor->facts.place, sizeof doctor->facts.place, "%s", store->display);
+    snprintf(doctor->facts.checksum, sizeof doctor->facts.checksum, "CRC-32C");
+    doctor->contact =
+        CLEAT__STORE(store, head, key, &object, doctor->cancel, &doctor->contact_error);
+    if (doctor->contact == CLEAT_NOT_FOUND)
+      doctor->contact = CLEAT_OK;
+  }
+  doctor->contact_ms = doctor->clock->monotonic_ms(doctor->clock->ctx) - begun;
+}
+
+void cleat__doctor_keys(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  const struct cleat__store_facts *facts = &doctor->facts;
+  char ends[64] = "they do not end";
+  char time[21];
+  contact(doctor);
+  if (!facts->needs_keys) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED,
+                      facts->keys[0] != '\0' ? "none: requests are anonymous" : "none are needed");
+    return;
+  }
+  if (facts->keys[0] == '\0') {
+    cleat__doctor_fail(check, &doctor->contact_error);
+    return;
+  }
+  if (facts->keys_end_s != 0) {
+    cleat__time_rfc3339(facts->keys_end_s, time);
+    snprintf(ends, sizeof ends, "they end at %s", time);
+  }
+  cleat__doctor_say(check, CLEAT_CHECK_OK, "from %s; %s", facts->keys, ends);
+}
+
+/* Something answered: what it said is another check's. */
+static bool is_answered(const struct cleat__doctor *doctor) {
+  return doctor->contact == CLEAT_OK || doctor->contact_error.http_status != 0 ||
+         (doctor->contact == CLEAT_NOT_FOUND || doctor->contact == CLEAT_DENIED);
+}
+
+void cleat__doctor_reach(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  if (is_answered(doctor))
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "%s; the first answer took %lld ms",
+                      doctor->facts.place, (long long)doctor->contact_ms);
+  else
+    cleat__doctor_fail(check, &doctor->contact_error);
+}
+
+void cleat__doctor_clock(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  long long offset = doctor->facts.clock_offset_s;
+  long long size = llabs(offset);
+  if (!doctor->facts.has_clock) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "the store tells no time");
+    return;
+  }
+  if (size <= 1)
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's");
+  else
+    cleat__doctor_say(check, size < CLOCK_WRONG_S ? CLEAT_CHECK_OK : CLEAT_CHECK_FAILED,
+                      "the store's clock is %lld s %s of this machine's%s", size,
+                      offset > 0 ? "ahead" : "behind",
+                      size > CLOCK_REFUSED_S ? ", beyond what S3 allows" : "");
+  if (check->info.result == CLEAT_CHECK_FAILED)
+    snprintf(check->hint, sizeof check->hint, "set the clocks by NTP");
+}
+
+void cleat__doctor_access(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  if (doctor->contact == CLEAT_OK) {
+    cleat__doctor_say(check, CLEAT_CHECK_OK,
+                      "%s may be read, and an absent object is told as absent",
+                      doctor->store->display);
+    return;
+  }
+  cleat__doctor_fail(check, &doctor->contact_error);
+  /* S3 says so of an absent object to who may not list. What else is allowed is worth knowing. */
+  if (strcmp(doctor->contact_error.s3_code, "AccessDenied") == 0) {
+    doctor->passed |= 1u << CLEAT__DOCTOR_ACCESS;
+    snprintf(
+        check->hint, sizeof check->hint,
+        "allow s3:GetObject on the objects and s3:ListBucket on the bucket: without the latter "
+        "S3 answers 403 for what is not there");
+  }
+}
+
+void cleat__doctor_addressing(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  bool any = doctor->facts.addressing[0] != '\0';
+  cleat__doctor_say(check, any ? CLEAT_CHECK_OK : CLEAT_CHECK_SKIPPED, "%s",
+                    any ? doctor->facts.addressing : "there are no buckets");
+}
+
+void cleat__doctor_durable(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  if (doctor->facts.needs_keys || doctor->facts.addressing[0] != '\0')
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "up to the store");
+  else if (doctor->facts.forgets)
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "the folder lies in memory");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "objects are synced to the file system");
+}

@@ -1,0 +1,460 @@
+/* s3/error.c: classes and messages of failed requests. See s3/error.h. Pure: two tables and the
+ * code that reads them. */
+#include "storage/s3/error.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* What the user can do about it; written out in hint_for. */
+enum hint {
+  HINT_NONE = 0,
+  HINT_ACCESS_KEY,
+  HINT_SECRET_KEY,
+  HINT_TOKEN,
+  HINT_PERMISSION,
+  HINT_CLOCK,
+  HINT_REGION,
+  HINT_BUCKET,
+  HINT_ENDPOINT,
+  HINT_TLS,
+  HINT_CA,
+  HINT_SPACE,
+  HINT_THROTTLED,
+  HINT_TIME_LIMIT,
+  HINT_CHECKSUM,
+  HINT_PROXY,
+  HINT_KMS,
+  HINT_DOCUMENT,
+  HINT_NO_CHECKSUM
+};
+
+struct rule {
+  enum cleat__retry_class class;
+  cleat_status status;
+  enum hint hint;
+};
+
+static const struct {
+  const char *code;
+  struct rule rule;
+} CODES[] = {
+    {"AccessDenied", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"AllAccessDisabled", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"AccountProblem", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION}},
+    {"InvalidAccessKeyId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}},
+    {"XAdminUserNotFound",
+     {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_ACCESS_KEY}}, /* versitygw, 404 */
+    {"SignatureDoesNotMatch", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_SECRET_KEY}},
+    {"InvalidToken", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
+    {"InvalidTokenId", {CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_TOKEN}},
+    {"ExpiredToken", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"ExpiredTokenException", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"TokenRefreshRequired", {CLEAT__RETRY_CREDENTIALS, CLEAT_DENIED, HINT_TOKEN}},
+    {"RequestTimeTooSkewed", {CLEAT__RETRY_CLOCK, CLEAT_DENIED, HINT_CLOCK}},
+    {"RequestExpired", {CLEAT__RETRY_CLOCK, CLEAT_DENIED, HINT_CLOCK}},
+    {"AuthorizationHeaderMalformed", {CLEAT__RETRY_REGION, CLEAT_DENIED, HINT_REGION}},
+    {"PermanentRedirect", {CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION}},
+    {"TemporaryRedirect", {CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION}},
+    {"IllegalLocationConstraintException", {CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_REGION}},
+    {"NoSuchBucket", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_BUCKET}},
+    {"NoSuchKey", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"NoSuchUpload", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"NoSuchVersion", {CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE}},
+    {"InvalidBucketName", {CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_BUCKET}},
+    {"XMinioInvalidObjectName", {CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_NONE}},
+    {"OperationAborted", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"InternalError", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"ServiceUnavailable", {CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE}},
+    {"IncompleteBody", {CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE}},
+    {"RequestTimeout", {CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE}},
+    {"RequestTimeoutException", {CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE}},
+    {"SlowDown", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"SlowDownRead", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"SlowDownWrite", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"TooManyRequests", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"TooManyRequestsException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestThrottled", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestThrottledException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"RequestLimitExceeded", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"BandwidthLimitExceeded", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"LimitExceededException", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"PriorRequestNotComplete", {CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}},
+    {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    /* What we send is XML, and its parts are there: the list was damaged on its way, and looked at before its SHA-256. */
+    {"MalformedXML", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    {"InvalidPart", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
+    {"InvalidPartOrder", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
+    {"EntityTooLarge", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"EntityTooSmall", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"KeyTooLongError", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"MaxMessageLengthExceeded", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
+    {"InsufficientStorage", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"QuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"XMinioAdminBucketQuotaExceeded", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"XMinioStorageFull", {CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE}},
+    {"NotImplemented", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
+    {"MethodNotAllowed", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
+};
+
+/* A reply without a code that the table knows: HEAD replies have no body, gateways have their own. */
+static struct rule rule_for_status(int http_status) {
+  switch (http_status) {
+  case 301:
+  case 307:
+  case 308:
+    return (struct rule){CLEAT__RETRY_REGION, CLEAT_STORE, HINT_REGION};
+  case 401:
+  case 403:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PERMISSION};
+  case 404:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NOT_FOUND, HINT_NONE};
+  case 407:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PROXY};
+  case 408:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE};
+  case 413:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE};
+  case 429:
+  case 509:
+    return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  case 405:
+  case 501:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE};
+  case 504:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_NONE};
+  case 507:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NO_SPACE, HINT_SPACE};
+  default:
+    break;
+  }
+  /* 500, 502, 503; 520 to 530 are Cloudflare's, before R2; an unknown <Error> in a 200 is a late 500. */
+  if (http_status == 500 || http_status == 502 || http_status == 503 ||
+      (http_status >= 520 && http_status <= 530) || (http_status >= 200 && http_status < 300))
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE};
+  return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_NONE};
+}
+
+static struct rule rule_for_reply(int http_status, const char *code,
+                                  cleat_status precondition_status) {
+  if (code[0] == '\0' && http_status >= 200 && http_status < 300)
+    return (struct rule){CLEAT__RETRY_DONE, CLEAT_OK, HINT_NONE};
+  if (http_status == 412 || strcmp(code, "PreconditionFailed") == 0)
+    return (struct rule){CLEAT__RETRY_FATAL, precondition_status, HINT_NONE};
+  /* Two conditional writes met; the retry of a put finds out who won. */
+  if (strcmp(code, "ConditionalRequestConflict") == 0)
+    return (struct rule){CLEAT__RETRY_AGAIN, precondition_status, HINT_NONE};
+  for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
+    if (strcmp(code, CODES[i].code) == 0)
+      return CODES[i].rule;
+  }
+  if (strncmp(code, "Throttl", 7) == 0)
+    return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
+  /* A missing key of KMS ("KMS.NotFoundException", MinIO's "kms:KeyNotFound" with 404) must not look like
+   * a missing object: whoever finds no checkpoint may begin anew. */
+  if (strncasecmp(code, "kms", 3) == 0 && http_status >= 400 && http_status < 500)
+    return strstr(code, "Throttl") != NULL
+               ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
+               : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
+  /* Only what S3 calls so is an absent object: whoever finds no checkpoint may begin anew. */
+  if (http_status == 404 && code[0] != '\0')
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_ENDPOINT};
+  return rule_for_status(http_status);
+}
+
+static struct rule rule_for(const struct cleat__s3_result *result,
+                            cleat_status precondition_status) {
+  switch (result->transport) {
+  case CLEAT__TRANSPORT_OK:
+    return rule_for_reply(result->http_status, result->code, precondition_status);
+  case CLEAT__TRANSPORT_RESOLVE:
+  case CLEAT__TRANSPORT_CONNECT:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_PROXY:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_PROXY};
+  case CLEAT__TRANSPORT_TLS:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NETWORK, HINT_TLS};
+  case CLEAT__TRANSPORT_TIMEOUT:
+    return (struct rule){CLEAT__RETRY_TIMEOUT, CLEAT_TIMEOUT, HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_BROKEN:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_NETWORK, HINT_NONE};
+  case CLEAT__TRANSPORT_MALFORMED:
+    return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE,
+                         result->other_xml ? HINT_DOCUMENT : HINT_ENDPOINT};
+  case CLEAT__TRANSPORT_CA:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INVALID, HINT_CA};
+  case CLEAT__TRANSPORT_CANCELLED:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
+  case CLEAT__TRANSPORT_NO_MEMORY:
+    return (struct rule){CLEAT__RETRY_FATAL, CLEAT_NO_MEMORY, HINT_NONE};
+  case CLEAT__TRANSPORT_FEED:
+  case CLEAT__TRANSPORT_INTERNAL:
+    break;
+  }
+  return (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
+}
+
+enum cleat__retry_class cleat__s3_classify(const struct cleat__s3_result *result) {
+  return rule_for(result, CLEAT_EXISTS).class;
+}
+
+static const char *or_text(const char *text, const char *otherwise) {
+  return text && text[0] != '\0' ? text : otherwise;
+}
+
+static void hint_for_keys(enum hint hint, const struct cleat__s3_context *context,
+                          struct cleat_error *err) {
+  const char *source = or_text(context->key_source, "the configured keys");
+  if (hint == HINT_ACCESS_KEY)
+    cleat__error_hint(err,
+                      "the store does not know this access key: check AWS_ACCESS_KEY_ID "
+                      "(keys are from %s) and that the endpoint is the right store",
+                      source);
+  else if (hint == HINT_SECRET_KEY)
+    cleat__error_hint(err, "check AWS_SECRET_ACCESS_KEY (keys are from %s)", source);
+  else if (hint == HINT_TOKEN)
+    cleat__error_hint(err,
+                      "the session has ended or AWS_SESSION_TOKEN belongs to other keys "
+                      "(keys are from %s): get new ones",
+                      source);
+  else
+    cleat__error_hint(err,
+                      "the keys from %s may not do this: check the policy of the user and of "
+                      "bucket '%s'",
+                      source, or_text(context->bucket, "?"));
+}
+
+/* What OpenSSL, by libcurl, says of a failed handshake, and what that means to who configures. */
+static const struct {
+  const char *sign;
+  const char *advice;
+} TLS_ADVICE[] = {
+    {CLEAT__HTTP_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
+    {CLEAT__HTTP_NO_TLS, "does not speak TLS: write http:// in the endpoint (AWS_ENDPOINT_URL), or "
+                       "switch TLS on there"},
+    {"has expired",
+     "has a certificate that has ended: renew it there; or this machine's clock is wrong"},
+    {"not yet valid", "has a certificate that begins later: is this machine's clock right?"},
+    {"subject name", "has a certificate for other host names: use one of those in the endpoint "
+                     "(AWS_ENDPOINT_URL)"},
+    {"issuer", "has a certificate of a CA that is not trusted here: set AWS_CA_BUNDLE (or ca_file) "
+               "to the file of that CA"},
+    {"self-signed", "has a certificate that is not trusted here: set AWS_CA_BUNDLE (or ca_file) to "
+                    "the file of its CA"},
+};
+
+static void hint_for_tls(const char *message, const char *endpoint, struct cleat_error *err) {
+  const char *advice = "must speak TLS 1.2 or later; for a private CA set AWS_CA_BUNDLE (or "
+                       "ca_file) to its file";
+  for (size_t i = 0; i < sizeof TLS_ADVICE / sizeof TLS_ADVICE[0]; i++) {
+    if (strstr(message, TLS_ADVICE[i].sign) != NULL) {
+      advice = TLS_ADVICE[i].advice;
+      break;
+    }
+  }
+  cleat__error_hint(err, "%s %s", endpoint, advice);
+}
+
+static void hint_for_endpoint(const char *endpoint, struct cleat_error *err) {
+  bool plain = strncmp(endpoint, "http://", 7) == 0;
+  cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?%s", endpoint,
+                    plain ? " does it want TLS (https://)?" : "");
+}
+
+static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
+                           struct cleat_error *err) {
+  const char *endpoint = or_text(context->endpoint, "the endpoint");
+  if (hint == HINT_REGION)
+    cleat__error_hint(err, "bucket '%s' is not in region '%s': set AWS_REGION to its own",
+                      or_text(context->bucket, "?"), or_text(context->region, "?"));
+  else if (hint == HINT_BUCKET)
+    cleat__error_hint(err, "create bucket '%s' at %s, or check the URL and AWS_ENDPOINT_URL",
+                      or_text(context->bucket, "?"), endpoint);
+  else
+    hint_for_endpoint(endpoint, err);
+}
+
+static void hint_for_rest(enum hint hint, struct cleat_error *err) {
+  switch (hint) {
+  case HINT_CLOCK:
+    cleat__error_hint(err,
+                      "set this machine's clock: it differs from the store's by over 15 minutes");
+    break;
+  case HINT_CA:
+    cleat__error_hint(err, "check the file that AWS_CA_BUNDLE or the option ca_file names");
+    break;
+  case HINT_SPACE:
+    cleat__error_hint(err, "make room in the store or raise its quota");
+    break;
+  case HINT_THROTTLED:
+    cleat__error_hint(err, "the store asks for fewer requests: lower the concurrency");
+    break;
+  case HINT_TIME_LIMIT:
+    cleat__error_hint(err, "the store may be overloaded; a longer time limit (--time-limit, "
+                           "time_limit_s) waits longer");
+    break;
+  case HINT_CHECKSUM:
+    cleat__error_hint(err,
+                      "the body was damaged on the way, or the store computes checksums "
+                      "otherwise: AWS_REQUEST_CHECKSUM_CALCULATION=when_required leaves them out");
+    break;
+  case HINT_KMS:
+    cleat__error_hint(err, "the KMS key must exist, be enabled, and be yours to use: see "
+                           "sse_kms_key_id, the key's policy, and the bucket's default encryption");
+    break;
+  case HINT_NO_CHECKSUM:
+    cleat__error_hint(err, "some stores know no checksum headers: checksum=off in the URL "
+                           "(AWS_REQUEST_CHECKSUM_CALCULATION=when_required) leaves them out, and "
+                           "bodies are signed instead");
+    break;
+  case HINT_DOCUMENT:
+    cleat__error_hint(err, "the store answers this in another way than S3 does: 'cleat doctor' "
+                           "tells what it can do");
+    break;
+  case HINT_PROXY:
+    cleat__error_hint(err,
+                      "check HTTPS_PROXY or HTTP_PROXY, with user and password where the proxy "
+                      "asks for them; hosts in NO_PROXY are reached without it");
+    break;
+  default:
+    break;
+  }
+}
+
+static void set_hint(enum hint hint, const struct cleat__s3_context *context, const char *message,
+                     struct cleat_error *err) {
+  switch (hint) {
+  case HINT_NONE:
+    break;
+  case HINT_ACCESS_KEY:
+  case HINT_SECRET_KEY:
+  case HINT_TOKEN:
+  case HINT_PERMISSION:
+    hint_for_keys(hint, context, err);
+    break;
+  case HINT_REGION:
+  case HINT_BUCKET:
+  case HINT_ENDPOINT:
+    hint_for_place(hint, context, err);
+    break;
+  case HINT_TLS:
+    hint_for_tls(message, or_text(context->endpoint, "the endpoint"), err);
+    break;
+  default:
+    hint_for_rest(hint, err);
+    break;
+  }
+}
+
+static const char *transport_text(enum cleat__transport transport) {
+  switch (transport) {
+  case CLEAT__TRANSPORT_RESOLVE:
+    return "the host name is not known";
+  case CLEAT__TRANSPORT_CONNECT:
+    return "cannot connect";
+  case CLEAT__TRANSPORT_PROXY:
+    return "the proxy does not pass it on";
+  case CLEAT__TRANSPORT_TLS:
+    return "TLS failed";
+  case CLEAT__TRANSPORT_TIMEOUT:
+    return "no answer in time";
+  case CLEAT__TRANSPORT_BROKEN:
+    return "the connection broke";
+  case CLEAT__TRANSPORT_MALFORMED:
+    return "the answer is not that of an S3 store";
+  case CLEAT__TRANSPORT_CA:
+    return "the CA file cannot be read";
+  case CLEAT__TRANSPORT_CANCELLED:
+    return "cancelled";
+  case CLEAT__TRANSPORT_NO_MEMORY:
+    return "out of memory";
+  default:
+    return "request failed";
+  }
+}
+
+/* Go's net/http, nginx, Apache. Others close the connection. */
+bool cleat__s3_wants_tls(int http_status, const char *text) {
+  return http_status == 400 &&
+         (strstr(text, "HTTP request to an HTTPS server") != NULL ||
+          strstr(text, "plain HTTP request was sent to HTTPS port") != NULL ||
+          strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
+}
+
+/* S3's elements begin with a capital; those of web pages do not, or are "HTML". */
+bool cleat__s3_is_document(const char *text) {
+  static const char blanks[] = " \t\r\n";
+  text += strspn(text, blanks);
+  if (strncmp(text, "<?xml", 5) == 0) {
+    const char *end = strstr(text, "?>");
+    text = end != NULL ? end + 2 : "";
+    text += strspn(text, blanks);
+  }
+  return text[0] == '<' && text[1] >= 'A' && text[1] <= 'Z' && strncasecmp(text, "<html", 5) != 0;
+}
+
+static bool is_retryable(enum cleat__retry_class class) {
+  return class != CLEAT__RETRY_DONE && class != CLEAT__RETRY_FATAL && class != CLEAT__RETRY_REGION;
+}
+
+/* " (HTTP 503, request abc, after 7 tries until the time limit)", without what is not known. */
+static void describe(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
+                     char *text, size_t size) {
+  char parts[3][160] = {"", "", ""};
+  if (result->http_status)
+    snprintf(parts[0], sizeof parts[0], "HTTP %d", result->http_status);
+  if (result->request_id[0] != '\0')
+    snprintf(parts[1], sizeof parts[1], "request %.100s", result->request_id);
+  if (context->tries > 1 || context->stop == CLEAT__RETRY_STOP_BUDGET)
+    snprintf(parts[2], sizeof parts[2], "after %u %s%s", context->tries,
+             context->tries == 1 ? "try" : "tries",
+             context->stop == CLEAT__RETRY_STOP_BUDGET ? " until the time limit" : "");
+  text[0] = '\0';
+  size_t used = 0;
+  for (size_t i = 0; i < 3; i++) {
+    if (parts[i][0] == '\0')
+      continue;
+    int length = snprintf(text + used, size - used, "%s%s", used ? ", " : " (", parts[i]);
+    used += (size_t)length;
+  }
+  if (used)
+    snprintf(text + used, size - used, ")");
+}
+
+cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
+                                 const struct cleat__s3_context *context, struct cleat_error *err) {
+  struct rule rule =
+      rule_for(result, context->precondition_status ? context->precondition_status : CLEAT_EXISTS);
+  if (context->stop == CLEAT__RETRY_STOP_CANCELLED)
+    rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
+  if (rule.status == CLEAT_OK) /* a bug of the caller must not look like success */
+    rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
+  if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
+    rule.hint = HINT_ENDPOINT;
+  if (rule.hint == HINT_NONE && context->checksum && rule.class == CLEAT__RETRY_FATAL &&
+      (result->http_status == 400 || result->http_status == 501))
+    rule.hint = HINT_NO_CHECKSUM;
+  if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
+    rule.hint = HINT_TIME_LIMIT;
+
+  bool replied = result->transport == CLEAT__TRANSPORT_OK;
+  const char *code = replied ? or_text(result->code, "") : "";
+  const char *what = rule.status == CLEAT_CANCELLED ? "cancelled"
+                     : code[0] != '\0'              ? code
+                     : replied                      ? cleat_status_text(rule.status)
+                                                    : transport_text(result->transport);
+  const char *message = or_text(result->message, "");
+  char details[512];
+  describe(result, context, details, sizeof details);
+  (void)cleat__error_set(err, rule.status, "%s%s%s: %s%s%s%s", context->operation,
+                         context->target ? " " : "", or_text(context->target, ""), what,
+                         message[0] != '\0' ? ": " : "", message, details);
+  err->retryable = is_retryable(rule.class);
+  err->http_status = result->http_status;
+  snprintf(err->s3_code, sizeof err->s3_code, "%s", code);
+  snprintf(err->request_id, sizeof err->request_id, "%s", result->request_id);
+  set_hint(rule.hint, context, message, err);
+  return rule.status;
+}

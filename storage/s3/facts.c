@@ -1,0 +1,84 @@
+/* s3/facts.c: what the s3:// driver knows of its place, for the doctor: where requests go, with whose
+ * keys, and what the clock there says.
+ *
+ * Runs on its caller's thread, on its own stack. No text holds a secret: keys are told by where they
+ * came from. */
+#include "storage/s3/s3.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ANSWER_MAX 65536 /* of an object that should not be there */
+
+static void tell_place(struct cleat__s3 *s3, struct cleat__store_facts *facts) {
+  const struct cleat__s3_config *config = cleat__s3_config_now(s3);
+  const struct cleat__s3_config *opened = &s3->configs[0];
+  char moved[2 * CLEAT__S3_REGION_MAX + 64] = "";
+  if (config != opened)
+    snprintf(moved, sizeof moved, " (the store's answer to %s: set AWS_REGION to it)",
+             opened->region);
+  snprintf(facts->place, sizeof facts->place, "%s", config->endpoint);
+  snprintf(facts->addressing, sizeof facts->addressing, "%s style, %s%s, region %s%s",
+           config->virtual_host ? "virtual-host" : "path", config->base_url, config->base_path,
+           config->region, moved);
+  snprintf(facts->checksum, sizeof facts->checksum, "%s",
+           !opened->checksums  ? ""
+           : opened->crc64nvme ? "CRC-64/NVME"
+                               : "CRC-32C");
+}
+
+static void tell_keys(struct cleat__s3 *s3, const atomic_bool *cancel,
+                      struct cleat__store_facts *facts) {
+  struct cleat__s3_credentials keys;
+  struct cleat_error ignored;
+  facts->needs_keys = !s3->configs[0].anonymous;
+  snprintf(facts->keys, sizeof facts->keys, "%s", cleat__s3_credentials_source(s3->chain));
+  /* Where there were none, asking again would only take the time again. */
+  if (facts->keys[0] == '\0' ||
+      cleat__s3_credentials_get(s3->chain, cancel, &keys, &ignored) != CLEAT_OK)
+    return;
+  facts->keys_end_s = keys.expires_s;
+  cleat__s3_credentials_wipe(&keys);
+}
+
+static void tell_clock(struct cleat__s3 *s3, const char *date, struct cleat__store_facts *facts) {
+  const struct cleat__clock *clock = s3->retry.clock;
+  int64_t store_s = 0;
+  facts->has_clock = cleat__http_date(date, &store_s);
+  if (facts->has_clock)
+    facts->clock_offset_s = store_s - clock->wall_s(clock->ctx);
+}
+
+cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
+                                struct cleat__store_facts *facts, const atomic_bool *cancel,
+                                struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat__http_reply reply;
+  struct cleat_error problem;
+  /* Not a HEAD: its reply could not say why it failed. */
+  struct cleat__s3_request request = {.operation = "GET",
+                                      .kind = CLEAT__S3_GET,
+                                      .method = "GET",
+                                      .key = key,
+                                      .text_cap = ANSWER_MAX};
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, &problem);
+  memset(facts, 0, sizeof *facts);
+  tell_place(s3, facts);
+  tell_keys(s3, cancel, facts);
+  tell_clock(s3, reply.date, facts);
+  int reply_status = reply.status;
+  cleat__http_reply_clear(&reply);
+  if (status == CLEAT_OK) {
+    status = cleat__error_set(err, CLEAT_STORE,
+                              "%s has an object under a random name: it answers for everything",
+                              facts->place);
+    err->http_status = reply_status;
+    cleat__error_hint(err, "is this the endpoint of an S3 store, and not of a web page?");
+    return status;
+  }
+  if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
+    return CLEAT_OK;
+  *err = problem;
+  return status;
+}

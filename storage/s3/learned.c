@@ -1,0 +1,129 @@
+/* s3/learned.c: what an S3 store turned out to lack, learned from its refusals, once for a client: the bits of store->lacks.
+ * A request is repeated without what was refused; only an answer other than a refusal proves that this was the reason.
+ *
+ * Any thread. The bits are only ever set. */
+#include "storage/s3/s3.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+/* In the order of the bits, as far as there is something to tell. What follows "the store …". */
+static const char *const FINDINGS[] = {
+    "refuses If-None-Match: each put that must not replace anything looks first",
+    "refuses x-amz-mp-object-size: the size of each object made of parts is looked up instead",
+    "cannot list the parts of an upload: interrupted uploads are sent anew",
+    "cannot list unfinished uploads: those of saves that died cannot be found",
+    "says that its lists are url-encoded, and they are not: keys are taken as they are",
+};
+
+bool cleat__s3_is_refusal(cleat_status status, const struct cleat_error *err) {
+  return status == CLEAT_UNSUPPORTED && (err->http_status == 501 || err->http_status == 405 ||
+                                         strcmp(err->s3_code, "NotImplemented") == 0);
+}
+
+bool cleat__s3_lacks(const struct cleat__s3 *s3, unsigned finding) {
+  return (atomic_load(&s3->store.lacks) & finding) != 0;
+}
+
+void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings) {
+  unsigned known = atomic_fetch_or(&s3->store.lacks, findings);
+  for (unsigned i = 0; i < sizeof FINDINGS / sizeof FINDINGS[0]; i++) {
+    if ((findings & ~known & (1u << i)) != 0)
+      cleat__log(&s3->log, CLEAT_LOG_INFO, "%s: the store %s", s3->configs[0].endpoint,
+                 FINDINGS[i]);
+  }
+}
+
+cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation,
+                               struct cleat_error *err) {
+  return cleat__error_set(err, CLEAT_UNSUPPORTED, "%s: %s has refused it before", operation,
+                          s3->configs[0].endpoint);
+}
+
+cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
+                                 struct cleat_error *err) {
+  struct cleat__object object;
+  struct cleat_error problem;
+  cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
+  if (status == CLEAT_OK)
+    return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", key);
+  if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
+    return CLEAT_OK;
+  *err = problem;
+  return status;
+}
+
+/* ---- keys of lists ---- */
+
+enum cleat__s3_keys cleat__s3_known_keys(const struct cleat__s3 *s3) {
+  if (cleat__s3_lacks(s3, CLEAT__STORE_PLAIN_KEYS))
+    return CLEAT__S3_KEYS_PLAIN;
+  return s3->configs[0].aws || cleat__s3_lacks(s3, CLEAT__STORE_ENCODED_KEYS)
+             ? CLEAT__S3_KEYS_ENCODED
+             : CLEAT__S3_KEYS_UNKNOWN;
+}
+
+/* Whether there is an object with this name of the bucket. */
+static bool is_there(struct cleat__s3 *s3, const char *name, const atomic_bool *cancel) {
+  const char *root = s3->configs[0].root;
+  struct cleat__object object;
+  struct cleat_error ignored;
+  return strncmp(name, root, strlen(root)) == 0 &&
+         cleat__s3_head(&s3->store, name + strlen(root), &object, cancel, &ignored) == CLEAT_OK;
+}
+
+bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form,
+                          const atomic_bool *cancel) {
+  if (form->known == CLEAT__S3_KEYS_PLAIN)
+    cleat__s3_learn(s3, CLEAT__STORE_PLAIN_KEYS);
+  if (form->known != CLEAT__S3_KEYS_UNKNOWN || form->doubtful == NULL)
+    return false;
+  char *decoded = cleat__strdup(form->doubtful);
+  bool encoded =
+      decoded != NULL && cleat__s3_decode(decoded, true) && is_there(s3, decoded, cancel);
+  bool plain = !encoded && is_there(s3, form->doubtful, cancel);
+  cleat__free(decoded);
+  if (encoded || plain)
+    cleat__s3_learn(s3, plain ? CLEAT__STORE_PLAIN_KEYS : CLEAT__STORE_ENCODED_KEYS);
+  form->known = cleat__s3_known_keys(s3);
+  return plain;
+}
+
+/* ---- creating only ---- */
+
+/* Without the header. Between the look and the put another writer may come. */
+static cleat_status put_unguarded(struct cleat__store *store, const char *key,
+                                  const struct cleat__span *body, size_t body_count,
+                                  const struct cleat__put_options *options,
+                                  const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__put_options unguarded = *options;
+  unguarded.condition = CLEAT__PUT_UNGUARDED;
+  cleat_status status = cleat__s3_look_free((struct cleat__s3 *)store, key, cancel, err);
+  return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
+                            : status;
+}
+
+cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
+                                    const struct cleat__span *body, size_t body_count,
+                                    const struct cleat__put_options *options,
+                                    const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat_error refusal;
+  if (options->condition != CLEAT__PUT_CREATE_ONLY)
+    return cleat__s3_put(store, key, body, body_count, options, cancel, err);
+  if (cleat__s3_lacks(s3, CLEAT__STORE_NO_CREATE_ONLY))
+    return put_unguarded(store, key, body, body_count, options, cancel, err);
+  cleat_status status = cleat__s3_put(store, key, body, body_count, options, cancel, &refusal);
+  if (!cleat__s3_is_refusal(status, &refusal)) {
+    if (status != CLEAT_OK)
+      *err = refusal;
+    return status;
+  }
+  status = put_unguarded(store, key, body, body_count, options, cancel, err);
+  if (status == CLEAT_OK)
+    cleat__s3_learn(s3, CLEAT__STORE_NO_CREATE_ONLY);
+  else if (cleat__s3_is_refusal(status, err))
+    *err = refusal;
+  return status;
+}

@@ -1,0 +1,27 @@
+/* s3/list_keys.c: how the keys of a list are to be read. A list that was asked for with encoding-type=url says that its
+ * keys are encoded so; some stores say it and do not do it (s3s-fs). Pure. See s3/xml.h. */
+#include "storage/s3/xml.h"
+
+#include <string.h>
+
+static bool is_hex(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
+}
+
+/* A '%' without its digits: no encoder leaves one. Other bytes say nothing, as some encode no more than they must. */
+static bool has_bare_percent(const char *key) {
+  for (; *key != '\0'; key++) {
+    if (*key == '%' && (!is_hex(key[1]) || !is_hex(key[2])))
+      return true;
+  }
+  return false;
+}
+
+enum cleat__s3_keys cleat__s3_keys_of(const char *key, const char *root) {
+  if (has_bare_percent(key))
+    return CLEAT__S3_KEYS_PLAIN;
+  if (strncmp(key, root, strlen(root)) != 0)
+    return CLEAT__S3_KEYS_ENCODED;
+  /* Encoded, such a root would look otherwise. */
+  return strpbrk(root, "+%") != NULL ? CLEAT__S3_KEYS_PLAIN : CLEAT__S3_KEYS_UNKNOWN;
+}

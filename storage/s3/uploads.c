@@ -1,0 +1,98 @@
+/* s3/uploads.c: which uploads are unfinished, and going on with one. See store.h for what each operation
+ * must do. No state of its own.
+ *
+ * MinIO lists the uploads of one whole key alone (its documentation calls that deliberate): a prefix that is
+ * no key gives an empty page there. */
+#include "storage/s3/s3.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct uploads_listing {
+  const char *root;
+  bool plain; /* its keys are not encoded, whatever the list says */
+  struct cleat__upload_page page;
+};
+
+static cleat_status accept_uploads(void *ctx, const struct cleat__http_reply *reply,
+                                   struct cleat__s3_reply_error *error, struct cleat_error *err) {
+  struct uploads_listing *listing = ctx;
+  (void)error;
+  return cleat__s3_xml_uploads(cleat__buffer_text(&reply->text), reply->text.length, listing->root,
+                               listing->plain, &listing->page, err);
+}
+
+static cleat_status send_list(struct cleat__s3 *s3, const char *full_prefix, const char *key_marker,
+                              const char *id_marker, struct uploads_listing *listing,
+                              const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3_pair query[] = {
+      {"uploads", ""},         {"encoding-type", "url"},   {"max-uploads", "1000"},
+      {"prefix", full_prefix}, {"key-marker", key_marker}, {"upload-id-marker", id_marker}};
+  struct cleat__s3_request request = {.operation = "ListMultipartUploads",
+                                      .kind = CLEAT__S3_LIST_UPLOADS,
+                                      .method = "GET",
+                                      .query = query,
+                                      .query_count = key_marker == NULL   ? 4u
+                                                     : *id_marker == '\0' ? 5u
+                                                                          : 6u,
+                                      .text_cap = CLEAT__XML_MAX,
+                                      .accept = accept_uploads,
+                                      .accept_ctx = listing};
+  struct cleat__http_reply reply;
+  cleat__http_reply_init(&reply);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat__http_reply_clear(&reply);
+  return status;
+}
+
+cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
+                                      const char *after, struct cleat__upload_page *page,
+                                      const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct uploads_listing listing = {.root = s3->configs[0].root,
+                                    .plain = cleat__s3_lacks(s3, CLEAT__STORE_PLAIN_KEYS)};
+  char *full_prefix = cleat__strprintf("%s%s", listing.root, prefix);
+  char *markers = after != NULL ? cleat__strdup(after) : NULL;
+  const char *id_marker = "";
+  cleat_status status = CLEAT_OK;
+  if (cleat__s3_lacks(s3, CLEAT__STORE_NO_LIST_UPLOADS)) {
+    status = cleat__s3_lacking(s3, "ListMultipartUploads", err);
+    goto done;
+  }
+  if (full_prefix == NULL || (after != NULL && markers == NULL)) {
+    status = cleat__error_no_memory(err, "a list of uploads");
+    goto done;
+  }
+  char *line_end = markers != NULL ? strchr(markers, '\n') : NULL;
+  if (line_end != NULL) {
+    *line_end = '\0';
+    id_marker = line_end + 1;
+  }
+  status = send_list(s3, full_prefix, markers, id_marker, &listing, cancel, err);
+  if (cleat__s3_is_refusal(status, err))
+    cleat__s3_learn(s3, CLEAT__STORE_NO_LIST_UPLOADS);
+  if (status == CLEAT_OK && after != NULL && listing.page.next != NULL &&
+      strcmp(listing.page.next, after) == 0) {
+    cleat__upload_page_clear(&listing.page);
+    status = cleat__error_set(err, CLEAT_STORE, "ListMultipartUploads: the pages have no end");
+  }
+  if (status == CLEAT_OK)
+    *page = listing.page;
+
+done:
+  cleat__free(full_prefix);
+  cleat__free(markers);
+  return status;
+}
+
+/* Whoever knows the id may go on; that nobody else does, S3 cannot tell. */
+cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
+                                       const struct cleat__upload *upload,
+                                       const atomic_bool *cancel, struct cleat_error *err) {
+  (void)store;
+  (void)upload;
+  (void)cancel;
+  (void)err;
+  return CLEAT_OK;
+}

@@ -1,0 +1,257 @@
+/* test_fault.c: storage/common/fault.c over a file:// store. */
+#include "storage/common/fault.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "tests/mock/run_suite.h"
+#include "tests/mock/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct cleat_error err;
+static struct cleat__store *store;
+static enum cleat__fault_mode mode;
+
+static void setup(void) {
+  scratch_make();
+  store = NULL;
+}
+
+static void teardown(void) {
+  cleat__store_close(store);
+  scratch_remove();
+}
+
+static void wrap(enum cleat__fault_mode wanted) {
+  mode = wanted;
+  struct cleat__store *inner = scratch_store("root");
+  must(cleat__store_fault_wrap(inner, mode, &store, &err));
+}
+
+/* The next call of the store fails; file.c's own fallible calls are not reached or come later. */
+static void fail_next(void) {
+  cleat__fault_arm(1, false);
+}
+
+static void expect_injected(cleat_status status, const char *message) {
+  cleat__fault_disarm();
+  ck_assert_int_eq(status, CLEAT_STORE);
+  ck_assert_int_eq(err.status, CLEAT_STORE);
+  ck_assert_int_eq(err.retryable, 0);
+  ck_assert_str_eq(err.message, message);
+}
+
+static cleat_status put(const char *key) {
+  return scratch_put(store, key, "text", CLEAT__PUT_ALWAYS, NULL, &err);
+}
+
+START_TEST(passes_everything_on) {
+  struct cleat__list_page page;
+  struct cleat__object object;
+  char into[4];
+  uint32_t crc = 0;
+  wrap(CLEAT__FAULT_BEFORE);
+  must(put("a/k"));
+  scratch_expect(store, "a/k", "text");
+  must(CLEAT__STORE(store, head, "a/k", &object, &scratch_go_on, &err));
+  ck_assert_uint_eq(object.size, 4);
+  must(CLEAT__STORE(store, get, "a/k", 0, &(struct cleat__span){into, 4}, 1, &crc, &scratch_go_on,
+                    &err));
+  ck_assert_uint_eq(crc, cleat__crc32c(0, "text", 4));
+  char *bytes = NULL;
+  size_t size = 0;
+  object.size = 0;
+  must(CLEAT__STORE(store, get_small, "a/k", 4, &bytes, &size, &object, &scratch_go_on, &err));
+  ck_assert_uint_eq(size, 4);
+  ck_assert_uint_eq(object.size, 4);
+  cleat__free(bytes);
+  must(CLEAT__STORE(store, list, "", true, NULL, &page, &scratch_go_on, &err));
+  ck_assert_uint_eq(page.count, 1);
+  cleat__list_page_clear(&page);
+  must(CLEAT__STORE(store, remove, "a/k", &scratch_go_on, &err));
+  must_fail(CLEAT_NOT_FOUND, CLEAT__STORE(store, head, "a/k", &object, &scratch_go_on, &err));
+  ck_assert_uint_eq(store->max_parts, 10000);
+  ck_assert_uint_eq(store->capabilities, CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH);
+  ck_assert_ptr_nonnull(strstr(store->display, "file:///"));
+}
+END_TEST
+
+static cleat_status read_text(void *ctx, uint64_t offset, void *to, size_t size,
+                              struct cleat_error *error) {
+  (void)error;
+  memcpy(to, (const char *)ctx + offset, size);
+  return CLEAT_OK;
+}
+
+START_TEST(uploads_pass_too) {
+  struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
+  struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
+  struct cleat__stored_part *found = NULL;
+  char text[] = "text";
+  struct cleat__feed feed = {4, read_text, text};
+  size_t count = 0;
+  wrap(CLEAT__FAULT_AFTER);
+  must(CLEAT__STORE(store, multipart_create, &upload, NULL, &scratch_go_on, &err));
+  ck_assert_str_ne(upload.id, "");
+  must(CLEAT__STORE(store, multipart_part, &upload, &(struct cleat__span){text, 4}, 1, &part,
+                    &scratch_go_on, &err));
+  ck_assert_str_ne(part.etag, "");
+  part.etag[0] = '\0';
+  must(CLEAT__STORE(store, multipart_feed, &upload, &feed, &part, &scratch_go_on, &err));
+  ck_assert_str_ne(part.etag, "");
+  must(CLEAT__STORE(store, multipart_list_parts, &upload, &found, &count, &scratch_go_on, &err));
+  ck_assert_uint_eq(count, 1);
+  cleat__free(found);
+  must(CLEAT__STORE(store, multipart_complete, &upload, &part, 1, &scratch_go_on, &err));
+  must(CLEAT__STORE(store, multipart_abort, &upload, &scratch_go_on, &err));
+  scratch_expect(store, "k", "text");
+}
+END_TEST
+
+START_TEST(before_never_reaches_the_store) {
+  wrap(CLEAT__FAULT_BEFORE);
+  fail_next();
+  expect_injected(put("k"), "injected fault in put k");
+  ck_assert_str_eq(scratch_tree(""), "");
+  must(put("k"));
+  fail_next();
+  expect_injected(CLEAT__STORE(store, remove, "k", &scratch_go_on, &err),
+                  "injected fault in remove k");
+  scratch_expect(store, "k", "text");
+}
+END_TEST
+
+START_TEST(after_is_done_but_not_told) {
+  wrap(CLEAT__FAULT_AFTER);
+  fail_next();
+  expect_injected(put("k"), "injected fault in put k");
+  scratch_expect(store, "k", "text");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, remove, "k", &scratch_go_on, &err),
+                  "injected fault in remove k");
+  ck_assert_str_eq(scratch_tree("root"), "");
+}
+END_TEST
+
+/* A failure of the store itself is told as it is. */
+START_TEST(after_keeps_real_failures) {
+  struct cleat__object object;
+  wrap(CLEAT__FAULT_AFTER);
+  fail_next();
+  ck_assert_int_eq(CLEAT__STORE(store, head, "k", &object, &scratch_go_on, &err), CLEAT_NOT_FOUND);
+  cleat__fault_disarm();
+}
+END_TEST
+
+static void expect_outputs_untouched(void) {
+  struct cleat__object object = {.size = 7};
+  struct cleat__list_page page = {.count = 7};
+  char *bytes = &object.etag[0];
+  char into[4];
+  size_t size = 7;
+  uint32_t crc = 7;
+  fail_next();
+  expect_injected(CLEAT__STORE(store, head, "k", &object, &scratch_go_on, &err),
+                  "injected fault in head k");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, get, "k", 0, &(struct cleat__span){into, 4}, 1, &crc,
+                               &scratch_go_on, &err),
+                  "injected fault in get k");
+  fail_next();
+  expect_injected(
+      CLEAT__STORE(store, get_small, "k", 9, &bytes, &size, &object, &scratch_go_on, &err),
+      "injected fault in get_small k");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, list, "k", false, NULL, &page, &scratch_go_on, &err),
+                  "injected fault in list k");
+  ck_assert_uint_eq(object.size, 7);
+  ck_assert_uint_eq(page.count, 7);
+  ck_assert_uint_eq(size, 7);
+  ck_assert_uint_eq(crc, 7);
+  ck_assert_ptr_eq(bytes, &object.etag[0]);
+}
+
+/* And nothing leaks: the sanitizer run of this program tells. */
+START_TEST(outputs_are_written_on_success_only) {
+  for (int i = 0; i < 2; i++) {
+    wrap(i == 0 ? CLEAT__FAULT_BEFORE : CLEAT__FAULT_AFTER);
+    must(put("k"));
+    expect_outputs_untouched();
+    if (i == 0)
+      cleat__store_close(store);
+  }
+}
+END_TEST
+
+START_TEST(faults_in_uploads) {
+  struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
+  struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
+  struct cleat__stored_part *found = NULL;
+  char text[] = "text";
+  struct cleat__feed feed = {4, read_text, text};
+  size_t count = 7;
+  wrap(CLEAT__FAULT_AFTER);
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_create, &upload, NULL, &scratch_go_on, &err),
+                  "injected fault in multipart_create k");
+  ck_assert_str_eq(upload.id, "");
+  must(CLEAT__STORE(store, multipart_create, &upload, NULL, &scratch_go_on, &err));
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_part, &upload, &(struct cleat__span){text, 4}, 1,
+                               &part, &scratch_go_on, &err),
+                  "injected fault in multipart_part k");
+  ck_assert_str_eq(part.etag, "");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_feed, &upload, &feed, &part, &scratch_go_on, &err),
+                  "injected fault in multipart_feed k");
+  ck_assert_str_eq(part.etag, "");
+  fail_next();
+  expect_injected(
+      CLEAT__STORE(store, multipart_list_parts, &upload, &found, &count, &scratch_go_on, &err),
+      "injected fault in multipart_list_parts k");
+  ck_assert_ptr_null(found);
+  ck_assert_uint_eq(count, 7);
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_complete, &upload, &part, 1, &scratch_go_on, &err),
+                  "injected fault in multipart_complete k");
+  scratch_expect(store, "k", "text");
+  fail_next();
+  expect_injected(CLEAT__STORE(store, multipart_abort, &upload, &scratch_go_on, &err),
+                  "injected fault in multipart_abort k");
+}
+END_TEST
+
+START_TEST(wrapping_fails_cleanly) {
+  struct cleat__store *inner = scratch_store("root");
+  for (unsigned long n = 1; n <= 2; n++) {
+    cleat__fault_arm(n, false);
+    must_fail(CLEAT_NO_MEMORY, cleat__store_fault_wrap(inner, mode, &store, &err));
+    cleat__fault_disarm();
+    ck_assert_ptr_null(store);
+  }
+  store = inner;
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("fault");
+  TCase *c = tcase_create("fault");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, passes_everything_on);
+  tcase_add_test(c, uploads_pass_too);
+  tcase_add_test(c, before_never_reaches_the_store);
+  tcase_add_test(c, after_is_done_but_not_told);
+  tcase_add_test(c, after_keeps_real_failures);
+  tcase_add_test(c, outputs_are_written_on_success_only);
+  tcase_add_test(c, faults_in_uploads);
+  tcase_add_test(c, wrapping_fails_cleanly);
+  suite_add_tcase(s, c);
+  return s;
+}
+
+int main(void) {
+  return run_suite(suite());
+}

@@ -1,0 +1,118 @@
+/* test_prove.c: uploader/commit/prove.c: what a resume finds out about a store that its driver cannot vouch for. */
+#include "tests/unit/uploader/save/resume_kit.h"
+
+#include "uploader/commit/prove.h"
+#include "uploader/engine/client.h"
+
+static unsigned warnings;
+
+static void count_warning(void *user, enum cleat_log_level level, const char *line) {
+  (void)user;
+  if (level != CLEAT_LOG_WARNING)
+    return;
+  ck_assert_msg(strstr(line, "does not heed conditional writes") != NULL, "%s", line);
+  warnings++;
+}
+
+static struct cleat_client *open_unproven(void) {
+  struct cleat_client *client = open_as("start-next");
+  client->store->capabilities |= CLEAT__STORE_UNPROVEN;
+  client->log.write = count_warning;
+  warnings = 0;
+  return client;
+}
+
+/* Whichever of them is ignored, nothing that lies there is touched, and nothing is left of the trial. */
+START_TEST(a_store_that_ignores_conditions) {
+  static const unsigned ignored[] = {MEMORY_IGNORES_CREATE_ONLY, MEMORY_IGNORES_IF_MATCH,
+                                     MEMORY_IGNORES_CREATE_ONLY | MEMORY_IGNORES_IF_MATCH,
+                                     MEMORY_IGNORES_COMPLETE};
+  die_at("complete", "b.bin", 1, false);
+  size_t objects = memory_count(bucket, ""), uploads = memory_uploads(bucket);
+  memory_ignore(bucket, ignored[_i]);
+  struct cleat_client *client = open_unproven();
+  for (int i = 0; i < 2; i++) {
+    struct cleat_save *save = begin(client, true);
+    ck_assert_int_eq(cleat_save_wait(save, &err), CLEAT_UNSUPPORTED);
+    ck_assert_str_ne(err.hint, "");
+    cleat_save_free(save);
+  }
+  ck_assert_uint_eq(warnings, 1);
+  ck_assert_uint_eq(memory_count(bucket, ""), objects);
+  ck_assert_uint_eq(memory_uploads(bucket), uploads);
+  kit_close_idle(client);
+}
+END_TEST
+
+START_TEST(a_store_that_heeds_them) {
+  die_at("complete", "b.bin", 1, false);
+  struct cleat_client *client = open_unproven();
+  struct cleat_progress progress = wait_for(begin(client, true));
+  ck_assert_uint_gt(progress.bytes_resumed, BIG);
+  ck_assert_uint_eq(warnings, 0);
+  kit_close_idle(client);
+  expect_committed();
+  ck_assert_uint_eq(memory_count(bucket, ""), FILES + 2);
+  ck_assert_uint_eq(memory_uploads(bucket), 0);
+}
+END_TEST
+
+/* Uploads are tried when there are some, and nothing twice. */
+START_TEST(it_is_tried_once) {
+  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
+  struct cleat_client *client = open_unproven();
+  atomic_bool never = false;
+  bool heeded = false;
+  ck_ok(cleat__prove_conditions(client, key, false, &never, &heeded, &err));
+  ck_assert(heeded);
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 3);
+  ck_assert_uint_eq(memory_calls(bucket, "create"), 0);
+  ck_ok(cleat__prove_conditions(client, key, false, &never, &heeded, &err));
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 3);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &heeded, &err));
+  ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &heeded, &err));
+  ck_assert(heeded);
+  ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
+  ck_assert_uint_eq(memory_count(bucket, ""), 0);
+  ck_assert_uint_eq(memory_uploads(bucket), 0);
+  kit_close_idle(client);
+}
+END_TEST
+
+static cleat_status deny_puts(void *user, const char *op, const char *key, bool done,
+                              const atomic_bool *cancel, struct cleat_error *error) {
+  (void)user;
+  (void)key;
+  (void)cancel;
+  return !done && strcmp(op, "put") == 0 ? cleat__error_set(error, CLEAT_DENIED, "no") : CLEAT_OK;
+}
+
+/* A failure says nothing of conditions. */
+START_TEST(no_answer_says_nothing) {
+  struct cleat_client *client = open_unproven();
+  memory_bucket_hook(bucket, deny_puts, NULL);
+  struct cleat_save *save = begin(client, true);
+  ck_assert_int_eq(cleat_save_wait(save, &err), CLEAT_DENIED);
+  cleat_save_free(save);
+  ck_assert_int_eq(atomic_load(&client->conditions), CLEAT__CONDITIONS_UNTRIED);
+  memory_bucket_hook(bucket, NULL, NULL);
+  (void)wait_for(begin(client, true));
+  ck_assert_uint_eq(warnings, 0);
+  kit_close_idle(client);
+}
+END_TEST
+
+int main(void) {
+  kit_prefer_memory();
+  Suite *s = suite_create("prove");
+  TCase *c = tcase_create("prove");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_set_timeout(c, 60);
+  tcase_add_loop_test(c, a_store_that_ignores_conditions, 0, 4);
+  tcase_add_test(c, a_store_that_heeds_them);
+  tcase_add_test(c, it_is_tried_once);
+  tcase_add_test(c, no_answer_says_nothing);
+  suite_add_tcase(s, c);
+  return run_suite(s);
+}

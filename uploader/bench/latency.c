@@ -1,0 +1,82 @@
+/* bench/latency.c: small requests, one after another. See bench/run.h.
+ *
+ * The control thread alone. The first of each kind, which may open a connection, is not counted. */
+#include "uploader/bench/run.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+
+enum { REQUESTS = 20, REQUESTS_MIN = 3 };
+
+/* A store that is far away, or slow, gets fewer requests of a kind. */
+static const double kind_s = 5.0;
+
+/* One request; false: it failed. */
+typedef cleat_status request_fn(struct cleat__bench *bench, struct cleat_error *err);
+
+static cleat_status put_small(struct cleat__bench *bench, struct cleat_error *err) {
+  uint64_t bytes[CLEAT__BENCH_SMALL_BYTES / sizeof(uint64_t)];
+  struct cleat__span body = {bytes, sizeof bytes};
+  cleat__bench_fill(bytes, sizeof bytes, bench->seed);
+  struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, sizeof bytes)};
+  cleat_status status = CLEAT__STORE(bench->setup->store, put, bench->small_key, &body, 1, &options,
+                                     bench->cancel, err);
+  /* Who may not write may not remove either: there is nothing to be told of. */
+  bench->small_made = bench->small_made || status != CLEAT_DENIED;
+  return status;
+}
+
+static cleat_status get_small(struct cleat__bench *bench, struct cleat_error *err) {
+  uint64_t bytes[CLEAT__BENCH_SMALL_BYTES / sizeof(uint64_t)];
+  struct cleat__span into = {NULL, sizeof bytes};
+  uint32_t crc32c = 0;
+  cleat_status status = CLEAT__STORE(bench->setup->store, get, bench->small_key, 0, &into, 1,
+                                     &crc32c, bench->cancel, err);
+  cleat__bench_fill(bytes, sizeof bytes, bench->seed);
+  if (status != CLEAT_OK || crc32c == cleat__crc32c(0, bytes, sizeof bytes))
+    return status;
+  return cleat__error_set(err, CLEAT_INTEGRITY, "%s came back changed", bench->small_key);
+}
+
+static cleat_status head_small(struct cleat__bench *bench, struct cleat_error *err) {
+  struct cleat__object object;
+  return CLEAT__STORE(bench->setup->store, head, bench->small_key, &object, bench->cancel, err);
+}
+
+static cleat_status remove_small(struct cleat__bench *bench, struct cleat_error *err) {
+  cleat_status status =
+      CLEAT__STORE(bench->setup->store, remove, bench->small_key, bench->cancel, err);
+  bench->small_made = status != CLEAT_OK;
+  return status;
+}
+
+static cleat_status time_requests(struct cleat__bench *bench, request_fn *request,
+                                  struct cleat_bench_latency *latency, struct cleat_error *err) {
+  double times[REQUESTS];
+  unsigned count = 0;
+  cleat_status status = request(bench, err);
+  double begun = cleat__seconds(), now = begun;
+  while (status == CLEAT_OK && count < REQUESTS && (count < REQUESTS_MIN || now - begun < kind_s)) {
+    status = request(bench, err);
+    times[count] = cleat__seconds() - now;
+    now += times[count++];
+  }
+  if (status != CLEAT_OK)
+    return status;
+  latency->requests = count;
+  latency->median_s = cleat__bench_percentile(times, count, 0.5);
+  latency->p95_s = cleat__bench_percentile(times, count, 0.95);
+  return CLEAT_OK;
+}
+
+cleat_status cleat__bench_latency(struct cleat__bench *bench, struct cleat_bench_report *report,
+                                  struct cleat_error *err) {
+  report->small_bytes = CLEAT__BENCH_SMALL_BYTES;
+  cleat_status status = time_requests(bench, put_small, &report->put, err);
+  if (status == CLEAT_OK)
+    status = time_requests(bench, get_small, &report->get, err);
+  if (status == CLEAT_OK)
+    status = time_requests(bench, head_small, &report->head, err);
+  /* Where nothing can be removed, nothing big is stored. */
+  return status == CLEAT_OK ? remove_small(bench, err) : status;
+}

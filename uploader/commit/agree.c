@@ -1,0 +1,86 @@
+/* agree.c: rank 0 chooses and registers, the others follow. See agree.h and starts.h. */
+#include "uploader/commit/agree.h"
+
+#include "uploader/catalog/catalog.h"
+#include "uploader/commit/starts.h"
+#include "uploader/engine/reading.h"
+#include "uploader/model/topology.h"
+
+#define DIFFERENCES_MAX 256
+
+static cleat_status check_topology(const struct cleat_client *client,
+                                   const struct cleat_checkpoint *checkpoint, bool strict,
+                                   struct cleat_error *err) {
+  char text[DIFFERENCES_MAX];
+  if (checkpoint == NULL || cleat__checkpoint_differences(checkpoint, text, sizeof text) == 0)
+    return CLEAT_OK;
+  if (!strict) {
+    cleat__log(&client->log, CLEAT_LOG_INFO, "step %lld was saved by another shape of job: %s",
+               (long long)checkpoint->info.step, text);
+    return CLEAT_OK;
+  }
+  cleat_status status =
+      cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by another shape of job: %s",
+                       (long long)checkpoint->info.step, text);
+  cleat__error_hint(err,
+                    "start the job as it was, or allow another shape (leave strict_topology away)");
+  return status;
+}
+
+/* What rank 0 goes on from. */
+static cleat_status choose(struct cleat_client *client, const struct cleat_resume_options *options,
+                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  if (options->fresh != 0)
+    return CLEAT_OK;
+  if (options->at_step != 0)
+    return cleat__checkpoint_open(client, options->step, checkpoint, err);
+  cleat_status status = cleat__catalog_open_latest(client, checkpoint, err);
+  return cleat__object_is_absent(status, err) ? CLEAT_OK : status;
+}
+
+static cleat_status lead(struct cleat_client *client, const struct cleat_resume_options *options,
+                         struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  cleat_status status = choose(client, options, checkpoint, err);
+  if (status == CLEAT_OK)
+    status = check_topology(client, *checkpoint, options->strict_topology != 0, err);
+  if (status == CLEAT_OK)
+    return cleat__starts_register(client, *checkpoint != NULL ? (*checkpoint)->info.step : -1, err);
+  cleat__starts_call_off(client, err);
+  return status;
+}
+
+static cleat_status follow(struct cleat_client *client, const struct cleat_resume_options *options,
+                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  int64_t step = -1;
+  cleat_status status = cleat__starts_wait(client, &step, err);
+  if (status == CLEAT_OK && step >= 0)
+    status = cleat__checkpoint_open(client, step, checkpoint, err);
+  if (status == CLEAT_OK)
+    status = check_topology(client, *checkpoint, options->strict_topology != 0, err);
+  return status;
+}
+
+cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume_options *options,
+                          struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  struct cleat_checkpoint *found = NULL;
+  if (options->at_step != 0 && (options->fresh != 0 || options->step < 0))
+    return cleat__error_set(err, CLEAT_INVALID,
+                            options->fresh != 0
+                                ? "to resume from a step and from nothing is asked for at once"
+                                : "the step to resume from is below zero");
+  if (atomic_exchange(&client->resumed, true)) {
+    cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
+    cleat__error_hint(err,
+                      "a start resumes once; open the checkpoint anew with cleat_checkpoint_open");
+    return status;
+  }
+  cleat_status status =
+      client->rank == 0 ? lead(client, options, &found, err) : follow(client, options, &found, err);
+  if (status != CLEAT_OK) {
+    cleat__checkpoint_free(found);
+    atomic_store(&client->resumed, false);
+    return status;
+  }
+  *checkpoint = found;
+  return CLEAT_OK;
+}

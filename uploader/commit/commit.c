@@ -1,0 +1,374 @@
+/* The rank record and the manifest, each put once and settled by reading back. See commit.h. */
+#include "uploader/commit/commit.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "uploader/engine/reading.h"
+
+#include <string.h>
+
+/* Of a manifest, to settle whose it is. */
+#define READS_MAX 4
+
+/* Reads and parses the manifest of `step`; *found false when there is none. */
+static cleat_status manifest_read(struct cleat_client *client, int64_t step,
+                                  const atomic_bool *cancel, struct cleat__object *object,
+                                  struct cleat__manifest *manifest, bool *found,
+                                  struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_manifest(step, key);
+  char *text = NULL;
+  size_t size = 0;
+  *found = false;
+  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size,
+                                             object, cancel, err);
+  if (cleat__object_is_absent(status, err))
+    return CLEAT_OK;
+  if (status != CLEAT_OK)
+    return status;
+  *found = true;
+  status = cleat__manifest_parse(text, size, step, manifest, err);
+  cleat__free(text);
+  return status;
+}
+
+cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
+                                const atomic_bool *cancel, struct cleat__standing *standing,
+                                struct cleat_error *err) {
+  struct cleat__manifest manifest = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status = manifest_read(client, step, cancel, &object, &manifest, &found, err);
+  bool damaged = found && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
+  if (status != CLEAT_OK && !damaged)
+    return status;
+  *standing = (struct cleat__standing){.exists = found};
+  memcpy(standing->etag, object.etag, sizeof(standing->etag));
+  if (found && !damaged) {
+    standing->same_start = strcmp(manifest.start, client->start) == 0;
+    (void)strncpy(standing->start, manifest.start, CLEAT__ID_MAX);
+    (void)strncpy(standing->attempt, manifest.attempt, CLEAT__ID_MAX);
+    if (manifest.replaced != NULL)
+      (void)strncpy(standing->replaced, manifest.replaced, CLEAT__ID_MAX);
+  }
+  cleat__manifest_clear(&manifest);
+  return CLEAT_OK;
+}
+
+static cleat_status put_text(struct cleat_client *client, const char *key,
+                             const struct cleat__buffer *text, enum cleat__put_condition condition,
+                             const char *etag, unsigned *failed_tries, const atomic_bool *cancel,
+                             struct cleat_error *err) {
+  struct cleat__span body = {text->data, text->length};
+  struct cleat__put_options options = {
+      .condition = condition,
+      .etag = etag,
+      .content_type = "application/json",
+      .crc32c = cleat__crc32c(0, text->data, text->length),
+      .failed_tries = failed_tries,
+  };
+  return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
+}
+
+/* A folder's disk refused to keep the bytes: that they can be read back says nothing of whether they
+ * are there after a power cut. */
+static bool is_not_durable(const struct cleat_error *err) {
+  return err->status == CLEAT_IO || err->status == CLEAT_NO_SPACE;
+}
+
+/* Whether the object under `key` is `text`, byte for byte. */
+static cleat_status is_stored(struct cleat_client *client, const char *key,
+                              const struct cleat__buffer *text, const atomic_bool *cancel,
+                              bool *same, struct cleat_error *err) {
+  char *stored = NULL;
+  size_t size = 0;
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX,
+                                     &stored, &size, NULL, cancel, err);
+  if (status != CLEAT_OK)
+    return status;
+  *same = size == text->length && memcmp(stored, text->data, size) == 0;
+  cleat__free(stored);
+  return CLEAT_OK;
+}
+
+/* A create-only put is refused because of an object that is not there: neither lost to anybody, nor is
+ * anything missing that was asked for. */
+static cleat_status refused_for_nothing(struct cleat_error *err) {
+  err->status = CLEAT_STORE;
+  cleat__error_hint(err,
+                    "there is no such object: the store does not do as S3 does when it is asked "
+                    "to create one, or another writer's was removed just now; save again");
+  return err->status;
+}
+
+cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
+                                    const struct cleat__buffer *text, const char *etag,
+                                    const atomic_bool *cancel, struct cleat_error *err) {
+  cleat_status status =
+      put_text(client, key, text, etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, etag,
+               NULL, cancel, err);
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
+    return status;
+  /* There already, or no clear answer: ours if it is the same, nonce and all. */
+  struct cleat_error second;
+  bool same = false;
+  cleat_status read = is_stored(client, key, text, cancel, &same, &second);
+  if (read == CLEAT_OK && same)
+    return CLEAT_OK;
+  if (status != CLEAT_EXISTS && status != CLEAT_LOST)
+    return status;
+  if (status == CLEAT_EXISTS && cleat__object_is_absent(read, &second))
+    return refused_for_nothing(err);
+  if (read != CLEAT_OK && read != CLEAT_NOT_FOUND) {
+    *err = second;
+    return read;
+  }
+  return cleat__error_set(err, CLEAT_LOST, "another process has written %s", key);
+}
+
+/* ---- Stores that ignore create-only ------------------------------------------------------------- */
+
+/* Its driver has learned so, and goes on without: no better than a store that ignores it. */
+static bool refuses_create_only(const struct cleat_client *client) {
+  return (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+}
+
+static void warn_ignored(struct cleat_client *client) {
+  int untried = CLEAT__CREATE_ONLY_UNTRIED;
+  if (!atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
+    return;
+  cleat__log(
+      &client->log, CLEAT_LOG_WARNING,
+      "%s %s If-None-Match: of two jobs that save one step at the same moment, both may "
+      "believe they committed it; let one job at a time save there ('cleat doctor' tells more)",
+      client->store->display, refuses_create_only(client) ? "refuses" : "ignores");
+}
+
+/* Once for each client: puts what is there already. No answer says nothing, and the next save asks again. */
+static void try_create_only(struct cleat_client *client, const char *key,
+                            const struct cleat__buffer *text, const atomic_bool *cancel) {
+  struct cleat_error ignored;
+  if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
+      atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
+    return;
+  cleat_status status =
+      put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, NULL, cancel, &ignored);
+  if (status == CLEAT_OK || refuses_create_only(client))
+    warn_ignored(client);
+  else if (status == CLEAT_EXISTS)
+    atomic_store(&client->create_only, CLEAT__CREATE_ONLY_HONOURED);
+}
+
+/* ---- Record ------------------------------------------------------------------------------------- */
+
+cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
+                                  const struct cleat__record *record, const char *etag,
+                                  const atomic_bool *cancel, struct cleat__manifest *manifest,
+                                  struct cleat__rank_ref *ref, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_record(step, record->attempt, record->rank, key);
+  struct cleat__buffer text;
+  cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
+  cleat_status status = cleat__record_encode(record, &text, err);
+  if (status == CLEAT_OK)
+    status = cleat__commit_document(client, key, &text, etag, cancel, err);
+  /* A store without If-Match: nobody else could have replaced the claim either. */
+  if (status == CLEAT_UNSUPPORTED && etag != NULL)
+    status = put_text(client, key, &text, CLEAT__PUT_ALWAYS, NULL, NULL, cancel, err);
+  if (status == CLEAT_LOST)
+    cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
+  if (status == CLEAT_OK)
+    try_create_only(client, key, &text, cancel);
+  if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
+    status = cleat__error_no_memory(err, "a digest");
+  }
+  if (status == CLEAT_OK) {
+    const char *below_step = strchr(key, '/') + 1;
+    ref->key = cleat__arena_text(&manifest->arena, below_step, strlen(below_step));
+    ref->size = text.length;
+    ref->files = record->file_count;
+    ref->bytes = 0;
+    for (size_t i = 0; i < record->file_count; i++)
+      ref->bytes += record->files[i].size;
+    if (ref->key == NULL)
+      status = cleat__error_no_memory(err, "the manifest");
+  }
+  cleat__buffer_clear(&text);
+  return status;
+}
+
+/* Whether a failed put may have reached the store, or may reach it yet. */
+static bool put_in_doubt(const struct cleat_error *err) {
+  switch (err->status) {
+  case CLEAT_NETWORK:
+  case CLEAT_TIMEOUT:
+  case CLEAT_CANCELLED:
+  case CLEAT_IO:
+    return true;
+  case CLEAT_STORE:
+    return err->http_status == 0 || err->http_status >= 500 || err->http_status == 408;
+  default:
+    return false;
+  }
+}
+
+static cleat_status lost_to(int64_t step, const char *attempt, struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
+                       (long long)step, attempt);
+  cleat__error_hint(err, "that checkpoint stands; the bytes of this one are removed");
+  return status;
+}
+
+static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
+  cleat__error_context(err, "step %lld may or may not be committed", (long long)step);
+  cleat__error_hint(err, "run `cleat ls`: if the step is listed, it is whole");
+  return err->status;
+}
+
+/* Reads the manifest that stands where ours was to be put, until it has our token, or two replies have the same other
+ * one: a bit that flips on its way must not make ours look like that of another, whereupon our files would be
+ * removed. */
+static cleat_status manifest_read_back(struct cleat_client *client,
+                                       const struct cleat__manifest *ours,
+                                       struct cleat__object *object,
+                                       struct cleat__manifest *manifest, bool *found,
+                                       struct cleat_error *err) {
+  cleat_status status =
+      manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+  for (int i = 1; i < READS_MAX && status == CLEAT_OK && *found; i++) {
+    if (strcmp(manifest->token, ours->token) == 0)
+      return CLEAT_OK;
+    struct cleat__manifest before = *manifest;
+    *manifest = (struct cleat__manifest){0};
+    status = manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+    bool same = status == CLEAT_OK && *found && strcmp(before.token, manifest->token) == 0;
+    cleat__manifest_clear(&before);
+    if (same)
+      return CLEAT_OK;
+  }
+  if (status == CLEAT_OK && *found)
+    status = cleat__error_set(err, CLEAT_INTEGRITY,
+                              "the manifest of step %lld is another each time it is read",
+                              (long long)ours->step);
+  return status;
+}
+
+/* Our put was carried out: what stands is ours, or has taken the place of ours since. */
+static bool is_ours(const struct cleat__manifest *stored, const struct cleat__manifest *ours) {
+  return strcmp(stored->token, ours->token) == 0 ||
+         (stored->replaced != NULL && strcmp(stored->replaced, ours->attempt) == 0);
+}
+
+/* Somebody resumed this very attempt: its objects are those of the checkpoint. */
+static void keep_if_resumed(const struct cleat__manifest *stored,
+                            const struct cleat__manifest *ours, bool *in_doubt,
+                            struct cleat_error *err) {
+  if (strcmp(stored->attempt, ours->attempt) != 0)
+    return;
+  *in_doubt = true;
+  cleat__error_hint(err, "it was resumed elsewhere; that checkpoint stands");
+}
+
+/* The put failed with *err; reads back who has the step. `late`: a try of it may be carried out yet, and its condition
+ * may not be looked at any more. */
+static cleat_status manifest_settle(struct cleat_client *client,
+                                    const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool late, bool *in_doubt,
+                                    struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  struct cleat_error second;
+  bool found = false;
+  cleat_status read = manifest_read_back(client, manifest, &object, &stored, &found, &second);
+  bool ours = read == CLEAT_OK && found && is_ours(&stored, manifest);
+  /* What was to be replaced still stands: that says no more than finding nothing does. */
+  bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
+  cleat_status status = CLEAT_OK;
+  if (!ours && read == CLEAT_OK && found && !unchanged) {
+    *in_doubt = late;
+    status = lost_to(manifest->step, stored.attempt, err);
+    if (late)
+      cleat__error_hint(err, "that checkpoint stands; the bytes of this one are left, since a try "
+                             "to commit it failed without saying what became of it");
+    keep_if_resumed(&stored, manifest, in_doubt, err);
+  } else if (!ours || is_not_durable(err)) {
+    *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
+    if (read == CLEAT_OK && !found && err->status == CLEAT_EXISTS)
+      (void)refused_for_nothing(err);
+    status = *in_doubt ? in_doubt_error(manifest->step, err) : err->status;
+  }
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+/* Before a put that the store does not hold back. */
+static cleat_status manifest_foresee(struct cleat_client *client,
+                                     const struct cleat__manifest *manifest, bool *in_doubt,
+                                     struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status =
+      manifest_read(client, manifest->step, &client->never, &object, &stored, &found, err);
+  if (status == CLEAT_OK && found) {
+    status = lost_to(manifest->step, stored.attempt, err);
+    keep_if_resumed(&stored, manifest, in_doubt, err);
+  }
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+/* After one: whose manifest stands? `late`: an earlier try of it may be carried out yet, over that one. */
+static cleat_status manifest_confirm(struct cleat_client *client,
+                                     const struct cleat__manifest *manifest, bool late,
+                                     bool *in_doubt, struct cleat_error *err) {
+  struct cleat__manifest stored = {0};
+  struct cleat__object object = {0};
+  bool found = false;
+  cleat_status status = manifest_read_back(client, manifest, &object, &stored, &found, err);
+  *in_doubt = status != CLEAT_OK || !found;
+  if (status == CLEAT_OK && !found)
+    status = cleat__error_set(err, CLEAT_STORE, "the manifest that was put is not there");
+  if (*in_doubt)
+    status = in_doubt_error(manifest->step, err);
+  else if (!is_ours(&stored, manifest)) {
+    *in_doubt = late;
+    status = lost_to(manifest->step, stored.attempt, err);
+    keep_if_resumed(&stored, manifest, in_doubt, err);
+  }
+  cleat__manifest_clear(&stored);
+  return status;
+}
+
+cleat_status cleat__commit_manifest(struct cleat_client *client,
+                                    const struct cleat__manifest *manifest,
+                                    const char *replace_etag, bool *in_doubt,
+                                    struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_manifest(manifest->step, key);
+  struct cleat__buffer text;
+  cleat__buffer_init(&text, CLEAT__MANIFEST_BYTES_MAX);
+  bool unguarded =
+      replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
+  unsigned failed_tries = 0;
+  cleat_status status = cleat__manifest_encode(manifest, &text, err);
+  *in_doubt = false;
+  if (status == CLEAT_OK && unguarded)
+    status = manifest_foresee(client, manifest, in_doubt, err);
+  if (status == CLEAT_OK) {
+    status = put_text(client, key, &text,
+                      replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
+                      replace_etag, &failed_tries, &client->never, err);
+    if (status != CLEAT_OK) {
+      /* Some stores look at the condition before they take the body (versitygw): a try that stalled behind that is
+       * carried out whenever it goes on, over the winner's. */
+      bool late = failed_tries > 0 || put_in_doubt(err);
+      status = manifest_settle(client, manifest, replace_etag, late, in_doubt, err);
+    } else if (unguarded) {
+      status = manifest_confirm(client, manifest, failed_tries > 0, in_doubt, err);
+    }
+  }
+  cleat__buffer_clear(&text);
+  return status;
+}

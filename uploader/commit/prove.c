@@ -1,0 +1,130 @@
+/* prove.c: see prove.h. */
+#include "uploader/commit/prove.h"
+
+#include "base/checksum.h"
+
+#include <string.h>
+
+/* Of no object: S3's are MD5 sums in quotes, or sums with a number of parts. */
+#define NO_ETAG "\"00000000000000000000000000000000\""
+
+struct trial {
+  struct cleat_client *client;
+  const char *key;
+  struct cleat__span body;
+  uint32_t crc32c;
+  const atomic_bool *cancel;
+  struct cleat_error *err;
+};
+
+/* *heeded: the put was refused, as its condition says. A store that knows no such request heeds nothing. */
+static cleat_status try_put(const struct trial *trial, enum cleat__put_condition condition,
+                            bool *heeded) {
+  struct cleat__put_options options = {.condition = condition,
+                                       .etag = condition == CLEAT__PUT_IF_MATCH ? NO_ETAG : NULL,
+                                       .content_type = "application/json",
+                                       .crc32c = trial->crc32c};
+  cleat_status status = CLEAT__STORE(trial->client->store, put, trial->key, &trial->body, 1,
+                                     &options, trial->cancel, trial->err);
+  *heeded = status == (condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS);
+  return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
+}
+
+static cleat_status put_first(const struct trial *trial) {
+  struct cleat__put_options options = {
+      .condition = CLEAT__PUT_ALWAYS, .content_type = "application/json", .crc32c = trial->crc32c};
+  return CLEAT__STORE(trial->client->store, put, trial->key, &trial->body, 1, &options,
+                      trial->cancel, trial->err);
+}
+
+/* An upload of the same bytes to where they are: whatever the store does, they are there after it. */
+static cleat_status try_upload(const struct trial *trial, bool *heeded) {
+  struct cleat__store *store = trial->client->store;
+  struct cleat__upload upload = {
+      .size = trial->body.length, .part_bytes = trial->body.length, .create_only = true};
+  struct cleat__stored_part part = {
+      .number = 1, .size = trial->body.length, .crc32c = trial->crc32c, .has_crc32c = true};
+  strncpy(upload.key, trial->key, CLEAT__KEY_MAX);
+  cleat_status status =
+      CLEAT__STORE(store, multipart_create, &upload, NULL, trial->cancel, trial->err);
+  if (status != CLEAT_OK)
+    return status;
+  status = CLEAT__STORE(store, multipart_part, &upload, &trial->body, 1, &part, trial->cancel,
+                        trial->err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(store, multipart_complete, &upload, &part, 1, trial->cancel, trial->err);
+  *heeded = status == CLEAT_EXISTS;
+  if (status != CLEAT_OK) {
+    struct cleat_error ignored; /* gc takes what is left of it */
+    (void)CLEAT__STORE(store, multipart_abort, &upload, &trial->client->never, &ignored);
+  }
+  return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
+}
+
+/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
+static bool looks_first(const struct trial *trial) {
+  return (atomic_load(&trial->client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+}
+
+static cleat_status try_all(const struct trial *trial, bool uploads,
+                            enum cleat__conditions *found) {
+  bool create = false, match = false, complete = true;
+  cleat_status status = put_first(trial);
+  if (status == CLEAT_OK)
+    status = try_put(trial, CLEAT__PUT_CREATE_ONLY, &create);
+  if (status == CLEAT_OK && create)
+    status = try_put(trial, CLEAT__PUT_IF_MATCH, &match);
+  if (status == CLEAT_OK && match && uploads)
+    status = try_upload(trial, &complete);
+  if (!create || !match || !complete || looks_first(trial))
+    *found = CLEAT__CONDITIONS_IGNORED;
+  else
+    *found = uploads ? CLEAT__CONDITIONS_HEEDED : CLEAT__CONDITIONS_OF_PUTS;
+  return status;
+}
+
+static cleat_status find_out(const struct trial *trial, bool uploads,
+                             enum cleat__conditions *found) {
+  struct cleat_error ignored;
+  cleat_status status = try_all(trial, uploads, found);
+  (void)CLEAT__STORE(trial->client->store, remove, trial->key, &trial->client->never, &ignored);
+  return status;
+}
+
+static void learn(struct cleat_client *client, enum cleat__conditions found) {
+  int before = atomic_exchange(&client->conditions, (int)found);
+  if (found != CLEAT__CONDITIONS_IGNORED || before == CLEAT__CONDITIONS_IGNORED)
+    return;
+  cleat__log(&client->log, CLEAT_LOG_WARNING,
+             "%s does not heed conditional writes: a save cannot be resumed there, and all of it "
+             "is sent again ('cleat "
+             "doctor' tells more)",
+             client->store->display);
+}
+
+cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
+                                     const atomic_bool *cancel, bool *heeded,
+                                     struct cleat_error *err) {
+  static char text[] = "{\"format\":\"cleat.trial\"}\n";
+  const struct trial trial = {.client = client,
+                              .key = key,
+                              .body = {text, sizeof text - 1},
+                              .crc32c = cleat__crc32c(0, text, sizeof text - 1),
+                              .cancel = cancel,
+                              .err = err};
+  int known = atomic_load(&client->conditions);
+  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
+  *heeded = true;
+  if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
+      known == CLEAT__CONDITIONS_HEEDED || (known == CLEAT__CONDITIONS_OF_PUTS && !uploads))
+    return CLEAT_OK;
+  cleat_status status = CLEAT_OK;
+  if (known != CLEAT__CONDITIONS_IGNORED) {
+    status = find_out(&trial, uploads, &found);
+    if (status == CLEAT_OK)
+      learn(client, found);
+  }
+  *heeded = status == CLEAT_OK && found != CLEAT__CONDITIONS_IGNORED &&
+            known != CLEAT__CONDITIONS_IGNORED;
+  return status;
+}

@@ -1,0 +1,30 @@
+/* prove.h: whether a store heeds the conditions that going on with another's attempt rests on (claim.h).
+ *
+ * Some servers accept If-None-Match and If-Match and store the object all the same (Garage 2.5), and some heed them for a put and
+ * not when an upload is completed (Ceph radosgw 16). There a process that was taken for dead writes over what the other has
+ * committed. So the first save of a client that is to be resumed tries it out, with a document of its own: five small
+ * requests, and four more where files are sent in parts. A driver that knows what its store does (no CLEAT__STORE_UNPROVEN) is
+ * believed.
+ *
+ * Blocking; any thread. */
+#ifndef CLEAT_UPLOADER_COMMIT_PROVE_H
+#define CLEAT_UPLOADER_COMMIT_PROVE_H
+
+#include "uploader/engine/client.h"
+
+/* What was found, for a client's `conditions`. */
+enum cleat__conditions {
+  CLEAT__CONDITIONS_UNTRIED = 0,
+  CLEAT__CONDITIONS_OF_PUTS, /* puts heed them; uploads were not tried */
+  CLEAT__CONDITIONS_HEEDED,
+  CLEAT__CONDITIONS_IGNORED
+};
+
+/* *heeded: whether a save may be resumed there. `key` is that of a document of a new attempt; nothing is there before and after.
+ * `uploads`: also those of uploads. Once it is known, nothing is asked; that they are ignored is said in the log, once.
+ * Errors: those of the store. */
+cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
+                                     const atomic_bool *cancel, bool *heeded,
+                                     struct cleat_error *err) CLEAT_MUST_USE;
+
+#endif

@@ -1,0 +1,37 @@
+/* reading.c: see reading.h. */
+#include "uploader/engine/reading.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+/* The waits add up to 1.5 s. Fewer: a checkpoint that is replaced on a busy store looks damaged. More: one that is
+ * damaged holds up whoever lists it. */
+#define READS_MAX 6
+#define FIRST_WAIT_MS 50
+
+cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
+                                  char **text, size_t *size, struct cleat__object *object,
+                                  const atomic_bool *cancel, struct cleat_error *err) {
+  const struct cleat__clock *clock = client->clock;
+  for (int i = 0;; i++) {
+    char *found = NULL;
+    size_t length = 0;
+    cleat_status status =
+        CLEAT__STORE(client->store, get_small, key, cap, &found, &length, object, cancel, err);
+    if (status != CLEAT_OK)
+      return status;
+    if (length > 0 || i + 1 == READS_MAX) {
+      *text = found;
+      *size = length;
+      return CLEAT_OK;
+    }
+    cleat__free(found);
+    if (!clock->wait_ms(clock->ctx, (int64_t)FIRST_WAIT_MS << i, cancel))
+      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+  }
+}
+
+bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err) {
+  return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
+}

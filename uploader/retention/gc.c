@@ -1,0 +1,413 @@
+/* gc.c: what is in a store that no manifest names, and its removal. See gc.h.
+ *
+ * Steps are listed and looked into first, all of them side by side; then every attempt, every folder of a doctor or bench and
+ * every old start is a unit of its own; the pins of steps that are gone come last, when it is known that nothing else is
+ * left of their steps. All on the caller's thread but for the units. */
+#include "uploader/retention/gc.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "uploader/model/name.h"
+#include "uploader/retention/retention.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OLDER_THAN_S_DEFAULT 86400u
+/* The ranks of the last start may still look at it, and at the one before. */
+#define STARTS_KEPT 2u
+
+/* ---- Lists ------------------------------------------------------------------------------------ */
+
+cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
+                            cleat__listing_fn *fn, void *user, struct cleat_error *err) {
+  const struct cleat__listing all = {gc->client->store, prefix, delimited, &gc->client->never};
+  return cleat__listing_each(&all, fn, user, err);
+}
+
+static int compare_uploads(const void *left, const void *right) {
+  const struct cleat__upload_entry *a = left;
+  const struct cleat__upload_entry *b = right;
+  return strcmp(a->key, b->key);
+}
+
+static cleat_status take_upload(void *user, struct cleat__upload_entry *entry,
+                                struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  void *grown =
+      cleat__grow(gc->uploads, &gc->upload_capacity, gc->upload_count, sizeof *gc->uploads);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "a list of uploads");
+  gc->uploads = grown;
+  gc->uploads[gc->upload_count++] = *entry;
+  *entry = (struct cleat__upload_entry){0};
+  return CLEAT_OK;
+}
+
+/* Of the folders that are ours: others may hold another's, or may not be read. A store without such a list hides
+ * uploads alone: all else can be seen. */
+static cleat_status list_uploads(struct cleat__gc *gc, struct cleat_error *err) {
+  static const char *const prefixes[] = {"bench-", "doctor-", "step-"};
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0] && status == CLEAT_OK; i++) {
+    const struct cleat__listing uploads = {
+        .store = gc->client->store, .prefix = prefixes[i], .cancel = &gc->client->never};
+    status = cleat__listing_each_upload(&uploads, take_upload, gc, err);
+  }
+  if (status == CLEAT_UNSUPPORTED) {
+    if (!atomic_exchange(&gc->client->unseen_told, true))
+      cleat__log(&gc->client->log, CLEAT_LOG_WARNING,
+                 "%s cannot list unfinished uploads: what saves that died had sent in parts is not "
+                 "seen and stays; let the bucket's lifecycle rules end such uploads",
+                 gc->client->store->display);
+    status = CLEAT_OK;
+  }
+  if (gc->upload_count > 1)
+    qsort(gc->uploads, gc->upload_count, sizeof *gc->uploads, compare_uploads);
+  return status;
+}
+
+const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix,
+                                                    size_t *count) {
+  size_t length = strlen(prefix);
+  size_t low = 0;
+  size_t high = gc->upload_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (strncmp(gc->uploads[middle].key, prefix, length) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (high = low; high < gc->upload_count && strncmp(gc->uploads[high].key, prefix, length) == 0;)
+    high++;
+  *count = high - low;
+  return *count > 0 ? &gc->uploads[low] : NULL;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------ */
+
+static cleat_status add_step(struct cleat__gc *gc, const char *key, struct cleat_error *err) {
+  int64_t step = 0;
+  if (!cleat__name_parse_step_folder(key, strcspn(key, "/"), &step) || strchr(key, '/') == NULL)
+    return CLEAT_OK;
+  void *grown = cleat__grow(gc->steps, &gc->step_capacity, gc->step_count, sizeof *gc->steps);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "the list of steps");
+  gc->steps = grown;
+  gc->steps[gc->step_count++] = (struct cleat__gc_step){.step = step};
+  return CLEAT_OK;
+}
+
+static cleat_status see_step(void *user, const struct cleat__list_entry *entry,
+                             struct cleat_error *err) {
+  return entry->is_prefix ? add_step(user, entry->key, err) : CLEAT_OK;
+}
+
+static int compare_steps(const void *left, const void *right) {
+  const struct cleat__gc_step *a = left;
+  const struct cleat__gc_step *b = right;
+  return a->step < b->step ? -1 : a->step > b->step;
+}
+
+/* Also those of which nothing but unfinished uploads is there. */
+static cleat_status list_steps(struct cleat__gc *gc, struct cleat_error *err) {
+  cleat_status status = cleat__gc_each(gc, "step-", true, see_step, gc, err);
+  size_t count = 0;
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, "step-", &count);
+  for (size_t i = 0; i < count && status == CLEAT_OK; i++)
+    status = add_step(gc, uploads[i].key, err);
+  if (status != CLEAT_OK || gc->step_count == 0)
+    return status;
+  qsort(gc->steps, gc->step_count, sizeof *gc->steps, compare_steps);
+  size_t kept = 1;
+  for (size_t i = 1; i < gc->step_count; i++)
+    if (gc->steps[i].step != gc->steps[kept - 1].step)
+      gc->steps[kept++] = gc->steps[i];
+  gc->step_count = kept;
+  return CLEAT_OK;
+}
+
+cleat_status cleat__gc_note_attempt(struct cleat__gc_step *step, const char *name, size_t length,
+                                    struct cleat_error *err) {
+  struct cleat_error ignored;
+  for (size_t i = 0; i < step->attempt_count; i++)
+    if (strlen(step->attempts[i]) == length && memcmp(step->attempts[i], name, length) == 0)
+      return CLEAT_OK;
+  if (cleat__name_check_id("attempt", name, length, &ignored) != CLEAT_OK)
+    return CLEAT_OK;
+  char **grown = cleat__grow(step->attempts, &step->attempt_capacity, step->attempt_count,
+                             sizeof *step->attempts);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "the list of attempts");
+  step->attempts = grown;
+  step->attempts[step->attempt_count] = cleat__strndup(name, length);
+  if (step->attempts[step->attempt_count] == NULL)
+    return cleat__error_no_memory(err, "the list of attempts");
+  step->attempt_count++;
+  return CLEAT_OK;
+}
+
+/* ---- Units ------------------------------------------------------------------------------------ */
+
+/* Units that are being collected. */
+struct batch {
+  struct cleat__unit *items;
+  size_t count, capacity;
+};
+
+static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind, int64_t step,
+                              const char *name, size_t length, struct cleat_error *err) {
+  struct cleat__unit *grown =
+      cleat__grow(batch->items, &batch->capacity, batch->count, sizeof *batch->items);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "a gc");
+  batch->items = grown;
+  struct cleat__unit *unit = &batch->items[batch->count];
+  *unit = (struct cleat__unit){.entry = {.kind = kind, .step = step}};
+  unit->name = cleat__strndup(name, length);
+  if (unit->name == NULL)
+    return cleat__error_no_memory(err, "a gc");
+  batch->count++;
+  return CLEAT_OK;
+}
+
+/* Runs what was collected, and frees it. *status is the first failure of all runs, which does not keep the next
+ * from being done. */
+static void batch_run(struct cleat__gc *gc, struct batch *batch, cleat__unit_begin_fn *begin,
+                      struct cleat_removals *removals, cleat_status *status,
+                      struct cleat_error *err) {
+  struct cleat_error problem;
+  gc->units = batch->items;
+  cleat_status ran = cleat__purge_run(gc->client, batch->items, batch->count, begin, gc,
+                                      gc->dry_run, removals, &problem);
+  cleat__units_free(batch->items, batch->count);
+  *batch = (struct batch){0};
+  if (ran != CLEAT_OK && *status == CLEAT_OK) {
+    *status = ran;
+    *err = problem;
+  }
+}
+
+static cleat_status collect_steps(const struct cleat__gc *gc, struct batch *batch,
+                                  struct cleat_error *err) {
+  char folder[CLEAT__STEP_FOLDER_MAX];
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < gc->step_count && status == CLEAT_OK; i++) {
+    cleat__name_step_folder(gc->steps[i].step, folder);
+    status =
+        batch_add(batch, CLEAT_REMOVAL_UNFINISHED, gc->steps[i].step, folder, strlen(folder), err);
+  }
+  return status;
+}
+
+static cleat_status collect_attempts(const struct cleat__gc *gc, struct batch *batch,
+                                     struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < gc->step_count; i++)
+    for (size_t k = 0; k < gc->steps[i].attempt_count && status == CLEAT_OK; k++) {
+      const char *name = gc->steps[i].attempts[k];
+      status = batch_add(batch, CLEAT_REMOVAL_ATTEMPT, gc->steps[i].step, name, strlen(name), err);
+    }
+  return status;
+}
+
+static cleat_status collect_pins(const struct cleat__gc *gc, struct batch *batch,
+                                 struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < gc->step_count && status == CLEAT_OK; i++)
+    if (gc->steps[i].has_pin && !gc->steps[i].has_manifest)
+      status = batch_add(batch, CLEAT_REMOVAL_PIN, gc->steps[i].step, "pin", 3, err);
+  return status;
+}
+
+/* ---- Folders of doctors and benches ------------------------------------------------------------ */
+
+static cleat_status add_scratch(struct batch *batch, const char *key, struct cleat_error *err) {
+  size_t length = strcspn(key, "/");
+  if (key[length] != '/' || !cleat__name_is_scratch(key, length))
+    return CLEAT_OK;
+  for (size_t i = 0; i < batch->count; i++)
+    if (strlen(batch->items[i].name) == length && memcmp(batch->items[i].name, key, length) == 0)
+      return CLEAT_OK;
+  return batch_add(batch, CLEAT_REMOVAL_SCRATCH, -1, key, length, err);
+}
+
+static cleat_status see_scratch(void *user, const struct cleat__list_entry *entry,
+                                struct cleat_error *err) {
+  return entry->is_prefix ? add_scratch(user, entry->key, err) : CLEAT_OK;
+}
+
+static cleat_status collect_scratch(const struct cleat__gc *gc, struct batch *batch,
+                                    struct cleat_error *err) {
+  static const char *const prefixes[] = {"bench-", "doctor-"};
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < 2 && status == CLEAT_OK; i++) {
+    size_t count = 0;
+    const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, prefixes[i], &count);
+    status = cleat__gc_each(gc, prefixes[i], true, see_scratch, batch, err);
+    for (size_t k = 0; k < count && status == CLEAT_OK; k++)
+      status = add_scratch(batch, uploads[k].key, err);
+  }
+  return status;
+}
+
+/* ---- Starts ----------------------------------------------------------------------------------- */
+
+struct starts {
+  uint64_t *numbers;
+  size_t count, capacity;
+};
+
+static cleat_status see_start(void *user, const struct cleat__list_entry *entry,
+                              struct cleat_error *err) {
+  struct starts *starts = user;
+  uint64_t number = 0;
+  if (!cleat__name_parse_start(entry->key + strlen(CLEAT__STARTS), &number))
+    return CLEAT_OK;
+  void *grown =
+      cleat__grow(starts->numbers, &starts->capacity, starts->count, sizeof *starts->numbers);
+  if (grown == NULL)
+    return cleat__error_no_memory(err, "the list of starts");
+  starts->numbers = grown;
+  starts->numbers[starts->count++] = number;
+  return CLEAT_OK;
+}
+
+static int compare_numbers(const void *left, const void *right) {
+  uint64_t a = *(const uint64_t *)left;
+  uint64_t b = *(const uint64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+/* All but the newest: they say which start is the last, and from where it resumed. */
+static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *batch,
+                                   struct cleat_error *err) {
+  struct starts starts = {0};
+  char name[24];
+  size_t distinct = 0;
+  cleat_status status = cleat__gc_each(gc, CLEAT__STARTS, true, see_start, &starts, err);
+  if (status == CLEAT_OK && starts.count > 1)
+    qsort(starts.numbers, starts.count, sizeof *starts.numbers, compare_numbers);
+  for (size_t i = 0; i < starts.count; i++)
+    if (distinct == 0 || starts.numbers[distinct - 1] != starts.numbers[i])
+      starts.numbers[distinct++] = starts.numbers[i];
+  for (size_t i = 0; i + STARTS_KEPT < distinct && status == CLEAT_OK; i++) {
+    int length = snprintf(name, sizeof name, "%06llu", (unsigned long long)starts.numbers[i]);
+    status = batch_add(batch, CLEAT_REMOVAL_START, -1, name, (size_t)length, err);
+  }
+  cleat__free(starts.numbers);
+  return status;
+}
+
+/* ---- All of it -------------------------------------------------------------------------------- */
+
+/* What time is it there? Ages are by the store's clock, and so must be what they are compared with. */
+static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
+                                struct cleat_error *err) {
+  const struct cleat__clock *clock = gc->client->clock;
+  struct cleat__store *store = gc->client->store;
+  struct cleat__store_facts facts = {0};
+  char random[17];
+  char key[32];
+  if (cleat__random_hex(8, random) != CLEAT_OK)
+    return cleat__error_set(err, CLEAT_IO, "the system's random generator failed");
+  snprintf(key, sizeof key, "gc-%s", random);
+  cleat_status status = store->ops->describe != NULL
+                            ? store->ops->describe(store, key, &facts, &gc->client->never, err)
+                            : CLEAT_OK;
+  int64_t now_s = clock->wall_s(clock->ctx) + (facts.has_clock ? facts.clock_offset_s : 0);
+  int64_t older_s = older_than_s > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)older_than_s;
+  gc->before_s = now_s - older_s;
+  return status;
+}
+
+typedef cleat_status collect_fn(const struct cleat__gc *gc, struct batch *batch,
+                                struct cleat_error *err);
+
+/* One kind of thing after another; a failure in one is told in the end. */
+static cleat_status run_all(struct cleat__gc *gc, struct cleat_removals *removals,
+                            struct cleat_error *err) {
+  static const struct {
+    collect_fn *collect;
+    cleat__unit_begin_fn *begin;
+  } rounds[] = {{collect_steps, cleat__gc_begin_step},
+                {collect_attempts, cleat__gc_begin_attempt},
+                {collect_scratch, cleat__gc_begin_scratch},
+                {collect_starts, cleat__gc_begin_start},
+                {collect_pins, cleat__gc_begin_pin}};
+  struct cleat_error problem;
+  struct batch batch = {0};
+  cleat_status first = CLEAT_OK;
+  for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+    cleat_status status = rounds[i].collect(gc, &batch, &problem);
+    if (status == CLEAT_OK) {
+      batch_run(gc, &batch, rounds[i].begin, removals, &first, err);
+      continue;
+    }
+    cleat__units_free(batch.items, batch.count);
+    batch = (struct batch){0};
+    if (first == CLEAT_OK) {
+      first = status;
+      *err = problem;
+    }
+  }
+  return first;
+}
+
+static void gc_clear(struct cleat__gc *gc) {
+  for (size_t i = 0; i < gc->upload_count; i++) {
+    cleat__free(gc->uploads[i].key);
+    cleat__free(gc->uploads[i].id);
+  }
+  for (size_t i = 0; i < gc->step_count; i++) {
+    for (size_t k = 0; k < gc->steps[i].attempt_count; k++)
+      cleat__free(gc->steps[i].attempts[k]);
+    cleat__free(gc->steps[i].attempts);
+  }
+  cleat__free(gc->uploads);
+  cleat__free(gc->steps);
+}
+
+cleat_status cleat__retention_gc(struct cleat_client *client,
+                                 const struct cleat_gc_options *options,
+                                 struct cleat_removals **removals, struct cleat_error *err) {
+  struct cleat__gc gc = {.client = client, .dry_run = options->dry_run != 0};
+  struct cleat_removals *fresh = NULL;
+  uint64_t older_than_s = options->older_than_s != 0 ? options->older_than_s : OLDER_THAN_S_DEFAULT;
+  cleat_status status = find_before(&gc, older_than_s, err);
+  if (status == CLEAT_OK)
+    status = cleat__removals_new(&fresh, err);
+  if (status == CLEAT_OK)
+    status = list_uploads(&gc, err);
+  if (status == CLEAT_OK)
+    status = list_steps(&gc, err);
+  if (status == CLEAT_OK)
+    status = run_all(&gc, fresh, err);
+  gc_clear(&gc);
+  if (status == CLEAT_OK || (fresh != NULL && fresh->count > 0))
+    *removals = fresh;
+  else
+    cleat__removals_free(fresh);
+  return status;
+}
+
+/* ---- What was removed ------------------------------------------------------------------------- */
+
+size_t cleat__removals_count(const struct cleat_removals *removals) {
+  return removals->count;
+}
+
+const struct cleat_removal *cleat__removals_get(const struct cleat_removals *removals,
+                                                size_t index) {
+  return index < removals->count ? &removals->items[index].info : NULL;
+}
+
+size_t cleat__removals_kept(const struct cleat_removals *removals) {
+  return removals->kept;
+}
+
+uint64_t cleat__removals_bytes(const struct cleat_removals *removals) {
+  return removals->bytes;
+}

@@ -1,0 +1,437 @@
+/* gc_look.c: whether one thing may go: what is in it, how old the newest of it is, whether anybody still needs it. See
+ * gc.h. On threads of the pool; a unit is its task's own.
+ *
+ * What may go on with an attempt is shut out first: open claims in it are closed, and the step's manifest is read
+ * again after that, right before anything is removed. */
+#include "uploader/retention/gc.h"
+
+#include "base/mem.h"
+#include "uploader/catalog/checkpoint.h"
+#include "uploader/commit/claim.h"
+#include "uploader/engine/reading.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What one unit is made of. */
+struct look {
+  const struct cleat__gc *gc;
+  struct cleat__unit *unit;
+  const char *prefix;
+  int64_t newest_s;
+  bool undated; /* of something in it nobody can tell the age */
+  bool of_ranks;
+  bool foreign; /* a folder that nobody here has made */
+};
+
+static bool is_old(const struct look *look) {
+  return !look->undated && look->newest_s < look->gc->before_s;
+}
+
+static void see_time(struct look *look, int64_t time_s) {
+  look->undated = look->undated || time_s <= 0;
+  if (time_s > look->newest_s)
+    look->newest_s = time_s;
+}
+
+static cleat_status see_object(void *user, const struct cleat__list_entry *entry,
+                               struct cleat_error *err) {
+  struct look *look = user;
+  int64_t rank = 0;
+  see_time(look, entry->modified_s);
+  look->of_ranks =
+      look->of_ranks || cleat__name_is_of_rank(entry->key + strlen(look->prefix), &rank);
+  return cleat__unit_doom(look->unit, entry->key, NULL, entry->size, err);
+}
+
+/* ---- Uploads ---------------------------------------------------------------------------------- */
+
+/* The bytes that it takes, and whether its process lives; where that cannot be told, it does not. */
+static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, const char *id,
+                                 bool *held, uint64_t *bytes, struct cleat_error *err) {
+  struct cleat__store *store = gc->client->store;
+  struct cleat__upload upload = {.part_bytes = 1};
+  struct cleat__stored_part *parts = NULL;
+  size_t count = 0;
+  *held = false;
+  *bytes = 0;
+  if (store->ops->multipart_held != NULL)
+    return CLEAT__STORE(store, multipart_held, key, id, held, bytes, err);
+  strncpy(upload.key, key, CLEAT__KEY_MAX);
+  strncpy(upload.id, id, CLEAT__UPLOAD_ID_MAX);
+  cleat_status status =
+      CLEAT__STORE(store, multipart_list_parts, &upload, &parts, &count, &gc->client->never, err);
+  for (size_t i = 0; status == CLEAT_OK && i < count; i++)
+    *bytes += parts[i].size;
+  cleat__free(parts);
+  return status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
+}
+
+/* What is held is as young as can be. */
+static cleat_status see_upload(struct look *look, const struct cleat__upload_entry *entry,
+                               struct cleat_error *err) {
+  bool held = false;
+  uint64_t bytes = 0;
+  see_time(look, entry->begun_s);
+  if (!is_old(look))
+    return CLEAT_OK; /* all of it stays */
+  cleat_status status = weigh_upload(look->gc, entry->key, entry->id, &held, &bytes, err);
+  if (held)
+    look->newest_s = INT64_MAX;
+  return status == CLEAT_OK ? cleat__unit_doom(look->unit, entry->key, entry->id, bytes, err)
+                            : status;
+}
+
+static cleat_status see_uploads(struct look *look, size_t *count, struct cleat_error *err) {
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(look->gc, look->prefix, count);
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < *count && status == CLEAT_OK; i++)
+    status = see_upload(look, &uploads[i], err);
+  return status;
+}
+
+/* One key that may have uploads. */
+struct named {
+  struct look *look;
+  const char *key;
+};
+
+static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry,
+                                  struct cleat_error *err) {
+  struct named *named = user;
+  return strcmp(entry->key, named->key) == 0 ? see_upload(named->look, entry, err) : CLEAT_OK;
+}
+
+/* Uploads of one whole key, of a store that lists no others. */
+static cleat_status see_uploads_of(struct look *look, const char *key, struct cleat_error *err) {
+  struct cleat_client *client = look->gc->client;
+  const struct cleat__listing uploads = {client->store, key, false, &client->never};
+  struct named named = {look, key};
+  cleat_status status = cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
+  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc.c */
+}
+
+/* ---- Claims ----------------------------------------------------------------------------------- */
+
+/* What is done with an open claim. */
+typedef cleat_status claim_fn(struct look *look, const char *key, const struct cleat__claim *claim,
+                              struct cleat_error *err);
+
+/* It names the files that were sent in parts. */
+static cleat_status ask_named(struct look *look, const char *key, const struct cleat__claim *claim,
+                              struct cleat_error *err) {
+  char named[CLEAT__OBJECT_KEY_MAX];
+  cleat_status status = CLEAT_OK;
+  (void)key;
+  for (size_t i = 0; i < claim->upload_count && status == CLEAT_OK; i++) {
+    cleat__key_file(look->unit->entry.step, look->unit->name, claim->uploads[i], named);
+    status = see_uploads_of(look, named, err);
+  }
+  return status;
+}
+
+/* From then on nobody goes on with the attempt. Whoever was faster needs it. */
+static cleat_status close_claim(struct look *look, const char *key,
+                                const struct cleat__claim *claim, struct cleat_error *err) {
+  cleat_status status = cleat__claim_close(look->gc->client, key, claim->nonce, false, err);
+  if (status != CLEAT_LOST && status != CLEAT_EXISTS)
+    return status;
+  look->newest_s = INT64_MAX;
+  return CLEAT_OK;
+}
+
+static cleat_status each_claim(struct look *look, claim_fn *fn, struct cleat_error *err) {
+  struct cleat_client *client = look->gc->client;
+  cleat_status status = CLEAT_OK;
+  size_t count = look->unit->count; /* fn may add uploads */
+  for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
+    const char *key = look->unit->doomed[i].key;
+    struct cleat__claim claim = {0};
+    int64_t rank = -1;
+    if (look->unit->doomed[i].upload != NULL ||
+        !cleat__name_is_of_rank(key + strlen(look->prefix), &rank) || rank < 0)
+      continue;
+    status = cleat__claim_look(client, key, &client->never, &claim, err);
+    if (status == CLEAT_OK && claim.kind == CLEAT__CLAIM_OPEN)
+      status = fn(look, key, &claim, err);
+    cleat__claim_clear(&claim);
+  }
+  return status;
+}
+
+/* ---- Attempts --------------------------------------------------------------------------------- */
+
+enum standing {
+  NOBODYS, /* the step is not committed */
+  ANOTHERS,
+  COMMITTED, /* this very attempt */
+  UNKNOWN    /* the manifest cannot be read: nobody can know what it names */
+};
+
+/* Whose the step is; `attempt` gets the one that is committed. */
+static cleat_status look_at_manifest(const struct look *look, enum standing *standing,
+                                     char attempt[CLEAT__ID_MAX + 1], struct cleat_error *err) {
+  struct cleat_client *client = look->gc->client;
+  struct cleat__manifest manifest = {0};
+  struct cleat_error problem;
+  attempt[0] = '\0';
+  cleat_status status = cleat__checkpoint_read_manifest(client, look->unit->entry.step,
+                                                        &client->never, &manifest, &problem);
+  if (status == CLEAT_OK) {
+    bool same = strcmp(manifest.attempt, look->unit->name) == 0;
+    *standing = same ? COMMITTED : ANOTHERS;
+    snprintf(attempt, CLEAT__ID_MAX + 1, "%s", manifest.attempt);
+  } else if (cleat__object_is_absent(status, &problem)) {
+    *standing = NOBODYS;
+  } else if (status == CLEAT_FORMAT || status == CLEAT_NEWER || status == CLEAT_LIMIT ||
+             status == CLEAT_INTEGRITY) {
+    *standing = UNKNOWN;
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "left alone: %s", problem.message);
+  } else {
+    *err = problem;
+    return status;
+  }
+  cleat__manifest_clear(&manifest);
+  return CLEAT_OK;
+}
+
+/* Nothing of it goes now. */
+static void keep(struct look *look) {
+  cleat__unit_spare(look->unit);
+  look->unit->kept = true;
+}
+
+/* Of what is committed: uploads that nobody will complete any more, each by its own age. */
+static cleat_status look_at_uploads(struct look *look, struct cleat_error *err) {
+  size_t count = 0;
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(look->gc, look->prefix, &count);
+  cleat_status status = CLEAT_OK;
+  look->unit->entry.kind = CLEAT_REMOVAL_UPLOAD;
+  for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
+    size_t before = look->unit->count;
+    look->newest_s = 0;
+    look->undated = false;
+    status = see_upload(look, &uploads[i], err);
+    if (!is_old(look)) {
+      look->unit->count = before;
+      look->unit->kept = true;
+    }
+  }
+  look->unit->found = look->unit->count > 0;
+  return status;
+}
+
+/* The records of ranks go last: a claim among them tells where uploads may be, should this end in the middle. */
+static void order(struct look *look) {
+  struct cleat__unit *unit = look->unit;
+  size_t first = 0;
+  int64_t rank = 0;
+  for (size_t i = 0; i < unit->count; i++) {
+    struct cleat__doomed doomed = unit->doomed[i];
+    if (doomed.upload == NULL && cleat__name_is_of_rank(doomed.key + strlen(look->prefix), &rank))
+      continue;
+    unit->doomed[i] = unit->doomed[first];
+    unit->doomed[first++] = doomed;
+  }
+  unit->last_from = first;
+}
+
+/* What is in the attempt. It is nobody's attempt unless its name, or something in it, says so. */
+static cleat_status gather(struct look *look, struct cleat_error *err) {
+  struct cleat__unit *unit = look->unit;
+  size_t listed = 0;
+  cleat_status status = cleat__gc_each(look->gc, look->prefix, false, see_object, look, err);
+  look->foreign = !look->of_ranks && !cleat__name_is_attempt(unit->name, strlen(unit->name));
+  if (status == CLEAT_OK && look->foreign) {
+    cleat__unit_spare(unit);
+    return CLEAT_OK;
+  }
+  if (status == CLEAT_OK)
+    status = see_uploads(look, &listed, err);
+  if (status == CLEAT_OK && listed == 0 && is_old(look))
+    status = each_claim(look, ask_named, err);
+  return status;
+}
+
+/* The attempt is old and nobody's. Is it still? The manifest is read twice, since a name in it may be damaged on
+ * its way. */
+static cleat_status settle(struct look *look, enum standing before, const char *committed,
+                           struct cleat_error *err) {
+  char attempt[CLEAT__ID_MAX + 1];
+  enum standing now = before;
+  cleat_status status = each_claim(look, close_claim, err);
+  if (status == CLEAT_OK)
+    status = look_at_manifest(look, &now, attempt, err);
+  if (status == CLEAT_OK && (now != before || strcmp(attempt, committed) != 0))
+    look->newest_s = INT64_MAX;
+  return status;
+}
+
+static cleat_status look_at_attempt(struct look *look, struct cleat_error *err) {
+  char committed[CLEAT__ID_MAX + 1];
+  enum standing standing = UNKNOWN;
+  cleat_status status = look_at_manifest(look, &standing, committed, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (standing == COMMITTED)
+    return look_at_uploads(look, err);
+  if (standing == UNKNOWN) {
+    keep(look);
+    return CLEAT_OK;
+  }
+  status = gather(look, err);
+  if (status != CLEAT_OK || look->foreign || (look->unit->count == 0 && is_old(look)))
+    return status;
+  if (is_old(look) && !look->gc->dry_run)
+    status = settle(look, standing, committed, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (is_old(look)) {
+    look->unit->found = true;
+    order(look);
+  } else {
+    keep(look);
+  }
+  return CLEAT_OK;
+}
+
+/* What could not be looked at to its end is left alone. */
+static cleat_status spare_unless(cleat_status status, struct cleat__unit *unit) {
+  if (status != CLEAT_OK)
+    cleat__unit_spare(unit);
+  return status;
+}
+
+cleat_status cleat__gc_begin_attempt(void *user, struct cleat__unit *unit,
+                                     struct cleat_error *err) {
+  char prefix[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_attempt(unit->entry.step, unit->name, prefix);
+  struct look look = {.gc = user, .unit = unit, .prefix = prefix};
+  return spare_unless(look_at_attempt(&look, err), unit);
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------ */
+
+struct folder {
+  struct cleat__gc_step *step;
+  const char *prefix;
+};
+
+static cleat_status see_in_step(void *user, const struct cleat__list_entry *entry,
+                                struct cleat_error *err) {
+  const struct folder *folder = user;
+  const char *name = entry->key + strlen(folder->prefix);
+  if (entry->is_prefix)
+    return cleat__gc_note_attempt(folder->step, name, strlen(name) - 1, err);
+  if (strcmp(name, "manifest.json") == 0)
+    folder->step->has_manifest = true;
+  else if (strcmp(name, "pin.json") == 0)
+    folder->step->has_pin = true;
+  return CLEAT_OK;
+}
+
+/* "step-000000001200/" */
+static void step_prefix(int64_t step, char prefix[CLEAT__STEP_FOLDER_MAX + 1]) {
+  cleat__name_step_folder(step, prefix);
+  memcpy(prefix + strlen(prefix), "/", 2);
+}
+
+static cleat_status sweep(const struct cleat__gc *gc, const char *prefix, struct cleat__unit *unit,
+                          struct cleat_error *err) {
+  struct cleat__store *store = gc->client->store;
+  struct cleat__swept swept = {0};
+  if (store->ops->sweep == NULL)
+    return CLEAT_OK;
+  cleat_status status = CLEAT__STORE(store, sweep, prefix, gc->before_s, gc->dry_run, &swept,
+                                     &gc->client->never, err);
+  cleat__unit_count(unit, swept.objects, swept.bytes);
+  unit->found = unit->found || swept.objects > 0;
+  return status;
+}
+
+cleat_status cleat__gc_begin_step(void *user, struct cleat__unit *unit, struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  char prefix[CLEAT__STEP_FOLDER_MAX + 1];
+  struct folder folder = {&gc->steps[unit - gc->units], prefix};
+  step_prefix(unit->entry.step, prefix);
+  cleat_status status = cleat__gc_each(gc, prefix, true, see_in_step, &folder, err);
+  size_t count = 0;
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(gc, prefix, &count);
+  for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
+    const char *name = uploads[i].key + strlen(prefix);
+    size_t length = strcspn(name, "/");
+    if (name[length] == '/')
+      status = cleat__gc_note_attempt(folder.step, name, length, err);
+  }
+  return status == CLEAT_OK ? sweep(gc, prefix, unit, err) : status;
+}
+
+/* ---- The rest --------------------------------------------------------------------------------- */
+
+/* All of it goes, if all of it is old. */
+static void decide(struct look *look) {
+  if (is_old(look))
+    look->unit->found = look->unit->found || look->unit->count > 0;
+  else
+    keep(look);
+}
+
+cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
+                                     struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  char prefix[CLEAT__OBJECT_KEY_MAX];
+  size_t count = 0;
+  snprintf(prefix, sizeof prefix, "%s/", unit->name);
+  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_object, &look, err);
+  if (status == CLEAT_OK)
+    status = see_uploads(&look, &count, err);
+  if (status == CLEAT_OK)
+    status = sweep(gc, prefix, unit, err);
+  if (status == CLEAT_OK)
+    decide(&look);
+  return spare_unless(status, unit);
+}
+
+/* "starts/000007.json", and what is below "starts/000007/". */
+static cleat_status see_of_start(void *user, const struct cleat__list_entry *entry,
+                                 struct cleat_error *err) {
+  const struct look *look = user;
+  const char *rest = entry->key + strlen(look->prefix);
+  return strcmp(rest, ".json") == 0 || rest[0] == '/' ? see_object(user, entry, err) : CLEAT_OK;
+}
+
+cleat_status cleat__gc_begin_start(void *user, struct cleat__unit *unit, struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  char prefix[CLEAT__OBJECT_KEY_MAX];
+  snprintf(prefix, sizeof prefix, CLEAT__STARTS "%s", unit->name);
+  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_of_start, &look, err);
+  if (status == CLEAT_OK)
+    decide(&look);
+  return spare_unless(status, unit);
+}
+
+static cleat_status see_beside_pin(void *user, const struct cleat__list_entry *entry,
+                                   struct cleat_error *err) {
+  struct look *look = user;
+  if (strcmp(entry->key + strlen(look->prefix), "pin.json") != 0) {
+    look->newest_s = INT64_MAX;
+    return CLEAT_OK;
+  }
+  return see_object(user, entry, err);
+}
+
+cleat_status cleat__gc_begin_pin(void *user, struct cleat__unit *unit, struct cleat_error *err) {
+  struct cleat__gc *gc = user;
+  char prefix[CLEAT__STEP_FOLDER_MAX + 1];
+  size_t uploads = 0;
+  step_prefix(unit->entry.step, prefix);
+  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_beside_pin, &look, err);
+  if (cleat__gc_uploads(gc, prefix, &uploads) != NULL && gc->dry_run)
+    look.newest_s = INT64_MAX;
+  if (status == CLEAT_OK)
+    decide(&look);
+  return spare_unless(status, unit);
+}

@@ -1,0 +1,108 @@
+/* pin.c: the object in a step's folder that keeps prune away from it. What it says is for people; that it is there is
+ * all that counts.
+ *
+ * Pin and prune may meet: a prune looks for the pin right before it removes the manifest, and a pin is not done before it
+ * has seen, with itself in place, that the manifest is still there. No state. */
+#include "uploader/retention/retention.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "uploader/engine/reading.h"
+#include "uploader/model/manifest.h"
+#include "uploader/model/name.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PIN_BYTES_MAX 4096u
+
+/* Whether there is an object under `key`, whatever is in it. Not by HEAD: its reply cannot tell an absent bucket from an
+ * absent object. */
+static cleat_status is_there(struct cleat_client *client, const char *key, size_t cap, bool *there,
+                             struct cleat_error *err) {
+  struct cleat_error problem;
+  char *text = NULL;
+  size_t size = 0;
+  cleat_status status = CLEAT__STORE(client->store, get_small, key, cap, &text, &size, NULL,
+                                     &client->never, &problem);
+  cleat__free(text);
+  if (status == CLEAT_OK || status == CLEAT_LIMIT || cleat__object_is_absent(status, &problem)) {
+    *there = status == CLEAT_OK || status == CLEAT_LIMIT;
+    return CLEAT_OK;
+  }
+  *err = problem;
+  return status;
+}
+
+static cleat_status is_committed(struct cleat_client *client, int64_t step, bool *committed,
+                                 struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_manifest(step, key);
+  return is_there(client, key, CLEAT__MANIFEST_BYTES_MAX, committed, err);
+}
+
+static cleat_status not_committed(const struct cleat_client *client, int64_t step,
+                                  struct cleat_error *err) {
+  cleat_status status =
+      cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld is not committed under %s", (long long)step,
+                       client->store->display);
+  cleat__error_hint(err, "`cleat ls` lists those that are");
+  return status;
+}
+
+cleat_status cleat__pin_look(struct cleat_client *client, int64_t step, bool *pinned,
+                             struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_pin(step, key);
+  return is_there(client, key, PIN_BYTES_MAX, pinned, err);
+}
+
+static cleat_status put(struct cleat_client *client, const char *key, struct cleat_error *err) {
+  char text[128];
+  char now[21];
+  cleat__time_rfc3339(client->clock->wall_s(client->clock->ctx), now);
+  size_t length =
+      (size_t)snprintf(text, sizeof text,
+                       "{\"format\":\"cleat.pin\",\"version\":\"1.0\",\"created\":\"%s\"}\n", now);
+  struct cleat__span body = {text, length};
+  struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS,
+                                       .content_type = "application/json",
+                                       .crc32c = cleat__crc32c(0, text, length)};
+  return CLEAT__STORE(client->store, put, key, &body, 1, &options, &client->never, err);
+}
+
+cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  struct cleat_error ignored;
+  bool committed = false;
+  cleat__key_pin(step, key);
+  cleat_status status = is_committed(client, step, &committed, err);
+  if (status != CLEAT_OK)
+    return status;
+  if (!committed)
+    return not_committed(client, step, err);
+  status = put(client, key, err);
+  if (status == CLEAT_OK)
+    status = is_committed(client, step, &committed, err);
+  if (status != CLEAT_OK || committed)
+    return status;
+  /* What cannot be removed now, gc removes. */
+  (void)CLEAT__STORE(client->store, remove, key, &client->never, &ignored);
+  status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned",
+                            (long long)step);
+  cleat__error_hint(err, "a prune was faster; `cleat ls` lists what is there");
+  return status;
+}
+
+cleat_status cleat__pin_remove(struct cleat_client *client, int64_t step, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  bool there = false;
+  cleat__key_pin(step, key);
+  cleat_status status = is_there(client, key, PIN_BYTES_MAX, &there, err);
+  if (status == CLEAT_OK && there)
+    return CLEAT__STORE(client->store, remove, key, &client->never, err);
+  /* Not pinned is what was asked for; not there is a step that was mistyped. */
+  if (status == CLEAT_OK)
+    status = is_committed(client, step, &there, err);
+  return status == CLEAT_OK && !there ? not_committed(client, step, err) : status;
+}

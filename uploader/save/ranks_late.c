@@ -1,0 +1,117 @@
+/* ranks_late.c: who has not come in time, and what they may be doing instead. See ranks.h. */
+#include "uploader/save/ranks.h"
+
+#include "uploader/engine/identity.h"
+#include "uploader/engine/listing.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Ranks that are named in a message. */
+#define NAMED_MAX 8u
+/* Of all steps in the store, the newest that are looked at for somebody who is missing here. */
+#define STEPS_MAX 32u
+
+/* "1, 3 and 5 more"; *first is the lowest. Returns how many are missing. */
+static unsigned name_missing(const struct cleat_save *save, char *text, size_t size,
+                             unsigned *first) {
+  unsigned missing = 0;
+  size_t length = 0;
+  for (unsigned rank = 1; rank < save->operation.client->world_size; rank++) {
+    if (save->ranks->listed[rank] != 0)
+      continue;
+    if (missing++ == 0)
+      *first = rank;
+    if (missing <= NAMED_MAX)
+      length +=
+          (size_t)snprintf(text + length, size - length, "%s%u", missing > 1 ? ", " : "", rank);
+  }
+  if (missing > NAMED_MAX)
+    (void)snprintf(text + length, size - length, " and %u more", missing - NAMED_MAX);
+  return missing;
+}
+
+/* The newest steps in the store but ours, in a ring. */
+struct newest {
+  int64_t ours;
+  int64_t steps[STEPS_MAX];
+  unsigned count;
+};
+
+static cleat_status note_step(void *user, const struct cleat__list_entry *entry,
+                              struct cleat_error *err) {
+  struct newest *newest = user;
+  int64_t step = 0;
+  (void)err;
+  if (entry->is_prefix &&
+      cleat__name_parse_step_folder(entry->key, strlen(entry->key) - 1, &step) &&
+      step != newest->ours)
+    newest->steps[newest->count++ % STEPS_MAX] = step;
+  return CLEAT_OK;
+}
+
+/* Best effort: what was listed until a failure counts. */
+static unsigned newest_steps(struct cleat_save *save, struct newest *newest) {
+  const struct cleat__listing steps = {save->operation.client->store, "step-", true,
+                                       &save->operation.cancel};
+  struct cleat_error ignored;
+  *newest = (struct newest){.ours = save->plan->step};
+  (void)cleat__listing_each(&steps, note_step, newest, &ignored);
+  return newest->count < STEPS_MAX ? newest->count : STEPS_MAX;
+}
+
+/* Whether that rank of our start is saving, or has saved, another step. */
+static bool find_elsewhere(struct cleat_save *save, unsigned rank, int64_t *where) {
+  struct cleat_client *client = save->operation.client;
+  struct newest newest;
+  unsigned count = newest_steps(save, &newest);
+  for (unsigned i = 0; i < count; i++) {
+    struct cleat__object object;
+    struct cleat_error ignored;
+    char attempt[17], key[CLEAT__OBJECT_KEY_MAX];
+    if (cleat__identity_attempt(client->start, newest.steps[i], 0, attempt, &ignored) != CLEAT_OK)
+      return false;
+    cleat__key_manifest(newest.steps[i], key);
+    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+        CLEAT_OK)
+      continue; /* that one has been committed */
+    cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
+    *where = newest.steps[i];
+    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+        CLEAT_OK)
+      return true;
+  }
+  return false;
+}
+
+static void tell_where(struct cleat_save *save, unsigned rank, struct cleat_error *err) {
+  int64_t where = 0;
+  if (!find_elsewhere(save, rank, &where))
+    return;
+  size_t length = strlen(err->message);
+  (void)snprintf(err->message + length, sizeof err->message - length, "; rank %u saves step %lld",
+                 rank, (long long)where);
+  cleat__error_hint(err, "all ranks must save the same steps, in the same order");
+}
+
+cleat_status cleat__ranks_late(struct cleat_save *save, struct cleat_error *err) {
+  const struct cleat_client *client = save->operation.client;
+  char ranks[160] = "";
+  unsigned first = 0;
+  if (client->rank == 0) {
+    if (name_missing(save, ranks, sizeof ranks, &first) == 0)
+      return CLEAT_OK;
+    (void)cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
+                           (long long)save->plan->step, client->rank_timeout_s, ranks);
+    cleat__error_hint(err,
+                      "look whether it still runs, saves this very step, and has the same start");
+  } else {
+    (void)cleat__error_set(err, CLEAT_TIMEOUT,
+                           "step %lld: rank 0 has not committed it within %u s; it may yet",
+                           (long long)save->plan->step, client->rank_timeout_s);
+    cleat__error_hint(err,
+                      "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
+  }
+  tell_where(save, first, err);
+  return CLEAT_TIMEOUT;
+}

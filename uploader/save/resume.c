@@ -1,0 +1,292 @@
+/* resume.c: choosing what to go on with, and making it ours. See resume.h. */
+#include "uploader/save/resume.h"
+
+#include "base/mem.h"
+#include "uploader/commit/prove.h"
+#include "uploader/engine/listing.h"
+
+#include <string.h>
+
+/* Attempts of one step that are looked at. A job that is killed again and again without ever resuming
+ * leaves one each time; each costs a few requests here. */
+#define ATTEMPTS_MAX 100u
+/* Whoever had the best one may end at the same moment. */
+#define SEARCHES_MAX 3u
+
+static void record_key(const struct cleat_save *save, const char *attempt, char *key) {
+  cleat__key_record(save->plan->step, attempt, save->plan->record.rank, key);
+}
+
+/* ---- Our claim -------------------------------------------------------------------------------- */
+
+/* Claims the attempt for this save; `etag` NULL: a new one. */
+static cleat_status claim(struct cleat_save *save, const char *attempt, const char *etag,
+                          struct cleat_error *err) {
+  struct cleat__claim ours = {.kind = CLEAT__CLAIM_OPEN};
+  char key[CLEAT__OBJECT_KEY_MAX];
+  size_t files = save->plan->record.file_count;
+  ours.uploads = cleat__calloc(files, sizeof *ours.uploads);
+  if (ours.uploads == NULL)
+    return cleat__error_no_memory(err, "the claim");
+  memcpy(ours.nonce, save->nonce, sizeof save->nonce);
+  for (size_t i = 0; i < files; i++) {
+    if (save->files[i].upload != NULL)
+      ours.uploads[ours.upload_count++] = save->plan->record.files[i].name;
+  }
+  record_key(save, attempt, key);
+  save->claimed = etag == NULL; /* from now on it may be there */
+  cleat_status status =
+      cleat__claim_put(save->operation.client, key, &ours, etag, &save->operation.cancel, err);
+  save->claim_stood = status == CLEAT_OK;
+  cleat__free(ours.uploads); /* the names are the plan's */
+  return status;
+}
+
+/* ---- What is left of earlier tries ------------------------------------------------------------- */
+
+struct search {
+  struct cleat_save *save;
+  struct cleat__stock best;
+  unsigned looked_at;
+  struct cleat_error *err;
+};
+
+/* All of it was stored, and the record says so: the manifest alone is missing. The record is ours to name in it
+ * if it is, byte for byte, the one that we would write, and every object is what it says. */
+static cleat_status try_record(struct search *search, const struct cleat__claim *found,
+                               const char *attempt) {
+  struct cleat_save *save = search->save;
+  struct cleat__record theirs = {0};
+  struct cleat_error ignored;
+  struct cleat__buffer text;
+  if (cleat__record_parse(found->text, found->size, &theirs, &ignored) != CLEAT_OK ||
+      !theirs.shared || strlen(theirs.nonce) >= sizeof save->nonce ||
+      theirs.rank != save->plan->record.rank ||
+      theirs.file_count != save->plan->record.file_count) {
+    cleat__record_clear(&theirs);
+    return CLEAT_OK;
+  }
+  char attempt_before[sizeof save->attempt], nonce_before[sizeof save->nonce];
+  memcpy(attempt_before, save->attempt, sizeof attempt_before);
+  memcpy(nonce_before, save->nonce, sizeof nonce_before);
+  memcpy(save->attempt, attempt, strlen(attempt) + 1);
+  memcpy(save->nonce, theirs.nonce, strlen(theirs.nonce) + 1);
+  cleat__record_clear(&theirs);
+
+  cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
+  cleat_status status = cleat__resume_read_sources(save, search->err);
+  if (status == CLEAT_OK)
+    status = cleat__record_encode(&save->plan->record, &text, search->err);
+  bool same = status == CLEAT_OK && text.length == found->size &&
+              memcmp(text.data, found->text, text.length) == 0;
+  for (size_t i = 0; i < save->plan->record.file_count && same && status == CLEAT_OK; i++)
+    status = cleat__resume_compare(save, i, &same, search->err);
+  cleat__buffer_clear(&text);
+  save->sealed = same && status == CLEAT_OK;
+  if (!save->sealed) {
+    memcpy(save->attempt, attempt_before, sizeof attempt_before);
+    memcpy(save->nonce, nonce_before, sizeof nonce_before);
+  }
+  return status;
+}
+
+/* One attempt: "<step>/<attempt>/". */
+static cleat_status try_attempt(struct search *search, const char *key) {
+  struct cleat_save *save = search->save;
+  struct cleat__stock stock = {0};
+  char attempt[sizeof save->attempt];
+  struct cleat_error ignored;
+  const char *id = strchr(key, '/') + 1;
+  size_t length = strcspn(id, "/");
+  if (length >= sizeof attempt || search->looked_at == ATTEMPTS_MAX ||
+      cleat__name_check_id("attempt", id, length, &ignored) != CLEAT_OK)
+    return CLEAT_OK;
+  memcpy(attempt, id, length);
+  attempt[length] = '\0';
+  search->looked_at++;
+  cleat_status status = cleat__stock_take(save, attempt, &stock, search->err);
+  /* Beside what stands, a whole attempt is that one, or has lost to it, and its owner may be removing it. */
+  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD && !save->standing.exists)
+    status = try_record(search, &stock.claim, attempt);
+  if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_OPEN &&
+      (search->best.attempt[0] == '\0' || stock.bytes > search->best.bytes)) {
+    cleat__stock_clear(&search->best);
+    search->best = stock;
+    return CLEAT_OK;
+  }
+  cleat__stock_clear(&stock);
+  return status;
+}
+
+static cleat_status see_attempt(void *user, const struct cleat__list_entry *entry,
+                                struct cleat_error *err) {
+  struct search *search = user;
+  (void)err; /* it is the search's */
+  return entry->is_prefix && !search->save->sealed ? try_attempt(search, entry->key) : CLEAT_OK;
+}
+
+static cleat_status search_attempts(struct search *search) {
+  struct cleat_save *save = search->save;
+  char prefix[CLEAT__STEP_FOLDER_MAX + 1];
+  cleat__name_step_folder(save->plan->step, prefix);
+  memcpy(prefix + strlen(prefix), "/", 2);
+  const struct cleat__listing attempts = {save->operation.client->store, prefix, true,
+                                          &save->operation.cancel};
+  return cleat__listing_each(&attempts, see_attempt, search, search->err);
+}
+
+/* ---- Making it ours --------------------------------------------------------------------------- */
+
+/* Writes what was found into the save. */
+static void adopt(struct cleat_save *save, struct cleat__stock *stock) {
+  memcpy(save->attempt, stock->attempt, sizeof save->attempt);
+  save->adopted = true;
+  save->strays = stock->strays;
+  save->stray_count = stock->stray_count;
+  stock->strays = NULL;
+  stock->stray_count = 0;
+  for (size_t i = 0; i < stock->files; i++) {
+    struct cleat__save_file *file = &save->files[i];
+    file->present = stock->present[i];
+    if (file->upload == NULL)
+      continue;
+    cleat__key_file(save->plan->step, save->attempt, save->plan->record.files[i].name,
+                    file->upload->key);
+    if (stock->uploads[i] != NULL)
+      strncpy(file->upload->id, stock->uploads[i], CLEAT__UPLOAD_ID_MAX);
+  }
+}
+
+/* The claim was not ours to replace. False: somebody else holds it now, and goes on. True: whoever had it has put his record,
+ * or has failed and closed it, and there may be something else to go on with. */
+static cleat_status look_again(struct cleat_save *save, const struct cleat__stock *lost,
+                               bool *again, struct cleat_error *err) {
+  struct cleat__claim now = {0};
+  char key[CLEAT__OBJECT_KEY_MAX];
+  record_key(save, lost->attempt, key);
+  cleat_status status =
+      cleat__claim_look(save->operation.client, key, &save->operation.cancel, &now, err);
+  if (status == CLEAT_OK)
+    *again = now.kind != CLEAT__CLAIM_OPEN;
+  cleat__claim_clear(&now);
+  return status;
+}
+
+/* Takes what the search has found. *again: it is not to be had any more, and another search may find something else. */
+static cleat_status take_best(struct cleat_save *save, struct cleat__stock *best, bool *again,
+                              struct cleat_error *err) {
+  struct cleat_error lost;
+  cleat_status status = claim(save, best->attempt, best->claim.etag, &lost);
+  if (status == CLEAT_LOST) {
+    status = look_again(save, best, again, err);
+    if (status == CLEAT_OK && !*again)
+      *err = lost;
+    return status == CLEAT_OK && !*again ? CLEAT_LOST : status;
+  }
+  if (status != CLEAT_OK) {
+    *err = lost;
+    return status;
+  }
+  adopt(save, best);
+  return best->blocked ? cleat__resume_anew(save, err) : CLEAT_OK;
+}
+
+static cleat_status begin_shared(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (unsigned round = 0; save->resume && !save->anew && round < SEARCHES_MAX; round++) {
+    struct search search = {.save = save, .err = err};
+    bool again = false;
+    status = search_attempts(&search);
+    if (status == CLEAT_OK && search.best.attempt[0] != '\0' && !save->sealed)
+      status = take_best(save, &search.best, &again, err);
+    cleat__stock_clear(&search.best);
+    if (!again)
+      break;
+  }
+  if (status != CLEAT_OK || save->sealed || save->adopted)
+    return status;
+  return claim(save, save->attempt, NULL, err);
+}
+
+static bool has_uploads(const struct cleat_save *save) {
+  for (size_t i = 0; i < save->plan->record.file_count; i++) {
+    if (save->files[i].upload != NULL)
+      return true;
+  }
+  return false;
+}
+
+cleat_status cleat__resume_refuse(struct cleat_error *err) {
+  cleat__error_set(err, CLEAT_UNSUPPORTED,
+                   "this store has no conditional writes, so a save cannot be resumed in it");
+  cleat__error_hint(err, "save without resume: all of it is sent again");
+  return err->status;
+}
+
+/* Who does not resume leaves an attempt that others may go on with: whether they may is theirs to find out. */
+cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err) {
+  char key[CLEAT__OBJECT_KEY_MAX];
+  bool heeded = true;
+  cleat_status status = CLEAT_OK;
+  cleat__key_rank(save->plan->step, save->attempt, save->plan->record.rank, "trial", key);
+  if (save->resume)
+    status = cleat__prove_conditions(save->operation.client, key, has_uploads(save),
+                                     &save->operation.cancel, &heeded, err);
+  if (status != CLEAT_OK)
+    return status;
+  return heeded ? begin_shared(save, err) : cleat__resume_refuse(err);
+}
+
+/* ---- Uploads ---------------------------------------------------------------------------------- */
+
+/* Whether all parts are parts of this file as it is cut now. */
+static bool parts_fit(const struct cleat_save *save, const struct cleat__save_file *file,
+                      const struct cleat__stored_part *parts, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (parts[i].number == 0 || parts[i].number > file->part_count ||
+        parts[i].size !=
+            cleat__plan_part_bytes(save->plan, (size_t)(file - save->files), parts[i].number - 1))
+      return false;
+  }
+  return true;
+}
+
+/* Adopts and lists. *fits false: of no use. */
+static cleat_status upload_take(struct cleat_save *save, struct cleat__save_file *file, bool *fits,
+                                struct cleat_error *err) {
+  struct cleat__store *store = save->operation.client->store;
+  struct cleat__stored_part *parts = NULL;
+  size_t count = 0;
+  cleat_status status =
+      CLEAT__STORE(store, multipart_adopt, file->upload, &save->operation.cancel, err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(store, multipart_list_parts, file->upload, &parts, &count,
+                          &save->operation.cancel, err);
+  if (status == CLEAT_LOST || status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED)
+    return CLEAT_OK;
+  if (status != CLEAT_OK)
+    return status;
+  *fits = parts_fit(save, file, parts, count);
+  file->have = cleat__calloc(file->part_count, sizeof *file->have);
+  if (file->have == NULL)
+    status = cleat__error_no_memory(err, "the parts of a file");
+  for (size_t i = 0; i < count && *fits && status == CLEAT_OK; i++)
+    file->have[parts[i].number - 1] = parts[i];
+  cleat__free(parts);
+  return status;
+}
+
+cleat_status cleat__resume_upload(struct cleat_save *save, struct cleat__save_file *file,
+                                  bool *adopted, struct cleat_error *err) {
+  bool fits = false;
+  cleat_status status = upload_take(save, file, &fits, err);
+  if (status != CLEAT_OK)
+    return status;
+  *adopted = fits;
+  if (fits)
+    return CLEAT_OK;
+  status = CLEAT__STORE(save->operation.client->store, multipart_abort, file->upload,
+                        &save->operation.cancel, err);
+  file->upload->id[0] = '\0';
+  return status;
+}

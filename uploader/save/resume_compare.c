@@ -1,0 +1,192 @@
+/* resume_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
+ * alone. See resume.h. */
+#include "uploader/save/resume.h"
+
+#include "base/checksum.h"
+#include "base/mem.h"
+#include "uploader/engine/reading.h"
+
+#include <string.h>
+
+/* Blocks in which sources and objects are read here. */
+#define BLOCK_BYTES (1u << 20)
+
+/* "\"0123…\"", with or without the quotes, as MD5. */
+static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
+  uint8_t found[CLEAT__MD5_BYTES];
+  char hex[2 * CLEAT__MD5_BYTES + 1];
+  size_t length = strlen(etag);
+  bool quoted = length == sizeof hex + 1 && etag[0] == '"' && etag[length - 1] == '"';
+  if (!quoted && length != sizeof hex - 1)
+    return false;
+  memcpy(hex, etag + (quoted ? 1 : 0), sizeof hex - 1);
+  hex[sizeof hex - 1] = '\0';
+  return cleat__unhex(hex, sizeof found, found) && memcmp(found, digest, sizeof found) == 0;
+}
+
+bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
+                                 const struct cleat__span *body, size_t count, uint32_t crc32c) {
+  uint8_t digest[CLEAT__MD5_BYTES];
+  if (have->number == 0 || have->size != cleat__spans_length(body, count))
+    return false;
+  if (have->has_crc32c)
+    return have->crc32c == crc32c;
+  return cleat__md5_spans(body, count, digest) == CLEAT_OK && etag_is(have->etag, digest);
+}
+
+cleat_status cleat__resume_feed_is_there(const struct cleat__stored_part *have,
+                                         const struct cleat__feed *feed, uint32_t crc32c,
+                                         const atomic_bool *cancel, bool *there,
+                                         struct cleat_error *err) {
+  uint8_t digest[CLEAT__MD5_BYTES];
+  *there = false;
+  if (have->number == 0 || have->size != feed->length)
+    return CLEAT_OK;
+  if (have->has_crc32c) {
+    *there = have->crc32c == crc32c;
+    return CLEAT_OK;
+  }
+  cleat_status status = cleat__md5_feed(feed, cancel, digest, err);
+  *there = status == CLEAT_OK && etag_is(have->etag, digest);
+  return status;
+}
+
+/* The checksum that S3 gives an object of these parts: that of their checksums. */
+static uint32_t composite(const struct cleat__file_entry *entry) {
+  uint32_t crc = 0;
+  for (size_t i = 0; i < entry->part_count; i++) {
+    uint32_t part = entry->crc32c[i];
+    const uint8_t bytes[] = {(uint8_t)(part >> 24), (uint8_t)(part >> 16), (uint8_t)(part >> 8),
+                             (uint8_t)part};
+    crc = cleat__crc32c(crc, bytes, sizeof bytes);
+  }
+  return crc;
+}
+
+/* Whether the store's checksum tells; then *same. */
+static bool checksum_tells(const struct cleat__object *object,
+                           const struct cleat__file_entry *entry, bool *same) {
+  switch (object->checksum) {
+  case CLEAT__OBJECT_CHECKSUM_WHOLE:
+    if (entry->part_count > 1)
+      return false;
+    *same = object->crc32c == (entry->part_count == 1 ? entry->crc32c[0] : 0);
+    return true;
+  case CLEAT__OBJECT_CHECKSUM_PARTS:
+    if (object->checksum_parts != entry->part_count)
+      return false; /* of other parts, or of the same bytes in other parts */
+    *same = object->crc32c == composite(entry);
+    return true;
+  case CLEAT__OBJECT_CHECKSUM_NONE:
+    break;
+  }
+  return false;
+}
+
+static cleat_status read_part(struct cleat_save *save, const char *key, uint64_t offset,
+                              uint64_t size, void *block, uint32_t *crc32c,
+                              struct cleat_error *err) {
+  struct cleat__store *store = save->operation.client->store;
+  cleat_status status = CLEAT_OK;
+  uint32_t ignored = 0;
+  *crc32c = 0;
+  while (size > 0 && status == CLEAT_OK) {
+    struct cleat__span into = {block, size < BLOCK_BYTES ? (size_t)size : BLOCK_BYTES};
+    status =
+        CLEAT__STORE(store, get, key, offset, &into, 1, &ignored, &save->operation.cancel, err);
+    if (status == CLEAT_OK)
+      *crc32c = cleat__crc32c(*crc32c, block, into.length);
+    offset += into.length;
+    size -= into.length;
+  }
+  return status;
+}
+
+static cleat_status read_back(struct cleat_save *save, size_t file, const char *key, bool *same,
+                              struct cleat_error *err) {
+  const struct cleat__file_entry *entry = &save->plan->record.files[file];
+  cleat_status status = CLEAT_OK;
+  void *block = cleat__alloc(BLOCK_BYTES);
+  if (block == NULL)
+    return cleat__error_no_memory(err, "a part");
+  *same = true;
+  for (size_t i = 0; i < entry->part_count && *same && status == CLEAT_OK; i++) {
+    uint32_t crc32c = 0;
+    status = read_part(save, key, entry->part_bytes * i,
+                       cleat__plan_part_bytes(save->plan, file, i), block, &crc32c, err);
+    *same = crc32c == entry->crc32c[i];
+  }
+  cleat__free(block);
+  return status;
+}
+
+cleat_status cleat__resume_compare(struct cleat_save *save, size_t file, bool *same,
+                                   struct cleat_error *err) {
+  const struct cleat__file_entry *entry = &save->plan->record.files[file];
+  struct cleat__object object = {0};
+  char key[CLEAT__OBJECT_KEY_MAX];
+  cleat__key_file(save->plan->step, save->attempt, entry->name, key);
+  cleat_status status =
+      CLEAT__STORE(save->operation.client->store, head, key, &object, &save->operation.cancel, err);
+  *same = false;
+  if (cleat__object_is_absent(status, err))
+    return CLEAT_OK;
+  if (status != CLEAT_OK || object.size != entry->size || checksum_tells(&object, entry, same))
+    return status;
+  return read_back(save, file, key, same, err);
+}
+
+cleat_status cleat__resume_object(struct cleat_save *save, size_t file, bool *same,
+                                  struct cleat_error *err) {
+  bool found = false;
+  cleat_status status = cleat__resume_compare(save, file, &found, err);
+  if (status == CLEAT_OK)
+    *same = found;
+  return status;
+}
+
+cleat_status cleat__resume_settle(struct cleat_save *save, size_t file, struct cleat_error *err) {
+  bool same = false;
+  cleat_status status = cleat__resume_compare(save, file, &same, err);
+  if (status != CLEAT_OK || same)
+    return status;
+  status = cleat__error_set(err, CLEAT_LOST,
+                            "another process has written %s into this attempt, with other bytes",
+                            save->plan->record.files[file].name);
+  cleat__error_hint(err, "nothing was committed; see that one process alone saves this step, and "
+                         "save it again");
+  return status;
+}
+
+/* ---- The sources ------------------------------------------------------------------------------ */
+
+static cleat_status source_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
+                               struct cleat_error *err) {
+  return cleat__source_crc32c(
+      &save->plan->files[file].source, save->plan->record.files[file].part_bytes * part,
+      cleat__plan_part_bytes(save->plan, file, part), &save->operation.cancel, crc32c, err);
+}
+
+static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
+                               struct cleat_error *err) {
+  struct cleat__span *spans = NULL;
+  size_t count = 0;
+  cleat_status status = cleat__plan_part_spans(save->plan, file, part, &spans, &count, err);
+  if (status != CLEAT_OK)
+    return status;
+  *crc32c = cleat__spans_crc32c(spans, count);
+  cleat__free(spans);
+  return CLEAT_OK;
+}
+
+cleat_status cleat__resume_read_sources(struct cleat_save *save, struct cleat_error *err) {
+  cleat_status status = CLEAT_OK;
+  for (size_t i = 0; i < save->plan->record.file_count && status == CLEAT_OK; i++) {
+    struct cleat__file_entry *entry = &save->plan->record.files[i];
+    for (size_t k = 0; k < entry->part_count && status == CLEAT_OK; k++) {
+      status = save->plan->files[i].from_disk ? source_crc(save, i, k, &entry->crc32c[k], err)
+                                              : memory_crc(save, i, k, &entry->crc32c[k], err);
+    }
+  }
+  return status;
+}

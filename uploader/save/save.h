@@ -1,0 +1,22 @@
+/* save.h: saves, as the API offers them. Ownership, threads and errors: api/cleat.h. */
+#ifndef CLEAT_UPLOADER_SAVE_SAVE_H
+#define CLEAT_UPLOADER_SAVE_SAVE_H
+
+#include "uploader/engine/client.h"
+
+/* How the sources are read. */
+enum cleat__save_mode {
+  CLEAT__SAVE_STAGED = 0,  /* copied into staging buffers first: the fence ends with the copy */
+  CLEAT__SAVE_IN_PLACE = 1 /* memory is sent from where it lies; the fence is the end */
+};
+
+cleat_status cleat__save_start(struct cleat_client *client,
+                               const struct cleat_save_request *request, enum cleat__save_mode mode,
+                               struct cleat_save **save, struct cleat_error *err);
+cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err);
+cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err);
+void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress);
+void cleat__save_cancel(struct cleat_save *save);
+void cleat__save_free(struct cleat_save *save);
+
+#endif

@@ -1,0 +1,72 @@
+/* save/wait.c: what the owner of a save asks of it: the fence, the end, how far it is. See save.h. */
+#include "base/fork.h"
+#include "uploader/save/job.h"
+
+static bool is_staged_locked(const struct cleat_save *save) {
+  if (save->synced.snapshot_taken && save->synced.borrowing == 0)
+    return true;
+  return save->mode == CLEAT__SAVE_STAGED && save->synced.parts_staged == save->plan->total_parts;
+}
+
+cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
+  struct cleat__pool *pool = save->operation.client->pool;
+  if (!cleat__operation_is_ours(&save->operation))
+    return cleat__fork_refuse("the client", err);
+  cleat__pool_lock(pool);
+  /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
+  while (!is_staged_locked(save) && !save->operation.synced.ended)
+    cleat__pool_wait_locked(pool);
+  cleat_status status = cleat__operation_status_locked(&save->operation, err);
+  cleat__pool_unlock(pool);
+  return status;
+}
+
+cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err) {
+  return cleat__operation_wait(&save->operation, err);
+}
+
+static enum cleat_phase phase_locked(const struct cleat_save *save) {
+  if (save->operation.synced.ended) {
+    return save->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
+  }
+  return save->synced.record_begun ? CLEAT_PHASE_COMMITTING : CLEAT_PHASE_RUNNING;
+}
+
+void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
+  struct cleat__pool *pool = save->operation.client->pool;
+  if (!cleat__operation_is_ours(&save->operation)) {
+    *progress = (struct cleat_progress){.phase = CLEAT_PHASE_FAILED};
+    return;
+  }
+  cleat__pool_lock(pool);
+  *progress = (struct cleat_progress){
+      .phase = phase_locked(save),
+      .outcome = save->operation.synced.ended ? save->synced.outcome : CLEAT_OUTCOME_PENDING,
+      .bytes_total = save->plan->total_bytes,
+      .bytes_staged = save->synced.bytes_staged,
+      .bytes_done = save->synced.bytes_done,
+      .bytes_resumed = save->synced.bytes_found,
+      .files_total = save->plan->record.file_count,
+      .files_done = save->synced.files_done,
+      .elapsed_s = cleat__operation_elapsed_locked(&save->operation),
+      .device_snapshot = save->synced.snapshot_taken,
+  };
+  cleat__pool_unlock(pool);
+}
+
+void cleat__save_cancel(struct cleat_save *save) {
+  cleat__operation_cancel(&save->operation, "the save");
+}
+
+void cleat__save_free(struct cleat_save *save) {
+  if (save == NULL)
+    return;
+  if (!cleat__operation_is_ours(&save->operation)) {
+    cleat__fork_set_aside(save);
+    return;
+  }
+  struct cleat_error ignored;
+  (void)cleat__operation_wait(&save->operation, &ignored);
+  cleat__operation_retire(&save->operation);
+  cleat__save_destroy(save);
+}
