@@ -6,7 +6,6 @@
 #include "uploader/commit/commit.h"
 #include "uploader/engine/client.h"
 #include "uploader/engine/identity.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/name.h"
 
 #include <stdio.h>

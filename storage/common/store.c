@@ -36,6 +36,10 @@ void cleat__upload_page_clear(struct cleat__upload_page *page) {
   *page = (struct cleat__upload_page){0};
 }
 
+bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err) {
+  return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
+}
+
 /* What is wrong with one segment, or NULL. */
 static const char *segment_problem(const char *segment, size_t length) {
   if (length == 0)

@@ -303,6 +303,9 @@ struct cleat__store_config {
 /* NULL is allowed. */
 void cleat__store_close(struct cleat__store *store);
 
+/* An absent object, but not an absent bucket: there nothing could be saved either. */
+bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err);
+
 /* INVALID unless `key` is as described above. */
 cleat_status cleat__key_check(const char *key, struct cleat_error *err);
 

@@ -233,7 +233,7 @@ static const struct {
 } TLS_ADVICE[] = {
     {CLEAT__HTTP_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
     {CLEAT__HTTP_NO_TLS, "does not speak TLS: write http:// in the endpoint (AWS_ENDPOINT_URL), or "
-                       "switch TLS on there"},
+                         "switch TLS on there"},
     {"has expired",
      "has a certificate that has ended: renew it there; or this machine's clock is wrong"},
     {"not yet valid", "has a certificate that begins later: is this machine's clock right?"},

@@ -44,12 +44,6 @@ struct sender {
   struct cleat__s3_result result;
 };
 
-/* ---- building ---- */
-
-const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3) {
-  return &s3->configs[atomic_load(&s3->moved) ? 1 : 0];
-}
-
 static uint64_t body_bytes(const struct cleat__s3_request *request) {
   return request->feed != NULL ? request->feed->length
                                : cleat__spans_length(request->body, request->body_count);
@@ -448,6 +442,12 @@ static bool is_nobody_there(const struct sender *sender) {
          budget_ms - cleat__retry_remaining_ms(&sender->retry) >= CLEAT__S3_FIRST_CONTACT_MS;
 }
 
+static bool is_pointless(const struct sender *sender, enum cleat__retry_class class) {
+  const struct cleat__s3_request *request = sender->request;
+  return class == CLEAT__RETRY_AGAIN && request->is_pointless != NULL && sender->retry.tries >= 3 &&
+         request->is_pointless(request->pointless_ctx, sender->cancel);
+}
+
 static void name_target(const struct sender *sender, char *target, size_t size) {
   const struct cleat__s3_config *config = cleat__s3_config_now(sender->s3);
   const char *key = sender->request->key;
@@ -515,7 +515,7 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   int64_t after_ms = reply->retry_after[0] != '\0'
                          ? cleat__retry_after_ms(reply->retry_after, clock->wall_s(clock->ctx))
                          : -1;
-  if (is_nobody_there(sender)) {
+  if (is_nobody_there(sender) || is_pointless(sender, class)) {
     sender->retry.tries++;
     return fail(sender, CLEAT__RETRY_STOP_FATAL, err);
   }

@@ -19,6 +19,10 @@
 /* ---- put ---- */
 
 /* Whatever stands between may answer 200 to anything: what has no ETag was not stored. */
+const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3) {
+  return &s3->configs[atomic_load(&s3->moved) ? 1 : 0];
+}
+
 static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
   (void)ctx;

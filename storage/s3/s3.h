@@ -102,6 +102,9 @@ struct cleat__s3_request {
   cleat_status precondition_status; /* of a 412; 0: EXISTS */
   cleat__s3_accept_fn *accept;      /* NULL: every 2xx reply is a success */
   void *accept_ctx;
+  /* NULL, or asked after the fourth failed answer and each later one: true ends the tries. */
+  bool (*is_pointless)(void *ctx, const atomic_bool *cancel);
+  void *pointless_ctx;
   unsigned *failed_tries; /* NULL, or gets the number of tries before the one that decided */
 };
 

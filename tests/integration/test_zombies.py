@@ -5,6 +5,8 @@ compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there 
 their moments.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import random
@@ -23,6 +25,8 @@ COUNT = int(os.environ.get("CLEAT_TEST_ZOMBIES", 12))
 COUNT_MAX = 100  # of one store: each leaves 17 MB there, or twice that
 SIZES = {"a.bin": 11 * MIB, "b.bin": 6 * MIB, "c": 3000, "empty": 0}
 LOST = 5
+POLL_SECONDS = 0.1
+LOCKED_POLLS = 20  # of a lock that is held all the time: by the process that is stopped
 WARM = 3  # saves that are measured; the first one to a server may be slow
 
 
@@ -96,6 +100,29 @@ def stop_after(process, seconds):
     return process.returncode is None
 
 
+def until_ended_or_held_up(store, process):
+    """In a folder a process may be stopped in the milliseconds for which it holds the lock on names. Then all others wait until
+    it goes on, or for their time limit."""
+    locked = 0
+    while process.poll() is None and locked < LOCKED_POLLS:
+        try:
+            process.wait(timeout=POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            locked = locked + 1 if is_locked(store) else 0
+
+
+def is_locked(store):
+    if not isinstance(store, Folder) or isinstance(store, Loose):
+        return False
+    for path in store.path.glob("**/.cleat-lock"):
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
 def measure(store, source, step):
     began = time.monotonic()
     code, err = end(start(store, source, step))
@@ -144,8 +171,9 @@ def test_zombies(store, sources, rng, count):
             if process.returncode is None:
                 first.send_signal(signal.SIGCONT)
                 process.send_signal(signal.SIGCONT)
-        code, err = end(process)
+        until_ended_or_held_up(store, process)
         first.send_signal(signal.SIGCONT)
+        code, err = end(process)
         codes = [end(first), (code, err)]
         print("step %d: %s" % (step, codes))
         judge(store, step, codes, (sources[0], second))

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "uploader/engine/listing.h"
 #include "uploader/engine/operation.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/name.h"
 
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "uploader/engine/operation.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/name.h"
 
 #include <string.h>

@@ -3,7 +3,6 @@
 
 #include "uploader/catalog/catalog.h"
 #include "uploader/commit/starts.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/topology.h"
 
 #define DIFFERENCES_MAX 256

@@ -5,7 +5,6 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "uploader/commit/commit.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/document.h"
 
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "uploader/commit/commit.h"
 #include "uploader/engine/listing.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/document.h"
 #include "uploader/model/name.h"
 

@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-#include <string.h>
-
 /* The waits add up to 1.5 s. Fewer: a checkpoint that is replaced on a busy store looks damaged. More: one that is
  * damaged holds up whoever lists it. */
 #define READS_MAX 6
@@ -30,8 +28,4 @@ cleat_status cleat__read_document(struct cleat_client *client, const char *key, 
     if (!clock->wait_ms(clock->ctx, (int64_t)FIRST_WAIT_MS << i, cancel))
       return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
   }
-}
-
-bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err) {
-  return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
 }

@@ -11,7 +11,4 @@ cleat_status cleat__read_document(struct cleat_client *client, const char *key, 
                                   char **text, size_t *size, struct cleat__object *object,
                                   const atomic_bool *cancel, struct cleat_error *err);
 
-/* An absent object, but not an absent bucket: there nothing could be saved either. */
-bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err);
-
 #endif

@@ -4,7 +4,6 @@
  * be the network. When it stays wrong, the error names step, file, part and a tensor in it. No lock
  * is held here; a task touches its own part only. */
 #include "base/checksum.h"
-#include "uploader/engine/reading.h"
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
 

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "uploader/catalog/checkpoint.h"
 #include "uploader/commit/claim.h"
-#include "uploader/engine/reading.h"
 
 #include <stdio.h>
 #include <string.h>

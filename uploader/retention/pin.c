@@ -7,7 +7,6 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/manifest.h"
 #include "uploader/model/name.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "uploader/catalog/catalog.h"
-#include "uploader/engine/reading.h"
 #include "uploader/model/manifest.h"
 #include "uploader/model/name.h"
 #include "uploader/retention/purge.h"

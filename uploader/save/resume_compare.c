@@ -4,7 +4,6 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "uploader/engine/reading.h"
 
 #include <string.h>
 

@@ -322,6 +322,29 @@ START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
 }
 END_TEST
 
+#define BUSY ERROR_REPLY("500 Internal Server Error", "InternalError")
+#define UPLOAD_GONE ERROR_REPLY("404 Not Found", "NoSuchUpload")
+
+/* versitygw answers so, for ever, where another process has aborted the upload while a part came. */
+START_TEST(complete_of_an_upload_that_is_gone_answered_by_errors) {
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOAD_GONE, ERROR_REPLY("404 Not Found", ""));
+  ck_fails(complete(), CLEAT_NOT_FOUND);
+  ck_assert_str_eq(err.s3_code, "NoSuchUpload");
+  script_expect_line(5, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
+  script_expect_line(6, "HEAD /bucket/run/k ");
+  script_end(6);
+}
+END_TEST
+
+/* The upload is there still: the store is in trouble, and may come round. */
+START_TEST(complete_of_an_upload_that_is_there_goes_on) {
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, HELD_PART("9", "p", "4waSgw=="), COMPLETED, OBJECT("9"));
+  ck_ok(complete());
+  script_expect_line(6, "POST /bucket/run/k?uploadId=U%2B1 ");
+  script_end(7);
+}
+END_TEST
+
 START_TEST(complete_that_is_called_done_too_early) {
   SCRIPT(HANG_UP, COMPLETED, ERROR_REPLY("404 Not Found", ""), COMPLETED,
          ERROR_REPLY("404 Not Found", ""), COMPLETED, OBJECT("9"));
@@ -461,6 +484,8 @@ static Suite *suite(void) {
   tcase_add_test(c, complete_whose_list_was_damaged);
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
+  tcase_add_test(c, complete_of_an_upload_that_is_gone_answered_by_errors);
+  tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
   tcase_add_test(c, complete_that_is_called_done_too_early);
   tcase_add_test(c, complete_that_fails_after_it_was_called_done);
   tcase_add_test(c, complete_that_is_called_done_for_ever);
