@@ -336,6 +336,16 @@ START_TEST(complete_of_an_upload_that_is_gone_answered_by_errors) {
 }
 END_TEST
 
+START_TEST(complete_of_an_upload_whose_parts_are_gone) {
+  SCRIPT(BUSY, BUSY, BUSY, BUSY,
+         XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>"),
+         ERROR_REPLY("404 Not Found", ""));
+  ck_fails(complete(), CLEAT_NOT_FOUND);
+  ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
+  script_end(6);
+}
+END_TEST
+
 /* The upload is there still: the store is in trouble, and may come round. */
 START_TEST(complete_of_an_upload_that_is_there_goes_on) {
   SCRIPT(BUSY, BUSY, BUSY, BUSY, HELD_PART("9", "p", "4waSgw=="), COMPLETED, OBJECT("9"));
@@ -485,6 +495,7 @@ static Suite *suite(void) {
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
   tcase_add_test(c, complete_of_an_upload_that_is_gone_answered_by_errors);
+  tcase_add_test(c, complete_of_an_upload_whose_parts_are_gone);
   tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
   tcase_add_test(c, complete_that_is_called_done_too_early);
   tcase_add_test(c, complete_that_fails_after_it_was_called_done);
