@@ -6,6 +6,6 @@
 
 /* `location` is what follows "file://". The caller closes the store (cleat__store_close). */
 cleat_status cleat__store_file_open(const char *location, const struct cleat__store_config *config,
-                                  struct cleat__store **store, struct cleat_error *err);
+                                    struct cleat__store **store, struct cleat_error *err);
 
 #endif

@@ -57,13 +57,19 @@ check_symbols() {
   report "$status" "exported symbols"
 }
 
+check_folders() {
+  python3 "$TOOLS/check_folders.py" "$ROOT" "${BUILD:-build}/obj" || result=1
+}
+
 "$TOOLS/deps.sh" lint
-run_make lib >&2 || report 1 "the library builds"
+run_make all >&2 || report 1 "the sources build"
 python3 "$TOOLS/lint_selftest.py" || result=1
 python3 "$TOOLS/mutants_selftest.py" || result=1
+python3 "$TOOLS/check_folders_selftest.py" || result=1
 python3 "$TOOLS/lint_source.py" || result=1
 check_format
 check_shell
 check_symbols
+check_folders
 check_tidy
 exit $result

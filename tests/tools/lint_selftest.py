@@ -57,6 +57,7 @@ CASES = [
     ("api/cleat.h", "\n" * 1301, "1301 lines"),
     ("api/cleat.h", "\n" * 1300, None),
     ("base/README.md", None, "base/README.md:1: folder_readmes: missing"),
+    ("base/deeper/a.c", "int x;\n", "base/deeper/README.md:1: folder_readmes: missing"),
     ("notes.txt", "x\n", "does not belong at the top"),
     ("extra/a.c", "int x;\n", "does not belong at the top"),
     ("tests/data.bin", "\0" * ((1 << 20) + 1), "a binary of 1048577 bytes"),
@@ -68,7 +69,7 @@ def lint(name, text):
     """Runs the tool on a sound little repository, with one file written (or, for None, left out)."""
     with tempfile.TemporaryDirectory() as root:
         subprocess.run(["git", "init", "-q", root], check=True)
-        files = {folder + "/README.md": "x\n" for folder in FOLDERS}
+        files = {folder + "/README.md": "x\n" for folder in (*FOLDERS, "api/cli", "api/examples")}
         files["README.md"] = "x\n"
         files[name] = text
         for path, content in files.items():

@@ -26,16 +26,18 @@ LAYERS = {
     "uploader": {"uploader", "storage", "gpu", "base"},
     "api": {"api", "uploader", "storage", "gpu", "base"},
     "api/agent": {"api", "base"},
-    "api/cli": {"api", "api/run", "base"},
-    "api/run": {"api", "api/cli", "base"},
+    "api/cli": {"api", "api/program", "api/run", "base"},
+    "api/program": {"api", "base"},
+    "api/run": {"api", "api/program", "base"},
     "api/examples": set(),
     "api/python": set(),
 }
 FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
+NO_README = {"api/manager"}  # README.md of api/ tells of it
 TOP_FILES = {"LICENSE", "Makefile", "README.md"}
 
 # (pattern, where it is allowed: a tuple of path prefixes, what to use instead)
-PROGRAMS = ("api/cli/", "api/run/", "api/agent/", "api/examples/")
+PROGRAMS = ("api/cli/", "api/program/", "api/run/", "api/agent/", "api/examples/")
 TESTS = ("tests/",)
 BANNED = [
     (r"strcpy|stpcpy|strcat|strncat|sprintf|vsprintf|gets", (), "a bounded buffer (base/buffer.h) or snprintf"),
@@ -152,8 +154,9 @@ def file_lengths(tree):
 
 
 def folder_readmes(tree):
-    """Every folder at the top says what it is."""
-    for folder in FOLDERS + (".",):
+    """Every folder at the top says what it is, and every folder of sources below it."""
+    below = {os.path.dirname(name) for name in tree.sources if name.split("/")[0] in LAYERS}
+    for folder in sorted({*FOLDERS, ".", *below} - NO_README):
         if not tree.exists(os.path.join(folder, "README.md")):
             yield os.path.normpath(os.path.join(folder, "README.md")), 1, "missing"
 

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that may."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_folders.py")
+SOUND = {"base/a.c": "int a(void); int a(void) { return 1; }\n", "base/a.h": "int a(void);\n",
+         "storage/b.c": '#include "base/a.h"\nint b(void); int b(void) { return a(); }\n', "storage/b.h": "int b(void);\n"}
+
+# (files that are added or replaced, what is said, or None if all is well)
+CASES = [
+    ({}, None),
+    ({"base/a.h": '#include "storage/b.h"\nint a(void);\n'}, "base -> storage: base/a.h includes storage/b.h"),
+    ({"base/a.c": "int b(void); int a(void); int a(void) { return b(); }\n"}, "base -> storage: base/a.c uses b of storage/b.c"),
+    ({"storage/c/c.c": "int b(void); int c(void); int c(void) { return b(); }\n"}, None),
+]
+
+
+def check(added):
+    with tempfile.TemporaryDirectory() as root:
+        subprocess.run(["git", "init", "-q", root], check=True)
+        files = {**SOUND, **added}
+        for name, text in files.items():
+            os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+            with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        for name in files:
+            if name.endswith(".c"):
+                target = os.path.join(root, "obj", name[:-2] + ".o")
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                subprocess.run([os.environ.get("CC", "gcc"), "-I.", "-c", name, "-o", target], cwd=root, check=True)
+        run = subprocess.run([sys.executable, TOOL, root, os.path.join(root, "obj")], stdout=subprocess.PIPE, text=True)
+        return run.returncode, run.stdout
+
+
+def main():
+    bad = 0
+    for added, says in CASES:
+        code, out = check(added)
+        good = (code == 0) == (says is None) and (says or "") in out
+        bad += not good
+        print("%s - check_folders.py on %s" % ("ok" if good else "not ok", ", ".join(added) or "sound folders"))
+        if not good:
+            print(out)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
