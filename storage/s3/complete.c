@@ -46,40 +46,44 @@ struct completion {
 };
 
 /* A store may answer every try with an error of its own for an upload that is no more: versitygw does, where another process
- * aborted the upload while a part came. Its list of parts then says what the answer does not. */
+ * aborted the upload while parts came. It lists the parts even then, but not the upload. */
 struct doubt {
   const struct completion *completion;
   struct cleat_error gone; /* CLEAT_OK until the upload is known to be gone */
 };
 
-/* Whether one of the parts to complete is in no list: it cannot come back, since all of them were sent. */
-static bool lacks_part(const struct completion *completion, const struct cleat__stored_part *held,
-                       size_t held_count) {
-  size_t next = 0;
-  for (size_t i = 0; i < completion->count; i++) {
-    while (next < held_count && held[next].number < completion->parts[i].number)
-      next++;
-    if (next == held_count || held[next].number != completion->parts[i].number)
-      return true;
-  }
-  return false;
+/* Whether the store's list of uploads is whole and lacks this one. *status is that of the list. */
+static bool is_unlisted(const struct completion *completion, const atomic_bool *cancel,
+                        cleat_status *status) {
+  const struct cleat__upload *upload = completion->upload;
+  struct cleat__upload_page page = {0};
+  struct cleat_error ignored;
+  *status = cleat__s3_multipart_list(completion->store, upload->key, NULL, &page, cancel, &ignored);
+  bool unlisted = *status == CLEAT_OK && page.next == NULL;
+  for (size_t i = 0; unlisted && i < page.count; i++)
+    unlisted = strcmp(page.entries[i].id, upload->id) != 0;
+  cleat__upload_page_clear(&page);
+  return unlisted;
 }
 
 static bool is_upload_gone(void *ctx, const atomic_bool *cancel) {
   struct doubt *doubt = ctx;
   const struct completion *completion = doubt->completion;
-  const struct cleat__upload *upload = completion->upload;
   struct cleat__stored_part *held = NULL;
   struct cleat_error problem;
   size_t count = 0;
-  cleat_status status =
-      cleat__s3_multipart_list_parts(completion->store, upload, &held, &count, cancel, &problem);
+  cleat_status listed, status = CLEAT_OK;
+  if (is_unlisted(completion, cancel, &listed)) {
+    cleat__error_set(&doubt->gone, CLEAT_NOT_FOUND,
+                     "CompleteMultipartUpload %s: the upload is gone: it was aborted",
+                     completion->upload->key);
+    return true;
+  }
+  if (listed == CLEAT_UNSUPPORTED)
+    status = cleat__s3_multipart_list_parts(completion->store, completion->upload, &held, &count,
+                                            cancel, &problem);
   if (status != CLEAT_OK && cleat__object_is_absent(status, &problem))
     doubt->gone = problem;
-  else if (status == CLEAT_OK && lacks_part(completion, held, count))
-    cleat__error_set(&doubt->gone, CLEAT_NOT_FOUND,
-                     "CompleteMultipartUpload %s: parts of the upload are gone: it was aborted",
-                     upload->key);
   cleat__free(held);
   return doubt->gone.status != CLEAT_OK;
 }

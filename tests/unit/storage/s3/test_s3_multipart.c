@@ -323,32 +323,39 @@ START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
 END_TEST
 
 #define BUSY ERROR_REPLY("500 Internal Server Error", "InternalError")
-#define UPLOAD_GONE ERROR_REPLY("404 Not Found", "NoSuchUpload")
+#define UPLOADS(entries)                                                           \
+  XML_REPLY("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>" entries \
+            "</ListMultipartUploadsResult>")
 
-/* versitygw answers so, for ever, where another process has aborted the upload while a part came. */
+/* versitygw answers so, for ever, where another process has aborted the upload while parts came. */
 START_TEST(complete_of_an_upload_that_is_gone_answered_by_errors) {
-  SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOAD_GONE, ERROR_REPLY("404 Not Found", ""));
+  SCRIPT(BUSY, BUSY, BUSY, BUSY,
+         UPLOADS("<Upload><Key>run/k</Key><UploadId>another</UploadId></Upload>"),
+         ERROR_REPLY("404 Not Found", ""));
   ck_fails(complete(), CLEAT_NOT_FOUND);
-  ck_assert_str_eq(err.s3_code, "NoSuchUpload");
-  script_expect_line(5, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
+  ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
+  script_expect_line(5, "GET /bucket/?encoding-type=url&max-uploads=1000&prefix=run%2Fk&uploads= ");
   script_expect_line(6, "HEAD /bucket/run/k ");
   script_end(6);
 }
 END_TEST
 
-START_TEST(complete_of_an_upload_whose_parts_are_gone) {
-  SCRIPT(BUSY, BUSY, BUSY, BUSY,
-         XML_REPLY("<ListPartsResult><IsTruncated>false</IsTruncated></ListPartsResult>"),
-         ERROR_REPLY("404 Not Found", ""));
+/* Where there is no list of uploads, that of the parts has to do. */
+START_TEST(complete_of_an_upload_that_is_gone_and_was_never_listed) {
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, ERROR_REPLY("501 Not Implemented", "NotImplemented"),
+         ERROR_REPLY("404 Not Found", "NoSuchUpload"), ERROR_REPLY("404 Not Found", ""));
   ck_fails(complete(), CLEAT_NOT_FOUND);
-  ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
-  script_end(6);
+  ck_assert_str_eq(err.s3_code, "NoSuchUpload");
+  script_expect_line(6, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
+  script_end(7);
 }
 END_TEST
 
 /* The upload is there still: the store is in trouble, and may come round. */
 START_TEST(complete_of_an_upload_that_is_there_goes_on) {
-  SCRIPT(BUSY, BUSY, BUSY, BUSY, HELD_PART("9", "p", "4waSgw=="), COMPLETED, OBJECT("9"));
+  SCRIPT(BUSY, BUSY, BUSY, BUSY,
+         UPLOADS("<Upload><Key>run/k</Key><UploadId>U+1</UploadId></Upload>"), COMPLETED,
+         OBJECT("9"));
   ck_ok(complete());
   script_expect_line(6, "POST /bucket/run/k?uploadId=U%2B1 ");
   script_end(7);
@@ -495,7 +502,7 @@ static Suite *suite(void) {
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
   tcase_add_test(c, complete_of_an_upload_that_is_gone_answered_by_errors);
-  tcase_add_test(c, complete_of_an_upload_whose_parts_are_gone);
+  tcase_add_test(c, complete_of_an_upload_that_is_gone_and_was_never_listed);
   tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
   tcase_add_test(c, complete_that_is_called_done_too_early);
   tcase_add_test(c, complete_that_fails_after_it_was_called_done);
