@@ -11,7 +11,7 @@ packages_of() {
   ceph) echo "$(packages_of server)" ceph-mon ceph-osd radosgw ceph-common ;;
   swift) echo "$(packages_of server)" python3-swift python3-setuptools ;;
   go) echo ca-certificates golang-go ;;
-  rust) echo "$(packages_of build)" cargo-web rustc-web cmake clang libclang-dev ;;
+  rust) echo ca-certificates gcc libc6-dev make pkg-config cargo-web rustc-web ;;
   node) echo ca-certificates nodejs npm ;;
   java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
