@@ -12,7 +12,7 @@ rust_is_recent() {
 # which is removed when the program stands. A build that was interrupted is continued there.
 build_rust_program() {
   local program=$1 name=$2 version=$3 folder=$CACHE/rust settings=${CARGO_HOME:-${HOME:-/root}/.cargo}/config.toml
-  say "building $name $version with $(rustc --version) (13 minutes, once)"
+  say "building $name $version with $(rustc --version) (up to 30 minutes, once)"
   mkdir -p "$folder/cargo"
   if [ -e "$settings" ]; then
     cp "$settings" "$folder/cargo/"

@@ -16,6 +16,17 @@ install_s3s_fs() {
   install_rust_program s3s-fs "$VERSION" "$RUST_MINOR" --features binary
 }
 
+# It answers nobody without a signature, so that a refusal is an answer too.
+is_ready() {
+  python3 - "$1" <<'PY' 2>/dev/null
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], timeout=5)
+except urllib.error.HTTPError as error:
+    sys.exit(0 if error.code == 403 else 1)
+PY
+}
+
 start_s3s_fs() {
   local dir=$1 program port user secret try
   program=$(install_s3s_fs)
@@ -24,7 +35,7 @@ start_s3s_fs() {
   secret=$(random_hex 16)
   for ((try = 0; try < START_TRIES; try++)); do
     port=$(free_ports 1)
-    if start_server "http://127.0.0.1:$port/" "$dir/s3s-fs.log" env HOME="$dir/home" RUST_LOG=warn "$program" \
+    if start_server "http://127.0.0.1:$port/" "$dir/s3s-fs.log" env HOME="$dir/home" RUST_LOG=error "$program" \
       --host 127.0.0.1 --port "$port" --access-key "$user" --secret-key "$secret" "$dir/data"; then
       tell_server S3S_FS "http://127.0.0.1:$port" "$user" "$secret"
       return
