@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An OpenStack Swift for tests, with its S3 interface (s3api): one node and one replica. It runs from Debian's Python
 # package alone, which has no service to start. All data, settings and logs are in DIR: /etc/swift is left alone.
-# It refuses If-None-Match, and a Complete reads no checksums. Used as minio.sh is, without TLS:
+# It refuses conditions on a PUT, and a Complete that names checksums. Used as minio.sh is, without TLS:
 #
 #   swift.sh install | start DIR | stop PID      start prints SWIFT_PID=…, else what minio.sh prints
 #
@@ -18,7 +18,7 @@ readonly VERSION=2.30.1
 readonly PYTHON=/usr/bin/python3
 # A busy machine must not look like a node that fails: there is no other one.
 readonly PATIENCE_S=60
-# A part that is no longer than the minimum is refused unless it is the last. AWS has the same two limits.
+# A shorter part is refused unless it is the last. AWS has the same two limits.
 readonly PART_MIN_BYTES=$((5 << 20))
 readonly PARTS_MAX=10000
 
@@ -138,7 +138,7 @@ write_configs() {
 }
 
 # serve DIR KIND: a server that ends with this script, whatever ends it. Its tempauth wants a memcached for tokens, which S3
-# does without. All processes then see each change immediately.
+# does without. A cache that keeps nothing stands in for it.
 serve() {
   setpriv --pdeathsig KILL "$PYTHON" - "$1" "$1/$2.conf" "$2-server" <<'PY' &
 import sys
