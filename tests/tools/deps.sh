@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server ceph go node java test fuzz lint docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -9,7 +9,9 @@ packages_of() {
   build) echo gcc libc6-dev make pkg-config libcurl4-openssl-dev libssl-dev libexpat1-dev libcjson-dev libisal-dev ;;
   server) echo ca-certificates openssl python3 util-linux ;;
   ceph) echo "$(packages_of server)" ceph-mon ceph-osd radosgw ceph-common ;;
+  swift) echo "$(packages_of server)" python3-swift python3-setuptools ;;
   go) echo ca-certificates golang-go ;;
+  rust) echo ca-certificates gcc libc6-dev make pkg-config cargo-web rustc-web ;;
   node) echo ca-certificates nodejs npm ;;
   java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
