@@ -334,7 +334,7 @@ print-gpu:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora model gpu header integration endurance mutants fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora model gpu header integration stores endurance mutants fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -355,7 +355,7 @@ gpu-build:
 # The leading + hands this make's options (WERROR, SANITIZE, CC) on to the make that the script starts.
 test:
 	+@tests/tools/run_tests.sh unit torture corpora model gpu header integration
-unit torture corpora model gpu header integration endurance mutants:
+unit torture corpora model gpu header integration stores endurance mutants:
 	+@tests/tools/run_tests.sh $@
 
 SECONDS ?= 600
@@ -404,6 +404,7 @@ help:
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
+	@echo 'make stores       eight more S3 servers, each installed, started and tried; prints what was seen [STORES="moto ceph"]'
 	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'

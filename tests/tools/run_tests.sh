@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs tests; `make test` is this script with every group.
-# usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration endurance mutants
+# usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration stores endurance mutants
 #
 # The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
 # A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
@@ -281,6 +281,18 @@ run_integration_group() {
   fi
 }
 
+# Servers that speak S3 in ways of their own, each started and tried; STORES is a choice among them. Prints the table of what
+# was seen.
+run_stores_group() {
+  local table=${BUILD:-build}/stores.jsonl
+  PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
+  rm -f "$table"
+  export CLEAT_TEST_OTHERS=${STORES:-ceph garage moto s3mock s3proxy s3rver s3s_fs swift} CLEAT_TEST_OTHERS_TABLE=$table
+  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-30} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-20} CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-60}
+  run_pytest tests/integration/test_other_servers.py
+  python3 "$TOOLS/stores_table.py" "$table"
+}
+
 # Kills and races until luck is no excuse.
 run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
@@ -369,7 +381,7 @@ build() {
   for group in "$@"; do
     case $group in
     unit | torture) targets+=("$group-programs") ;;
-    integration | endurance) targets+=(all integration-programs) ;;
+    integration | stores | endurance) targets+=(all integration-programs) ;;
     corpora) targets+=(fuzz-programs) ;;
     model | mutants) ;;
     gpu) targets+=(gpu-programs) ;;
@@ -401,7 +413,7 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
-[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|endurance|mutants…"
+[ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|stores|endurance|mutants…"
 trap stop_all EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
