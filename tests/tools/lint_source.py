@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from lint_markdown import markdown_links, quoted_messages
+
 LINES_MAX = 600  # a longer file is split by verb
 HEADER_LINES_MAX = 1300  # but for the one public header: a program includes nothing else of ours
 BINARY_BYTES_MAX = 1 << 20
@@ -31,7 +33,7 @@ LAYERS = {
     "api/examples": set(),
     "api/python": set(),
 }
-FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
+FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
 TOP_FILES = {"LICENSE", "Makefile", "README.md"}
 
 # (pattern, where it is allowed: a tuple of path prefixes, what to use instead)
@@ -175,7 +177,8 @@ def large_binaries(tree):
                     yield name, 1, "a binary of %d bytes" % tree.size(name)
 
 
-RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries)
+RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries, markdown_links,
+         quoted_messages)
 
 
 def main():
