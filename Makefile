@@ -334,7 +334,7 @@ print-gpu:
 print-fuzz:
 	@printf '%s\n' $(FUZZ_BIN)
 
-.PHONY: deps test unit torture corpora model gpu header integration stores endurance mutants fuzz lint format bench bench-report bench-smoke demo demo-minio clean help
+.PHONY: deps test unit torture corpora model gpu header integration stores endurance mutants fuzz lint format bench bench-report bench-smoke demo demo-minio docs clean help
 deps:
 	@tests/tools/deps.sh all
 
@@ -380,6 +380,10 @@ bench-smoke:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && \
 	  tests/bench/run.sh --smoke local limit scale tls memory
 
+# The pages of docs/ as a site that needs no network: build/docs/index.html. Broken links and anchors fail.
+docs:
+	@tests/tools/docs.sh
+
 # The images of docker/, built and tried; needs a Docker engine, or root to start one.
 .PHONY: docker-test
 docker-test:
@@ -410,6 +414,7 @@ help:
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
 	@echo 'make format       lay out every C file as .clang-format says'
+	@echo 'make docs         the pages of docs/ as a site: build/docs/index.html'
 	@echo 'make bench        figures of speed and memory: build/bench/results.json and a page, RESULTS.md, beside it'
 	@echo 'make bench-report tests/bench/RESULTS.md and its plots, from that document'
 	@echo 'make bench-smoke  the same with little data: whether it works'

@@ -1,6 +1,6 @@
 """What every server must do for Cleat, and what each does in its own way.
 
-The ways are found with boto3, without Cleat, so that the README's table of stores rests on something: a server that
+The ways are found with boto3, without Cleat, so that the table of docs/stores.md rests on something: a server that
 changes its ways fails here first.
 """
 

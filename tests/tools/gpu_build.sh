@@ -14,11 +14,12 @@ stand_in_agrees() {
   done
 }
 
-# The second C example of README.md.
-readme_compiles() {
-  awk '/^```/ { if (inside) exit; inside = ($0 == "```c" && ++seen == 2); next } inside' README.md |
-    "${CC:-gcc}" -std=c11 -Iapi -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only -x c - &&
-    grep -q '^#include <cuda_runtime_api.h>' README.md
+# The first C example of the guide, which is the one for CUDA.
+guide_compiles() {
+  local example
+  example=$(awk '/^```/ { if (inside) exit; inside = ($0 == "```c"); next } inside' docs/c-guide.md)
+  grep -q '^#include <cuda_runtime_api.h>' <<<"$example" &&
+    "${CC:-gcc}" -std=c11 -Iapi -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only -x c - <<<"$example"
 }
 
 # It must start where there is no driver, so nothing of CUDA may be a library that it needs.
@@ -35,7 +36,7 @@ check "the CUDA driver compiles and links" run_make CUDA="$CUDA" BUILD="$build" 
 check "the standalone build for a GPU machine" run_make CUDA="$CUDA" BUILD="$build/standalone" STANDALONE=1 lib \
   "$build"/standalone/tests/gpu/{test_cuda,test_cuda_graphs,bench_cuda}
 check "the stand-in's calls are declared as the real ones" stand_in_agrees
-check "the GPU example of README.md compiles" readme_compiles
+check "the GPU example of docs/c-guide.md compiles" guide_compiles
 check "cleat --version tells" grep -q 'with CUDA' <("$build/cleat" --version)
 check "the program needs no driver" needs_no_driver "$build/cleat"
 check "the library needs no driver" needs_no_driver "$build/libcleat.so"

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lint_source.py")
-FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
+FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
 
 # (file, text, what the finding says or None if it must pass)
 CASES = [
@@ -62,6 +62,14 @@ CASES = [
     ("extra/a.c", "int x;\n", "does not belong at the top"),
     ("tests/data.bin", "\0" * ((1 << 20) + 1), "a binary of 1048577 bytes"),
     ("tests/data.txt", "x" * ((1 << 20) + 1), None),
+    ("docs/a.md", "[x](b.md)\n", "docs/a.md:1: markdown_links: links to docs/b.md, which is not there"),
+    ("docs/a.md", "# One\n\n[x](#two)\n", "docs/a.md:3: markdown_links: links to docs/a.md, which has no heading #two"),
+    ("docs/a.md", "[x](../base/README.md#none)\n", "links to base/README.md, which has no heading #none"),
+    ("docs/a.md", "# `cleat run`, in short\n[x](#cleat-run-in-short) [y](../base) [z](https://e.org/#x) `[c](d.md)`\n"
+                  "```c\n# no[x](y.md)\n```\n", None),
+    ("docs/operations.md", "## Troubleshooting by message\n\n| message or hint says | cause |\n|---|---|\n"
+                           "| the moon … is full | no |\n", "docs/operations.md:5: quoted_messages: no message says 'the moon'"),
+    ("docs/operations.md", "## Other\n\n| message or hint says | cause |\n|---|---|\n| the moon | no |\n", None),
 ]
 
 

@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from lint_markdown import markdown_links, quoted_messages
+
 LINES_MAX = 600  # a longer file is split by verb
 HEADER_LINES_MAX = 1300  # but for the one public header: a program includes nothing else of ours
 BINARY_BYTES_MAX = 1 << 20
@@ -32,7 +34,7 @@ LAYERS = {
     "api/examples": set(),
     "api/python": set(),
 }
-FOLDERS = ("api", "base", "docker", "gpu", "storage", "tests", "uploader")
+FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
 NO_README = {"api/manager"}  # README.md of api/ tells of it
 TOP_FILES = {"LICENSE", "Makefile", "README.md"}
 
@@ -178,7 +180,8 @@ def large_binaries(tree):
                     yield name, 1, "a binary of %d bytes" % tree.size(name)
 
 
-RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries)
+RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries, markdown_links,
+         quoted_messages)
 
 
 def main():
