@@ -358,6 +358,11 @@ test:
 unit torture corpora model gpu header integration stores endurance mutants:
 	+@tests/tools/run_tests.sh $@
 
+# For daily work, a few minutes: what a change most often breaks. `make test` and .ci/run do the rest.
+.PHONY: check-quick
+check-quick:
+	+@tests/tools/run_tests.sh unit && tests/tools/lint.sh quick
+
 SECONDS ?= 600
 fuzz:
 	+@tests/tools/fuzz.sh $(SECONDS) $(TARGETS)
@@ -408,6 +413,7 @@ help:
 	@echo 'make gpu-bench    its figures, [MIB=4096] of checkpoint; gpu/RESULTS.md says what was seen'
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
+	@echo 'make check-quick  for daily work: build, unit tests, lint without clang-tidy'
 	@echo 'make stores       eight more S3 servers, each installed, started and tried; prints what was seen [STORES="moto ceph"]'
 	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'

@@ -71,5 +71,5 @@ check_format
 check_shell
 check_symbols
 check_folders
-check_tidy
+[ "${1:-}" = quick ] || check_tidy # most of the time of all this
 exit $result

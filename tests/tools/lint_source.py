@@ -36,7 +36,7 @@ LAYERS = {
 }
 FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
 NO_README = {"api/manager"}  # README.md of api/ tells of it
-TOP_FILES = {"LICENSE", "Makefile", "README.md"}
+TOP_FILES = {"CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"}
 
 # (pattern, where it is allowed: a tuple of path prefixes, what to use instead)
 PROGRAMS = ("api/cli/", "api/program/", "api/run/", "api/agent/", "api/examples/")
