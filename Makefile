@@ -363,6 +363,11 @@ unit torture corpora model gpu header integration stores endurance mutants:
 check-quick:
 	+@tests/tools/run_tests.sh unit && tests/tools/lint.sh quick
 
+# The table of docs/code-metrics.md.
+.PHONY: metrics
+metrics:
+	@tests/tools/deps.sh metrics && tests/tools/metrics.py
+
 SECONDS ?= 600
 fuzz:
 	+@tests/tools/fuzz.sh $(SECONDS) $(TARGETS)
@@ -414,6 +419,7 @@ help:
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
 	@echo 'make check-quick  for daily work: build, unit tests, lint without clang-tidy'
+	@echo 'make metrics      figures of the sources, which docs/code-metrics.md compares with other projects'
 	@echo 'make stores       eight more S3 servers, each installed, started and tried; prints what was seen [STORES="moto ceph"]'
 	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'
