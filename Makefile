@@ -301,6 +301,8 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 # --- installing ----------------------------------------------------------------------------------------------
 
 .PHONY: install uninstall
+# shell:where it looks, below share/
+COMPLETIONS := bash:bash-completion/completions/cleat fish:fish/vendor_completions.d/cleat.fish zsh:zsh/site-functions/_cleat
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	  $(DESTDIR)$(PREFIX)/share/man/man1
@@ -312,10 +314,13 @@ install: all
 	ln -sf $(SO_NAME) $(DESTDIR)$(PREFIX)/lib/libcleat.so
 	install -m 644 $(BUILD)/cleat.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/cleat.pc
 	install -m 644 api/cli/cleat.1 $(DESTDIR)$(PREFIX)/share/man/man1/cleat.1
+	$(foreach pair,$(COMPLETIONS),install -d $(DESTDIR)$(PREFIX)/share/$(dir $(lastword $(subst :, ,$(pair)))) && \
+	  $(BUILD)/cleat completion $(firstword $(subst :, ,$(pair))) > $(DESTDIR)$(PREFIX)/share/$(lastword $(subst :, ,$(pair))) &&) true
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/cleat include/cleat.h lib/libcleat.a lib/$(SO_FILE) lib/$(SO_NAME) \
-	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1)
+	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1 \
+	  $(addprefix share/,$(foreach pair,$(COMPLETIONS),$(lastword $(subst :, ,$(pair))))))
 
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ packages_of() {
   node) echo ca-certificates nodejs npm ;;
   java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
-    util-linux mount e2fsprogs mandoc openmpi-bin spin ;;
+    util-linux mount e2fsprogs mandoc openmpi-bin spin fish zsh ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   docs) echo ca-certificates python3 python3-venv ;;
   docker) echo ca-certificates docker.io ;;
