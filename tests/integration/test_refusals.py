@@ -125,3 +125,30 @@ def test_refused_checksums_name_the_option(loose, source, tmp_path):
 def test_a_manifest_that_stays_empty_is_damaged(loose, source, tmp_path):
     assert save(loose, source, 1).code == 0
     assert_error(run("load", URL, tmp_path / "out", environment=environment(loose)), 4, "damaged")
+
+
+CONDITIONS = {
+    "ignores create-only": ({"ignore": {"create-only"}}, "conditions of puts"),
+    "refuses if-match": ({"lack": {"if-match"}}, "conditions of puts"),
+    "ignores those of uploads": ({"ignore": {"create-only-uploads"}}, "when an upload is completed"),
+}
+
+
+@pytest.mark.parametrize("loose, why", CONDITIONS.values(), ids=list(CONDITIONS), indirect=["loose"])
+def test_a_refused_resume_says_what_the_store_ignores(loose, why, source):
+    result = save(loose, source, 1, "--resume")
+    assert_error(result, 1, why)
+    assert "warning" not in result.err and result.err.count("sent again") == 1, result
+    assert not loose.objects and not loose.uploads
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"if-match"}}], indirect=True)
+def test_run_goes_on_where_a_resume_is_refused(loose, source, tmp_path):
+    folder = tmp_path / "checkpoints"
+    command = "mkdir -p %s && for n in 1 2; do cp -r %s %s/step-$n; sleep 1; done" % (folder, source, folder)
+    result = run("run", "--store", URL, "--dir", folder, "--layout", "folders", "--quiet-time", "1", "--", "sh", "-c", command,
+                 environment=environment(loose))
+    assert result.code == 0, result
+    assert result.err.count("conditions of puts") == 1 and result.err.count("sent again") == 1, result
+    assert {key for key in loose.objects if key.endswith("/manifest.json")} == {
+        "run/step-%012d/manifest.json" % step for step in (1, 2)}
