@@ -22,6 +22,8 @@ STORES = {
     "refuses create-only": {"lack": {"create-only"}},
     "refuses the size": {"lack": {"size"}},
     "refuses both": {"lack": {"create-only", "size"}},
+    "refuses if-match": {"lack": {"if-match"}},
+    "refuses all conditions": {"lack": {"create-only", "if-match", "size"}},
     "lists no parts": {"lack": {"list-parts"}},
     "lists no uploads": {"lack": {"list-uploads"}},
     "lists nothing unfinished": {"lack": {"list-uploads", "list-parts"}},
@@ -86,6 +88,9 @@ def test_a_killed_save_is_gone_on_with(loose, source, tmp_path):
     saving.send_signal(signal.SIGKILL)
     saving.communicate()
     result = save(loose, source, 3, "--resume")
+    if set(loose.lack) & {"create-only", "if-match"}:
+        assert_error(result, 1, "conditions of puts")
+        result = save(loose, source, 3)
     # It may have been done already.
     assert result.code == 0 or "committed already" in result.err, result
     expect_loaded(loose, source, tmp_path / "out", "--step", "3")
@@ -125,6 +130,20 @@ def test_refused_checksums_name_the_option(loose, source, tmp_path):
 def test_a_manifest_that_stays_empty_is_damaged(loose, source, tmp_path):
     assert save(loose, source, 1).code == 0
     assert_error(run("load", URL, tmp_path / "out", environment=environment(loose)), 4, "damaged")
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"lack": {"if-match", "create-only"}}], indirect=True)
+def test_a_replace_looks_first_and_warns(loose, source, tmp_path):
+    """The doctor says what Cleat does."""
+    for _ in range(2):
+        result = save(loose, source, 1, "--if-exists", "replace")
+        assert result.code == 0, result
+    assert result.err.count("let one job at a time save there") == 1, result
+    expect_loaded(loose, source, tmp_path / "out")
+    report = run("doctor", URL, "--json", environment=environment(loose))
+    assert report.json["safe"], report
+    check = next(check for check in report.json["checks"] if check["name"] == "if-match")
+    assert check["result"] == "missing" and "looks before it replaces" in check["seen"], check
 
 
 CONDITIONS = {

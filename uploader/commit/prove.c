@@ -61,9 +61,12 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
-/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
+/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. The trial itself
+ * finds an object and so proves no reason for a refusal. Its driver has looked then, all the same. */
 static bool looks_first(const struct trial *trial) {
-  return (atomic_load(&trial->client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+  const struct cleat__store *store = trial->client->store;
+  return (atomic_load(&store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0 ||
+         atomic_load(&store->looked);
 }
 
 static cleat_status try_all(const struct trial *trial, bool uploads,

@@ -46,6 +46,19 @@ START_TEST(a_store_that_ignores_conditions) {
 }
 END_TEST
 
+/* Its driver was refused, and looked: what seems heeded keeps no two writers apart. */
+START_TEST(a_look_is_no_condition) {
+  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
+  struct cleat_client *client = open_unproven();
+  atomic_bool never = false;
+  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
+  atomic_store(&client->store->looked, true);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_assert_int_eq(found, CLEAT__CONDITIONS_IGNORED);
+  kit_close_idle(client);
+}
+END_TEST
+
 START_TEST(a_store_that_heeds_them) {
   die_at("complete", "b.bin", 1, false);
   struct cleat_client *client = open_unproven();
@@ -112,6 +125,7 @@ int main(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
   tcase_add_loop_test(c, a_store_that_ignores_conditions, 0, 4);
+  tcase_add_test(c, a_look_is_no_condition);
   tcase_add_test(c, a_store_that_heeds_them);
   tcase_add_test(c, it_is_tried_once);
   tcase_add_test(c, no_answer_says_nothing);
