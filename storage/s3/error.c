@@ -423,6 +423,18 @@ static void describe(const struct cleat__s3_result *result, const struct cleat__
     snprintf(text + used, size - used, ")");
 }
 
+void cleat__s3_result_tell(const struct cleat__s3_result *result,
+                           char text[CLEAT__S3_RESULT_TEXT]) {
+  const char *code = or_text(result->code, ""), *message = or_text(result->message, "");
+  char status[24] = "";
+  if (result->http_status != 0)
+    snprintf(status, sizeof status, "HTTP %d", result->http_status);
+  bool told = status[0] != '\0' || code[0] != '\0';
+  snprintf(text, CLEAT__S3_RESULT_TEXT, "%s%s%s%s%s", status,
+           status[0] != '\0' && code[0] != '\0' ? " " : "", code,
+           told && message[0] != '\0' ? ": " : "", message);
+}
+
 cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
                                  const struct cleat__s3_context *context, struct cleat_error *err) {
   struct rule rule =

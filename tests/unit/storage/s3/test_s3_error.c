@@ -296,6 +296,27 @@ START_TEST(a_success_cannot_be_told_as_an_error) {
 }
 END_TEST
 
+START_TEST(what_the_log_tells_has_no_gaps) {
+  static const struct {
+    int http_status;
+    const char *code, *message, *told;
+  } cases[] = {
+      {503, "SlowDown", "told", "HTTP 503 SlowDown: told"},
+      {200, "", "an ETag is empty", "HTTP 200: an ETag is empty"},
+      {502, "", "", "HTTP 502"},
+      {503, "SlowDown", "", "HTTP 503 SlowDown"},
+      {0, "", "the connection broke", "the connection broke"},
+  };
+  char text[CLEAT__S3_RESULT_TEXT];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct cleat__s3_result result = reply(cases[i].http_status, cases[i].code);
+    result.message = cases[i].message;
+    cleat__s3_result_tell(&result, text);
+    ck_assert_str_eq(text, cases[i].told);
+  }
+}
+END_TEST
+
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 int main(void) {
@@ -315,6 +336,7 @@ int main(void) {
   tcase_add_test(tcase, a_cancel_is_told_as_one);
   tcase_add_test(tcase, the_time_limit_gives_a_hint_where_there_is_no_better);
   tcase_add_test(tcase, a_success_cannot_be_told_as_an_error);
+  tcase_add_test(tcase, what_the_log_tells_has_no_gaps);
   suite_add_tcase(suite, tcase);
   return run_suite(suite);
 }
