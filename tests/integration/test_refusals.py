@@ -126,6 +126,26 @@ def test_refused_checksums_name_the_option(loose, source, tmp_path):
     assert run("load", url, tmp_path / "out", environment=environment(loose)).code == 0
 
 
+@pytest.mark.parametrize("loose", [{"want": {"unnamed checksums"}}], indirect=True)
+def test_a_refused_list_of_checksums_names_the_option(loose, source, tmp_path):
+    """Swift's Complete takes no checksums."""
+    refused = save(loose, source, 1)
+    assert_error(refused, 4, "MalformedXML")
+    assert refused.err.index("checksum=off") < refused.err.index("AWS_REQUEST_CHECKSUM_CALCULATION"), refused
+    url = URL + "?checksum=off"
+    assert run("save", source, url, "--step", "1", *PARTS, environment=environment(loose)).code == 0
+
+
+@pytest.mark.parametrize("loose", [{"want": {"no backslash"}}], indirect=True)
+def test_a_refused_name_is_no_question_of_checksums(loose, tmp_path):
+    """What was refused is not left behind, though it cannot be removed either; all else of that save is removed."""
+    folder = fill(tmp_path / "named", {"a\\b.bin": b"x" * 100, "plain": b"y"})
+    refused = save(loose, folder, 1)
+    assert_error(refused, 1, "HTTP 400")
+    assert "checksum" not in refused.err and "behind" not in refused.err, refused
+    assert not loose.objects, sorted(loose.objects)
+
+
 @pytest.mark.parametrize("loose", [{"empty": 1000}], indirect=True)
 def test_a_manifest_that_stays_empty_is_damaged(loose, source, tmp_path):
     assert save(loose, source, 1).code == 0
