@@ -369,12 +369,11 @@ END_TEST
 /* ---- a store that ignores create-only ---- */
 
 static unsigned warnings;
-static const char *said = "s If-None-Match";
 
 static void count_warning(void *user, enum cleat_log_level level, const char *line) {
   (void)user;
   ck_assert_int_eq(level, CLEAT_LOG_WARNING);
-  ck_assert_msg(strstr(line, said) != NULL, "%s", line);
+  ck_assert_msg(strstr(line, "s If-None-Match") != NULL, "%s", line);
   warnings++;
 }
 
@@ -488,73 +487,6 @@ static cleat_status overtake(void *user, const char *op, const char *key, bool d
   return CLEAT_OK;
 }
 
-/* Its driver looks before it replaces a manifest, and cannot do more. */
-START_TEST(a_refused_if_match_is_warned_of_and_confirmed) {
-  struct cleat__standing standing;
-  bool in_doubt = true;
-  distrust(0);
-  said = "refuses If-Match";
-  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_IF_MATCH);
-  ck_ok(put_record());
-  ck_ok(put_manifest(NULL, &in_doubt));
-  ck_assert_uint_eq(warnings, 0);
-  for (int i = 0; i < 2; i++) {
-    ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
-    ck_ok(put_manifest(standing.etag, &in_doubt));
-    ck_assert_uint_eq(warnings, 1);
-  }
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
-  memory_bucket_hook(bucket, overtake, NULL);
-  ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
-  ck_assert(!in_doubt);
-}
-END_TEST
-
-/* What holds of the step that is new holds of the one that is replaced. */
-START_TEST(two_refused_conditions_warn_once) {
-  struct cleat__standing standing;
-  bool in_doubt = true;
-  distrust(0);
-  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_IF_MATCH);
-  ck_ok(put_record());
-  ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
-  ck_ok(put_manifest(standing.etag, &in_doubt));
-  ck_assert_uint_eq(warnings, 1);
-}
-END_TEST
-
-static bool loose_puts;
-
-static cleat_status spy_put(struct cleat__store *store, const char *key,
-                            const struct cleat__span *body, size_t body_count,
-                            const struct cleat__put_options *options, const atomic_bool *flag,
-                            struct cleat_error *error) {
-  (void)store, (void)key, (void)body, (void)body_count, (void)flag;
-  loose_puts = options->or_look;
-  return cleat__error_set(error, CLEAT_UNSUPPORTED, "no");
-}
-
-/* A manifest alone may be replaced after a look. What a resume rests on is never written without its condition. */
-START_TEST(only_a_manifest_may_be_looked_at_instead) {
-  const struct cleat__store_ops *before = client->store->ops;
-  struct cleat__store_ops spied = *before;
-  struct cleat__buffer text;
-  bool in_doubt = false;
-  ck_ok(put_record());
-  spied.put = spy_put;
-  client->store->ops = &spied;
-  ck_fails(put_manifest("e", &in_doubt), CLEAT_UNSUPPORTED);
-  ck_assert(loose_puts);
-  cleat__buffer_init(&text, 100);
-  ck_assert(cleat__buffer_append(&text, "x", 1) == CLEAT_OK);
-  ck_fails(cleat__commit_document(client, "k", &text, "e", &cancel, &err), CLEAT_UNSUPPORTED);
-  ck_assert(!loose_puts);
-  cleat__buffer_clear(&text);
-  client->store->ops = before;
-}
-END_TEST
-
 START_TEST(the_last_of_two_writers_wins) {
   bool in_doubt = _i == 0;
   resumed = _i == 1;
@@ -610,9 +542,6 @@ static Suite *suite(void) {
   tcase_add_test(c, an_ignored_condition_warns_once);
   tcase_add_test(c, a_refused_condition_is_an_ignored_one);
   tcase_add_loop_test(c, what_stands_is_not_written_over, 0, 2);
-  tcase_add_test(c, a_refused_if_match_is_warned_of_and_confirmed);
-  tcase_add_test(c, two_refused_conditions_warn_once);
-  tcase_add_test(c, only_a_manifest_may_be_looked_at_instead);
   tcase_add_loop_test(c, the_last_of_two_writers_wins, 0, 2);
   tcase_add_test(c, a_commit_that_cannot_be_read_back_is_in_doubt);
   suite_add_tcase(s, c);
