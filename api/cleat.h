@@ -381,7 +381,7 @@ struct cleat_save_request {
   /* 1: go on with what a try at saving this step left that was killed, and send only what is missing: parts are
    * compared by size and checksum. What this save stores stays when it fails, for the next try. The earlier
    * process, should it be alive, is told LOST; it cannot commit any more. Only where the sources are read in
-   * place: INVALID for cleat_save_async. A store without conditional writes, or one that is seen to ignore them (nine small
+   * place: INVALID for cleat_save_async. A store without conditional writes, or one seen to ignore or refuse them (nine small
    * requests, once for a client, unless it is AWS's): UNSUPPORTED. Tries of saves from files are found, and those that had resume
    * set themselves. Where a whole object differs from its file, all of it is sent anew. */
   int resume;

@@ -173,6 +173,12 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
     cleat__doctor_fail(check, &err);
     return;
   }
+  if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_IF_MATCH) != 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_MISSING,
+                      "the store refuses If-Match: Cleat looks before it replaces a step instead, "
+                      "and refuses --resume");
+    return;
+  }
   status = switch_object(doctor, "late", old.etag, &err);
   if (status == CLEAT_LOST)
     status = cleat__doctor_is_text(doctor, CLEAT__DOCTOR_SWITCHED, "new", &kept, &err);

@@ -15,6 +15,8 @@ static const char *const FINDINGS[] = {
     "cannot list the parts of an upload: interrupted uploads are sent anew",
     "cannot list unfinished uploads: those of saves that died cannot be found",
     "says that its lists are url-encoded, and they are not: keys are taken as they are",
+    NULL,
+    "refuses If-Match: a manifest is looked at before it is replaced",
 };
 
 bool cleat__s3_is_refusal(cleat_status status, const struct cleat_error *err) {
@@ -29,7 +31,7 @@ bool cleat__s3_lacks(const struct cleat__s3 *s3, unsigned finding) {
 void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings) {
   unsigned known = atomic_fetch_or(&s3->store.lacks, findings);
   for (unsigned i = 0; i < sizeof FINDINGS / sizeof FINDINGS[0]; i++) {
-    if ((findings & ~known & (1u << i)) != 0)
+    if ((findings & ~known & (1u << i)) != 0 && FINDINGS[i] != NULL)
       cleat__log(&s3->log, CLEAT_LOG_INFO, "%s: the store %s", s3->configs[0].endpoint,
                  FINDINGS[i]);
   }
@@ -45,6 +47,7 @@ cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const at
                                  struct cleat_error *err) {
   struct cleat__object object;
   struct cleat_error problem;
+  atomic_store(&s3->store.looked, true);
   cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
   if (status == CLEAT_OK)
     return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", key);

@@ -69,7 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(*self.server.store.serve(self.command, key, query, self.headers, body))
         except Refused as refused:
             xml = "<Error><Code>%s</Code><Message>told to</Message></Error>" % refused.code
-            self.answer(refused.status, xml.encode())
+            self.answer(refused.status, xml.encode() if refused.code else b"")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
@@ -77,7 +77,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class LooseS3:
     """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, and encoding, which lists then claim and have not;
     `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
-    `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
+    `want`: of "named checksums" (a Complete must name those of its parts), "unnamed checksums" (it must name none),
+    "no checksums" (400 to each), "no backslash" (400 without a reason to each such key). `race`: two conditional puts of
     a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
     def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
@@ -125,6 +126,8 @@ class LooseS3:
             raise Refused(501, "NotImplemented")
         if "no checksums" in self.want and any(name.lower().startswith("x-amz-checksum-") for name in headers):
             raise Refused(400, "InvalidArgument")
+        if "no backslash" in self.want and "\\" in key:
+            raise Refused(400, "")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)
 
     def check_body(self, headers, body):
@@ -241,6 +244,8 @@ class LooseS3:
             parts = self.upload(query)[1]
             if "named checksums" in self.want and body.count(b"<ChecksumCRC32C>") != len(parts):
                 raise Refused(400, "InvalidRequest")
+            if "unnamed checksums" in self.want and b"<Checksum" in body:
+                raise Refused(400, "MalformedXML")
             if "create-only-uploads" not in self.ignore:
                 self.check_conditions(key, headers)
             body = b"".join(parts[number][0] for number in sorted(parts))

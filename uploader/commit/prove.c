@@ -61,9 +61,12 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
-/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
+/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. The trial itself
+ * finds an object and so proves no reason for a refusal. Its driver has looked then, all the same. */
 static bool looks_first(const struct trial *trial) {
-  return (atomic_load(&trial->client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+  const struct cleat__store *store = trial->client->store;
+  return (atomic_load(&store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0 ||
+         atomic_load(&store->looked);
 }
 
 static cleat_status try_all(const struct trial *trial, bool uploads,
@@ -76,8 +79,10 @@ static cleat_status try_all(const struct trial *trial, bool uploads,
     status = try_put(trial, CLEAT__PUT_IF_MATCH, &match);
   if (status == CLEAT_OK && match && uploads)
     status = try_upload(trial, &complete);
-  if (!create || !match || !complete || looks_first(trial))
+  if (!create || !match || looks_first(trial))
     *found = CLEAT__CONDITIONS_IGNORED;
+  else if (!complete)
+    *found = CLEAT__CONDITIONS_IGNORED_BY_UPLOADS;
   else
     *found = uploads ? CLEAT__CONDITIONS_HEEDED : CLEAT__CONDITIONS_OF_PUTS;
   return status;
@@ -91,19 +96,8 @@ static cleat_status find_out(const struct trial *trial, bool uploads,
   return status;
 }
 
-static void learn(struct cleat_client *client, enum cleat__conditions found) {
-  int before = atomic_exchange(&client->conditions, (int)found);
-  if (found != CLEAT__CONDITIONS_IGNORED || before == CLEAT__CONDITIONS_IGNORED)
-    return;
-  cleat__log(&client->log, CLEAT_LOG_WARNING,
-             "%s does not heed conditional writes: a save cannot be resumed there, and all of it "
-             "is sent again ('cleat "
-             "doctor' tells more)",
-             client->store->display);
-}
-
 cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
-                                     const atomic_bool *cancel, bool *heeded,
+                                     const atomic_bool *cancel, enum cleat__conditions *found,
                                      struct cleat_error *err) {
   static char text[] = "{\"format\":\"cleat.trial\"}\n";
   const struct trial trial = {.client = client,
@@ -112,19 +106,13 @@ cleat_status cleat__prove_conditions(struct cleat_client *client, const char *ke
                               .crc32c = cleat__crc32c(0, text, sizeof text - 1),
                               .cancel = cancel,
                               .err = err};
-  int known = atomic_load(&client->conditions);
-  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
-  *heeded = true;
-  if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
-      known == CLEAT__CONDITIONS_HEEDED || (known == CLEAT__CONDITIONS_OF_PUTS && !uploads))
+  const bool unproven = (client->store->capabilities & CLEAT__STORE_UNPROVEN) != 0;
+  *found = unproven ? (enum cleat__conditions)atomic_load(&client->conditions)
+                    : CLEAT__CONDITIONS_HEEDED;
+  if (*found != CLEAT__CONDITIONS_UNTRIED && !(*found == CLEAT__CONDITIONS_OF_PUTS && uploads))
     return CLEAT_OK;
-  cleat_status status = CLEAT_OK;
-  if (known != CLEAT__CONDITIONS_IGNORED) {
-    status = find_out(&trial, uploads, &found);
-    if (status == CLEAT_OK)
-      learn(client, found);
-  }
-  *heeded = status == CLEAT_OK && found != CLEAT__CONDITIONS_IGNORED &&
-            known != CLEAT__CONDITIONS_IGNORED;
+  cleat_status status = find_out(&trial, uploads, found);
+  if (status == CLEAT_OK)
+    atomic_store(&client->conditions, (int)*found);
   return status;
 }

@@ -17,14 +17,20 @@ enum cleat__conditions {
   CLEAT__CONDITIONS_UNTRIED = 0,
   CLEAT__CONDITIONS_OF_PUTS, /* puts heed them; uploads were not tried */
   CLEAT__CONDITIONS_HEEDED,
-  CLEAT__CONDITIONS_IGNORED
+  CLEAT__CONDITIONS_IGNORED,           /* or refused, by puts */
+  CLEAT__CONDITIONS_IGNORED_BY_UPLOADS /* puts heed them, and the completion of an upload does not */
 };
 
-/* *heeded: whether a save may be resumed there. `key` is that of a document of a new attempt; nothing is there before and after.
- * `uploads`: also those of uploads. Once it is known, nothing is asked; that they are ignored is said in the log, once.
- * Errors: those of the store. */
+/* Whether a save may be resumed where this was found. */
+static inline bool cleat__conditions_suffice(enum cleat__conditions found) {
+  return found != CLEAT__CONDITIONS_IGNORED && found != CLEAT__CONDITIONS_IGNORED_BY_UPLOADS;
+}
+
+/* *found: what is known then. `key` is that of a document of a new attempt; nothing is there before and after.
+ * `uploads`: also those of uploads. Once it is known, nothing is asked. Nothing is logged: whoever asks knows what
+ * follows from it. Errors: those of the store. */
 cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
-                                     const atomic_bool *cancel, bool *heeded,
+                                     const atomic_bool *cancel, enum cleat__conditions *found,
                                      struct cleat_error *err) CLEAT_MUST_USE;
 
 #endif

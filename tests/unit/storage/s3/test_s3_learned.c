@@ -119,6 +119,8 @@ END_TEST
 START_TEST(a_refused_create_only_finds_what_is_there) {
   SCRIPT(REFUSED, OBJECT("1"));
   ck_fails(put(CLEAT__PUT_CREATE_ONLY), CLEAT_EXISTS);
+  ck_assert(atomic_load(&script.store->looked)); /* though nothing is proven */
+  expect_lacks(0);
   script_end(2);
 }
 END_TEST
