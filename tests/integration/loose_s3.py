@@ -75,7 +75,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LooseS3:
-    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, and encoding, which lists then claim and have not;
+    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
+    have not, and "kept objects" (an abort removes the object of its key);
     `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
     `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
     a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
@@ -265,8 +266,10 @@ class LooseS3:
         return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
                      % listed).encode()
 
-    def do_abort(self, _key, query, *_):
+    def do_abort(self, key, query, *_):
         with self.lock:
             self.upload(query)
+            if "kept objects" in self.ignore:
+                self.objects.pop(key, None)
             del self.uploads[query["uploadId"]]
         return 204, b""

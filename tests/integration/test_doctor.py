@@ -15,8 +15,8 @@ from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
 CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "checksum",
-          "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "delete",
-          "clean-up"]
+          "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "abort-keeps",
+          "delete", "clean-up"]
 NOT_FOR_FOLDERS = {"keys", "clock", "addressing"}
 SECRET = "wJalrXUtnFEMI-K7MDENG-not-a-real-key"
 
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_uploads(bucket):
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
     doctor(bucket.url, dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
     keys = proxy.upload_keys()
-    assert len(keys) == 2 and proxy.count("abort") == 1, keys
+    assert len(keys) == 3 and proxy.count("abort") == 2, keys
     assert unfinished_uploads(bucket, keys) == [] and bucket.keys() == []
     proxy.close()
 
@@ -140,6 +140,7 @@ STORES = {
     "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
     "ignores delete": ({"ignore": {"delete"}}, {"delete": "ignored", "clean-up": "failed"}, set()),
     "is a web page": ({"ignore": {"absence"}}, {"access": "failed"}, {"access"}),
+    "aborts the object": ({"ignore": {"kept objects"}}, {"abort-keeps": "failed"}, {"abort-keeps"}),
     "denies abort": ({"deny": {"abort"}}, {"abort": "failed", "clean-up": "failed"}, set()),
     "denies delete": ({"deny": {"delete"}}, {"delete": "failed", "clean-up": "failed"}, set()),
     "denies list": ({"deny": {"list"}}, {"list": "failed"}, {"list"}),
@@ -185,6 +186,14 @@ def test_no_sentence_contradicts_the_verdict(loose, small):
     assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
     assert "one job at a time" not in result.out and "other saves are not affected" not in result.out, result
     assert run("save", small, "s3://bucket/run", "--step", 1, environment=environment).code != 0
+
+
+@pytest.mark.parametrize("loose", [{"ignore": {"kept objects"}, "race": True}], indirect=True)
+def test_no_advice_beside_a_defect_of_another_kind(loose):
+    """A warning advises one job at a time only where that makes saves safe."""
+    result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
+    assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
+    assert "create-only-race ignored" in result.out and "one job at a time" not in result.out, result
 
 
 @pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"ignore": {"if-match"}}], indirect=True)

@@ -214,6 +214,66 @@ START_TEST(ignored_removals) {
 }
 END_TEST
 
+/* As a real store does. */
+static cleat_status abort_the_object(void *user, const char *op, const char *key, bool done,
+                                     const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)flag, (void)error;
+  if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
+    memory_remove(bucket, key);
+  return CLEAT_OK;
+}
+
+START_TEST(aborts_that_remove_the_object) {
+  memory_bucket_hook(bucket, abort_the_object, NULL);
+  ck_ok(run());
+  expect_all_but(BIT(ABORT_KEEPS));
+  expect(CLEAT__DOCTOR_ABORT_KEEPS, CLEAT_CHECK_FAILED);
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_ABORT_KEEPS)->info.meaning, "destroy"));
+  ck_assert(!report.safe);
+  expect_nothing_left();
+}
+END_TEST
+
+/* A store with two defects: what a warning says beside another check's verdict. */
+START_TEST(no_advice_where_no_save_is_safe) {
+  static const struct {
+    unsigned ignored;
+    enum cleat__doctor_name check;
+    const char *unsaid;
+  } cases[] = {{MEMORY_IGNORES_CREATE_ONLY, CLEAT__DOCTOR_CREATE_ONLY, "one job at a time"},
+               {MEMORY_IGNORES_IF_MATCH, CLEAT__DOCTOR_IF_MATCH, "not affected"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    memory_ignore(bucket, cases[i].ignored);
+    memory_bucket_hook(bucket, NULL, NULL);
+    ck_ok(run());
+    ck_assert(report.safe);
+    ck_assert_ptr_nonnull(strstr(check(cases[i].check)->info.meaning, cases[i].unsaid));
+    memory_bucket_hook(bucket, abort_the_object, NULL);
+    ck_ok(run());
+    expect_all_but(1u << cases[i].check | BIT(ABORT_KEEPS));
+    ck_assert(!report.safe);
+    ck_assert_ptr_null(strstr(check(cases[i].check)->info.meaning, cases[i].unsaid));
+  }
+}
+END_TEST
+
+static cleat_status abort_and_change(void *user, const char *op, const char *key, bool done,
+                                     const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)flag, (void)error;
+  if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
+    memory_flip(bucket, key, 0);
+  return CLEAT_OK;
+}
+
+START_TEST(aborts_that_change_the_object) {
+  memory_bucket_hook(bucket, abort_and_change, NULL);
+  ck_ok(run());
+  expect_all_but(BIT(ABORT_KEEPS));
+  ck_assert(!report.safe);
+  expect_nothing_left();
+}
+END_TEST
+
 /* ---- failures ---- */
 
 /* Acts before the request number `at` (of those named `op`, where that is set), and from there on if `stays`. */
@@ -488,6 +548,9 @@ static Suite *suite(void) {
   tcase_add_test(c, lists_that_change_names);
   tcase_add_test(c, ignored_if_match_and_checksums);
   tcase_add_test(c, ignored_removals);
+  tcase_add_test(c, aborts_that_remove_the_object);
+  tcase_add_test(c, aborts_that_change_the_object);
+  tcase_add_test(c, no_advice_where_no_save_is_safe);
   tcase_add_test(c, one_request_fails);
   tcase_add_test(c, what_fails_keeps_only_what_rests_on_it_from_being_tried);
   tcase_add_test(c, what_a_result_means_fits_the_verdict);
