@@ -68,6 +68,9 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      NO_SWITCH "; other saves are not affected"},
     {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
      "files of more than a part cannot be saved"},
+    {"create-only-parts", cleat__doctor_create_only_parts,
+     BIT(CREATE_ONLY) | BIT(IF_MATCH) | BIT(MULTIPART), 0,
+     "a save with files of more than a part cannot be resumed there, and all of it is sent again"},
     {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
      "a part that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},

@@ -31,6 +31,7 @@ enum cleat__doctor_name {
   CLEAT__DOCTOR_RACE,
   CLEAT__DOCTOR_IF_MATCH,
   CLEAT__DOCTOR_MULTIPART,
+  CLEAT__DOCTOR_CREATE_ONLY_PARTS,
   CLEAT__DOCTOR_PART_CHECKSUM,
   CLEAT__DOCTOR_LIST_PARTS,
   CLEAT__DOCTOR_ABORT,
@@ -81,6 +82,7 @@ enum cleat__doctor_object {
 /* The uploads that the checks begin. Each has its place, so that the cleaning up finds all that are open. */
 enum cleat__doctor_upload {
   CLEAT__DOCTOR_COMPLETED = 0,
+  CLEAT__DOCTOR_REFUSED, /* its completion, since there is an object */
   CLEAT__DOCTOR_DROPPED,
   CLEAT__DOCTOR_BESIDE, /* of an object that is there */
   CLEAT__DOCTOR_UPLOADS
@@ -118,8 +120,9 @@ cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, clea
 cleat__doctor_fn cleat__doctor_list_names;        /* doctor/lists.c */
 cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race,
     cleat__doctor_if_match; /* doctor/writers.c */
-cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_part_checksum, cleat__doctor_list_parts,
-    cleat__doctor_abort, cleat__doctor_abort_keeps; /* doctor/parts.c */
+cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,
+    cleat__doctor_part_checksum, cleat__doctor_list_parts, cleat__doctor_abort,
+    cleat__doctor_abort_keeps; /* doctor/parts.c */
 
 /* Sets result and what was seen. */
 void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,

@@ -98,6 +98,54 @@ void cleat__doctor_multipart(struct cleat__doctor *doctor, struct cleat__doctor_
                       (unsigned long long)doctor->uploads[CLEAT__DOCTOR_COMPLETED].size);
 }
 
+/* ---- an upload that must not replace what is there ---- */
+
+/* Stays open where its completion is refused: the cleaning up drops it. */
+static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_error *err) {
+  struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_REFUSED];
+  struct cleat__stored_part part = {.number = 1};
+  cleat_status status = create(doctor, CLEAT__DOCTOR_REFUSED, CLEAT__DOCTOR_ONCE,
+                               CLEAT__DOCTOR_BYTES, CLEAT__DOCTOR_BYTES, err);
+  upload->create_only = true;
+  if (status == CLEAT_OK)
+    status = put_part(doctor, upload, false, &part, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = CLEAT__STORE(doctor->store, multipart_complete, upload, &part, 1, doctor->cancel, err);
+  doctor->upload_open[CLEAT__DOCTOR_REFUSED] = status != CLEAT_OK;
+  return status;
+}
+
+/* A resume tries the same, see uploader/commit/prove.c. */
+void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
+                                     struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  bool first = false;
+  if ((doctor->store->capabilities & CLEAT__STORE_UNPROVEN) == 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "up to Cleat itself");
+    return;
+  }
+  cleat_status status = complete_over(doctor, &err);
+  if (status == CLEAT_OK) {
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
+                      "the completion of an upload with If-None-Match: * replaced an object");
+    return;
+  }
+  if (status == CLEAT_EXISTS)
+    status = cleat__doctor_is_text(doctor, CLEAT__DOCTOR_ONCE, "first", &first, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!first)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "the completion of an upload was refused, and has replaced an object");
+  else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY_UPLOADS) != 0)
+    cleat__doctor_say(check, CLEAT_CHECK_MISSING,
+                      "the store refuses If-None-Match where an upload is completed: Cleat looks "
+                      "before it instead");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "the completion of an upload replaces no object");
+}
+
 /* ---- an upload that is dropped ---- */
 
 /* Leaves the upload open, with one part that is whole: what the next two checks need. */

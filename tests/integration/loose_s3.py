@@ -77,7 +77,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class LooseS3:
     """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
     have not, and "kept objects" (an abort removes the object of its key);
-    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
+    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
+    size, and of create-only-uploads: completions with the first of them;
     `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
     a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
@@ -120,6 +121,8 @@ class LooseS3:
             self.requests.append((operation, key))
         conditions = {"create-only": "If-None-Match", "if-match": "If-Match", "size": "x-amz-mp-object-size"}
         asked = {name for name, header in conditions.items() if operation in ("put", "complete") and header in headers}
+        if operation == "complete" and "create-only" in asked:
+            asked.add("create-only-uploads")
         if operation in self.deny or asked & set(self.deny):
             raise Refused(403, "AccessDenied")
         if operation in self.lack or asked & set(self.lack):

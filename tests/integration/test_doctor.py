@@ -15,9 +15,9 @@ from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
 CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "checksum",
-          "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "abort-keeps",
-          "delete", "clean-up"]
-NOT_FOR_FOLDERS = {"keys", "clock", "addressing"}
+          "create-only", "create-only-race", "if-match", "multipart", "create-only-parts", "part-checksum", "list-parts", "abort",
+          "abort-keeps", "delete", "clean-up"]
+NOT_FOR_FOLDERS = {"keys", "clock", "addressing", "create-only-parts"}
 SECRET = "wJalrXUtnFEMI-K7MDENG-not-a-real-key"
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_uploads(bucket):
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
     doctor(bucket.url, dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
     keys = proxy.upload_keys()
-    assert len(keys) == 3 and proxy.count("abort") == 2, keys
+    assert len(keys) == 4 and proxy.count("abort") == 3, keys
     assert unfinished_uploads(bucket, keys) == [] and bucket.keys() == []
     proxy.close()
 
@@ -133,6 +133,9 @@ STORES = {
     "claims encoded lists": ({"ignore": {"encoding"}}, {}, set()),
     "wants named checksums": ({"want": {"named checksums"}}, {}, set()),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
+    "ignores create-only of uploads": ({"ignore": {"create-only-uploads"}}, {"create-only-parts": "ignored"}, set()),
+    "lacks create-only of uploads": ({"lack": {"create-only-uploads"}}, {"create-only-parts": "missing"}, set()),
+    "denies create-only of uploads": ({"deny": {"create-only-uploads"}}, {"create-only-parts": "failed"}, set()),
     "lacks if-match": ({"lack": {"if-match"}}, {"if-match": "missing"}, set()),
     "denies if-match": ({"deny": {"if-match"}}, {"if-match": "failed"}, {"if-match"}),
     "ignores if-match": ({"ignore": {"if-match"}}, {"if-match": "ignored"}, set()),
@@ -194,6 +197,20 @@ def test_no_advice_beside_a_defect_of_another_kind(loose):
     result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
     assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
     assert "create-only-race ignored" in result.out and "one job at a time" not in result.out, result
+
+
+@pytest.mark.parametrize("loose, resumed", [({}, True), ({"ignore": {"create-only-uploads"}}, False),
+                                            ({"lack": {"create-only-uploads"}}, False)], indirect=["loose"])
+def test_a_resume_does_as_is_said_of_completions(loose, resumed, tmp_path):
+    environment = loose_environment(loose)
+    meaning = doctor("s3://bucket/run", environment)["create-only-parts"]["meaning"]
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "big.bin").write_bytes(bytes(11 << 20))
+    result = run("save", tmp_path / "big", "s3://bucket/run", "--step", 1, "--resume", "--part-size", "5M",
+                 environment=environment)
+    words = "cannot be resumed there, and all of it is sent again"
+    assert (words in meaning) is (words in result.err) is not resumed, (meaning, result)
+    assert (result.code == 0) is resumed, result
 
 
 @pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"ignore": {"if-match"}}], indirect=True)

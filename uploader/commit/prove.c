@@ -63,7 +63,8 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
 
 /* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
 static bool looks_first(const struct trial *trial) {
-  return (atomic_load(&trial->client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
+  return (atomic_load(&trial->client->store->lacks) &
+          (CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_CREATE_ONLY_UPLOADS)) != 0;
 }
 
 static cleat_status try_all(const struct trial *trial, bool uploads,
