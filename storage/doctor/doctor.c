@@ -57,6 +57,8 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
      "starts again: "
      "give its files other names"},
+    {"list-folders", cleat__doctor_list_folders, BIT(LIST), 0,
+     "gc does not see what killed saves have left: its space is lost, no checkpoint is"},
     {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
      "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},
@@ -225,8 +227,8 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
 
 static void name_objects(struct cleat__doctor *doctor) {
   static const char *const names[CLEAT__DOCTOR_RACED] = {
-      "absent",   "whole",    "folder/nested", "spoiled", "once",
-      "switched", "in-parts", "unfinished",    "kept",    "a+b%2Bc d%"};
+      "absent",     "whole", "folder/nested",       "spoiled",   "once", "switched", "in-parts",
+      "unfinished", "kept",  "deep-1/folder/below", "a+b%2Bc d%"};
   for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
     snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
   for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)

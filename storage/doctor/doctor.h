@@ -26,6 +26,7 @@ enum cleat__doctor_name {
   CLEAT__DOCTOR_RANGE,
   CLEAT__DOCTOR_LIST,
   CLEAT__DOCTOR_LIST_NAMES,
+  CLEAT__DOCTOR_LIST_FOLDERS,
   CLEAT__DOCTOR_CHECKSUM,
   CLEAT__DOCTOR_CREATE_ONLY,
   CLEAT__DOCTOR_RACE,
@@ -73,6 +74,7 @@ enum cleat__doctor_object {
   CLEAT__DOCTOR_IN_PARTS,
   CLEAT__DOCTOR_UNFINISHED,
   CLEAT__DOCTOR_KEPT,  /* while an upload of its key is dropped */
+  CLEAT__DOCTOR_DEEP,  /* in a folder of a folder that holds nothing else */
   CLEAT__DOCTOR_NAMED, /* by a name that encodings change */
   CLEAT__DOCTOR_RACED  /* and as many as there are rounds */
 };
@@ -116,8 +118,8 @@ typedef void cleat__doctor_fn(struct cleat__doctor *doctor, struct cleat__doctor
 cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, cleat__doctor_access,
     cleat__doctor_addressing, cleat__doctor_durable; /* doctor/place.c */
 cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, cleat__doctor_list,
-    cleat__doctor_checksum, cleat__doctor_delete; /* doctor/objects.c */
-cleat__doctor_fn cleat__doctor_list_names;        /* doctor/lists.c */
+    cleat__doctor_checksum, cleat__doctor_delete;                      /* doctor/objects.c */
+cleat__doctor_fn cleat__doctor_list_names, cleat__doctor_list_folders; /* doctor/lists.c */
 cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race,
     cleat__doctor_if_match; /* doctor/writers.c */
 cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,

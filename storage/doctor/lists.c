@@ -1,6 +1,8 @@
-/* doctor/lists.c: the check whether a list shows names as they are, those too that an encoding could change. See doctor.h. */
+/* doctor/lists.c: the checks whether a list shows names as they are, those too that an encoding could change, and
+ * all folders. See doctor.h. */
 #include "storage/doctor/doctor.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Whether the object is listed under its own name. */
@@ -39,4 +41,28 @@ void cleat__doctor_list_names(struct cleat__doctor *doctor, struct cleat__doctor
                       "stand there");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "a name with +, %% and a blank is listed as it is");
+}
+
+/* As gc asks for the steps: a step whose save was killed holds no object, but a folder that does. */
+void cleat__doctor_list_folders(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat__list_page page = {0};
+  struct cleat_error err;
+  char prefix[40], folder[40];
+  bool found = false;
+  snprintf(prefix, sizeof prefix, "%s/deep-", doctor->folder);
+  snprintf(folder, sizeof folder, "%s/deep-1/", doctor->folder);
+  cleat_status status =
+      cleat__doctor_put_text(doctor, CLEAT__DOCTOR_DEEP, "deep", CLEAT__PUT_ALWAYS, NULL, &err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(doctor->store, list, prefix, true, NULL, &page, doctor->cancel, &err);
+  for (size_t i = 0; status == CLEAT_OK && i < page.count; i++)
+    found = found || strcmp(page.entries[i].key, folder) == 0;
+  cleat__list_page_clear(&page);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!found)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "a folder that holds only folders is not listed (delimiter)");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "a folder that holds only folders is listed");
 }

@@ -122,7 +122,7 @@ void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
   struct cleat_error err;
   bool first = false;
   if ((doctor->store->capabilities & CLEAT__STORE_UNPROVEN) == 0) {
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "up to Cleat itself");
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "Cleat itself sees to it here");
     return;
   }
   cleat_status status = complete_over(doctor, &err);

@@ -76,7 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class LooseS3:
     """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
-    have not, and "kept objects" (an abort removes the object of its key);
+    have not, "kept objects" (an abort removes the object of its key), and
+    "folders" (a list leaves folders out that hold no object but in folders);
     `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
     size, and of create-only-uploads: completions with the first of them;
     `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
@@ -207,6 +208,8 @@ class LooseS3:
             for key in sorted(self.objects):
                 rest = key[len(prefix):]
                 if not key.startswith(prefix):
+                    continue
+                if delimiter and "folders" in self.ignore and rest.count(delimiter) > 1:
                     continue
                 if delimiter and delimiter in rest:
                     prefixes.add(prefix + rest.partition(delimiter)[0] + delimiter)

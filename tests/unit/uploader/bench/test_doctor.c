@@ -193,6 +193,27 @@ START_TEST(lists_that_change_names) {
 }
 END_TEST
 
+/* Folders that hold only folders are not listed. */
+static cleat_status hide_folders(void *user, const char *op, const char *key, bool done,
+                                 const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)flag, (void)error;
+  if (strcmp(op, "list") == 0 && !done && strstr(key, "/deep-") != NULL)
+    memory_remove(bucket, "/deep-1/folder/below");
+  return CLEAT_OK;
+}
+
+START_TEST(lists_that_hide_folders) {
+  memory_bucket_hook(bucket, hide_folders, NULL);
+  ck_ok(run());
+  expect_all_but(BIT(LIST_FOLDERS));
+  expect(CLEAT__DOCTOR_LIST_FOLDERS, CLEAT_CHECK_FAILED);
+  ck_assert_ptr_nonnull(
+      strstr(check(CLEAT__DOCTOR_LIST_FOLDERS)->info.meaning, "no checkpoint is"));
+  ck_assert(report.safe); /* with space lost */
+  expect_nothing_left();
+}
+END_TEST
+
 START_TEST(ignored_if_match_and_checksums) {
   memory_ignore(bucket, MEMORY_IGNORES_IF_MATCH | MEMORY_IGNORES_CHECKSUMS);
   ck_ok(run());
@@ -599,6 +620,7 @@ static Suite *suite(void) {
   tcase_add_test(c, refused_create_only);
   tcase_add_test(c, lists_that_claim_an_encoding);
   tcase_add_test(c, lists_that_change_names);
+  tcase_add_test(c, lists_that_hide_folders);
   tcase_add_test(c, ignored_if_match_and_checksums);
   tcase_add_test(c, completions_over_an_object);
   tcase_add_test(c, completions_where_puts_heed_nothing);
