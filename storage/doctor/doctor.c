@@ -55,8 +55,7 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "a job that starts again does not find its newest checkpoint"},
     {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
      "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
-     "starts again: "
-     "give its files other names"},
+     "starts again"},
     {"list-folders", cleat__doctor_list_folders, BIT(LIST), 0,
      "gc does not see what killed saves have left: its space is lost, no checkpoint is"},
     {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
@@ -227,8 +226,8 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
 
 static void name_objects(struct cleat__doctor *doctor) {
   static const char *const names[CLEAT__DOCTOR_RACED] = {
-      "absent",     "whole", "folder/nested",       "spoiled",   "once", "switched", "in-parts",
-      "unfinished", "kept",  "deep-1/folder/below", "a+b%2Bc d%"};
+      "absent",     "whole", "folder/nested",       "spoiled",    "once", "switched", "in-parts",
+      "unfinished", "kept",  "deep-1/folder/below", "a+b%2Bc d%", "e\\f"};
   for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
     snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
   for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)
@@ -286,7 +285,7 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
     /* What does not apply stands in nobody's way. */
     if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
       doctor->passed |= 1u << number;
-    else
+    else if (check->info.meaning[0] == '\0')
       check->info.meaning =
           check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
   }

@@ -76,7 +76,8 @@ enum cleat__doctor_object {
   CLEAT__DOCTOR_KEPT,  /* while an upload of its key is dropped */
   CLEAT__DOCTOR_DEEP,  /* in a folder of a folder that holds nothing else */
   CLEAT__DOCTOR_NAMED, /* by a name that encodings change */
-  CLEAT__DOCTOR_RACED  /* and as many as there are rounds */
+  CLEAT__DOCTOR_BACKSLASH,
+  CLEAT__DOCTOR_RACED /* and as many as there are rounds */
 };
 #define CLEAT__DOCTOR_ROUNDS 8
 #define CLEAT__DOCTOR_OBJECTS (CLEAT__DOCTOR_RACED + CLEAT__DOCTOR_ROUNDS)
@@ -112,7 +113,7 @@ struct cleat__doctor {
   size_t bytes_size;
 };
 
-/* A check: fills *check, whose result is OK before. */
+/* A check: fills *check, whose result is OK before. Its meaning is the row's, unless the check sets one. */
 typedef void cleat__doctor_fn(struct cleat__doctor *doctor, struct cleat__doctor_check *check);
 
 cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, cleat__doctor_access,

@@ -64,23 +64,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         key = unquote(url.path).lstrip("/").partition("/")[2]
+        if "backslashes" in self.server.store.ignore:
+            key = key.replace("\\", "/")
         try:
             self.server.store.check_clock(self.headers)
             self.answer(*self.server.store.serve(self.command, key, query, self.headers, body))
         except Refused as refused:
             xml = "<Error><Code>%s</Code><Message>told to</Message></Error>" % refused.code
-            self.answer(refused.status, xml.encode())
+            self.answer(refused.status, xml.encode() if refused.code else b"")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
 
 class LooseS3:
     """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
-    have not, "kept objects" (an abort removes the object of its key), and
-    "folders" (a list leaves folders out that hold no object but in folders);
+    have not, "kept objects" (an abort removes the object of its key), 
+    "folders" (a list leaves folders out that hold no object but in folders), and "backslashes", taken for slashes;
     `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
     size, and of create-only-uploads: completions with the first of them;
-    `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
+    `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" and "no backslashes" (400 to each). `race`: two conditional puts of
     a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
     def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
@@ -128,6 +130,8 @@ class LooseS3:
             raise Refused(403, "AccessDenied")
         if operation in self.lack or asked & set(self.lack):
             raise Refused(501, "NotImplemented")
+        if "no backslashes" in self.want and "\\" in key:
+            raise Refused(400, "")
         if "no checksums" in self.want and any(name.lower().startswith("x-amz-checksum-") for name in headers):
             raise Refused(400, "InvalidArgument")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)

@@ -132,6 +132,8 @@ STORES = {
     "lacks list-parts": ({"lack": {"list-parts"}}, {"list-parts": "missing"}, set()),
     "claims encoded lists": ({"ignore": {"encoding"}}, {}, set()),
     "hides folders of folders": ({"ignore": {"folders"}}, {"list-folders": "failed"}, set()),
+    "refuses backslashes": ({"want": {"no backslashes"}}, {"list-names": "failed"}, set()),
+    "takes backslashes for slashes": ({"ignore": {"backslashes"}}, {"list-names": "failed"}, set()),
     "wants named checksums": ({"want": {"named checksums"}}, {}, set()),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
     "ignores create-only of uploads": ({"ignore": {"create-only-uploads"}}, {"create-only-parts": "ignored"}, set()),
@@ -198,6 +200,17 @@ def test_no_advice_beside_a_defect_of_another_kind(loose):
     result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
     assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
     assert "create-only-race ignored" in result.out and "one job at a time" not in result.out, result
+
+
+@pytest.mark.parametrize("loose, saved", [({}, True), ({"want": {"no backslashes"}}, False)], indirect=["loose"])
+def test_a_save_does_as_is_said_of_names(loose, saved, tmp_path):
+    environment = loose_environment(loose)
+    check = doctor("s3://bucket/run", environment)["list-names"]
+    assert ("'\\' cannot be saved there" in check["meaning"]) is not saved and not check.get("hint"), check
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "e\\f").write_bytes(b"text")
+    result = run("save", tmp_path / "odd", "s3://bucket/run", "--step", 1, environment=environment)
+    assert (result.code == 0) is saved, result
 
 
 @pytest.mark.parametrize("loose, resumed", [({}, True), ({"ignore": {"create-only-uploads"}}, False),

@@ -193,6 +193,60 @@ START_TEST(lists_that_change_names) {
 }
 END_TEST
 
+/* How names with a backslash fare: refused with this status, and the others changed too. */
+static struct {
+  cleat_status status;
+  int http_status;
+  bool others;
+} odd_names;
+
+/* What was refused once is refused to be removed, too. */
+static cleat_status treat_backslashes(void *user, const char *op, const char *key, bool done,
+                                      const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)flag;
+  bool list = strcmp(op, "list") == 0 && !done;
+  if (list && odd_names.others && memory_count(bucket, "a+b%2Bc d%") > 0)
+    memory_remove(bucket, "a+b%2Bc d%");
+  if (list && odd_names.status == CLEAT_OK && memory_count(bucket, "e\\f") > 0)
+    memory_remove(bucket, "e\\f");
+  if (done || odd_names.status == CLEAT_OK || strchr(key, '\\') == NULL)
+    return CLEAT_OK;
+  cleat__error_set(error, odd_names.status, "%s: no such names", key);
+  cleat__error_hint(error, "leave checksums out");
+  error->http_status = odd_names.http_status;
+  return odd_names.status;
+}
+
+START_TEST(names_with_a_backslash) {
+  static const struct {
+    cleat_status status;
+    int http_status;
+    bool others;
+    const char *seen, *meaning;
+  } cases[] = {
+      {CLEAT_STORE, 400, false, "no such names", "'\\' cannot be saved there"},
+      {CLEAT_DENIED, 403, false, "no such names", "'\\' cannot be saved there"},
+      {CLEAT_OK, 0, false, "e\\f was stored", "'\\' looks damaged"},
+      {CLEAT_STORE, 400, true, "d% was stored", "'\\', '+'"},
+      {CLEAT_OK, 0, true, "d% was stored", "'\\', '+'"},
+  };
+  memory_bucket_hook(bucket, treat_backslashes, NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    odd_names.status = cases[i].status;
+    odd_names.http_status = cases[i].http_status;
+    odd_names.others = cases[i].others;
+    ck_ok(run());
+    expect_all_but(BIT(LIST_NAMES));
+    const struct cleat__doctor_check *names = check(CLEAT__DOCTOR_LIST_NAMES);
+    ck_assert_msg(strstr(names->seen, cases[i].seen) != NULL, "%s", names->seen);
+    ck_assert_msg(strstr(names->info.meaning, cases[i].meaning) != NULL, "%s", names->info.meaning);
+    ck_assert_str_eq(names->hint, "");
+    ck_assert(report.safe);
+    expect_nothing_left();
+  }
+}
+END_TEST
+
 /* Folders that hold only folders are not listed. */
 static cleat_status hide_folders(void *user, const char *op, const char *key, bool done,
                                  const atomic_bool *flag, struct cleat_error *error) {
@@ -620,6 +674,7 @@ static Suite *suite(void) {
   tcase_add_test(c, refused_create_only);
   tcase_add_test(c, lists_that_claim_an_encoding);
   tcase_add_test(c, lists_that_change_names);
+  tcase_add_test(c, names_with_a_backslash);
   tcase_add_test(c, lists_that_hide_folders);
   tcase_add_test(c, ignored_if_match_and_checksums);
   tcase_add_test(c, completions_over_an_object);
