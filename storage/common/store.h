@@ -48,8 +48,8 @@ enum cleat__store_finding {
   CLEAT__STORE_NO_LIST_UPLOADS = 1u << 3, /* multipart_list: UNSUPPORTED */
   CLEAT__STORE_PLAIN_KEYS = 1u << 4,      /* its lists claim an encoding that they have not */
   CLEAT__STORE_ENCODED_KEYS = 1u << 5,    /* nothing that it lacks: the claim was found true */
-  /* multipart_complete refuses to be asked for it, or refuses all: seen where an object was in the way */
-  CLEAT__STORE_NO_CREATE_ONLY_UPLOADS = 1u << 6
+  /* A create-only request was refused, and the object was there: whether the condition was the reason is not known. */
+  CLEAT__STORE_REFUSED_CREATE_ONLY = 1u << 6
 };
 
 enum cleat__put_condition {

@@ -19,6 +19,7 @@
 
 /* What two meanings share with what is said where no save is safe. */
 #define BY_TOKENS "two writers of one step are told apart by the tokens in their manifests alone"
+#define NOT_RESUMED "a save cannot be resumed there, and all of it is sent again"
 #define BOTH_BELIEVE \
   "of two jobs that save the same step at the same moment, both may believe they committed it"
 #define NO_SWITCH                                                                               \
@@ -62,7 +63,7 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},
     {"create-only", cleat__doctor_create_only, BIT(GET), FAILED | MISSING,
-     BY_TOKENS ", which a save reads back: let one job at a time save here"},
+     BY_TOKENS ", which a save reads back: let one job at a time save here; " NOT_RESUMED},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
      BOTH_BELIEVE ": let one job at a time save here"},
     {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
@@ -97,7 +98,7 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
 
 /* What a warning means where another check says that no save is safe: nothing on how to save there. */
 static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
-    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS,
+    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS "; " NOT_RESUMED,
     [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE,
     [CLEAT__DOCTOR_IF_MATCH] = NO_SWITCH,
 };

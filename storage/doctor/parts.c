@@ -138,7 +138,7 @@ void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
   else if (!first)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED,
                       "the completion of an upload was refused, and has replaced an object");
-  else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY_UPLOADS) != 0)
+  else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_REFUSED_CREATE_ONLY) != 0)
     cleat__doctor_say(check, CLEAT_CHECK_MISSING,
                       "the store refuses If-None-Match where an upload is completed: Cleat looks "
                       "before it instead");

@@ -123,6 +123,8 @@ cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
   status = put_unguarded(store, key, body, body_count, options, cancel, err);
   if (status == CLEAT_OK)
     cleat__s3_learn(s3, CLEAT__STORE_NO_CREATE_ONLY);
+  else if (status == CLEAT_EXISTS)
+    cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
   else if (cleat__s3_is_refusal(status, err))
     *err = refusal;
   return status;

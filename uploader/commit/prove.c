@@ -64,7 +64,7 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
 /* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. */
 static bool looks_first(const struct trial *trial) {
   return (atomic_load(&trial->client->store->lacks) &
-          (CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_CREATE_ONLY_UPLOADS)) != 0;
+          (CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_REFUSED_CREATE_ONLY)) != 0;
 }
 
 static cleat_status try_all(const struct trial *trial, bool uploads,

@@ -311,7 +311,7 @@ START_TEST(completions_over_an_object) {
   expect(CLEAT__DOCTOR_CREATE_ONLY_PARTS, CLEAT_CHECK_MISSING);
   expect_nothing_left();
   memory_bucket_hook(bucket, NULL, NULL);
-  atomic_fetch_or(&store->lacks, CLEAT__STORE_NO_CREATE_ONLY_UPLOADS);
+  atomic_fetch_or(&store->lacks, CLEAT__STORE_REFUSED_CREATE_ONLY);
   ck_ok(run());
   expect_all_but(BIT(CREATE_ONLY_PARTS));
   expect(CLEAT__DOCTOR_CREATE_ONLY_PARTS, CLEAT_CHECK_MISSING);
