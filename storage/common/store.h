@@ -48,7 +48,9 @@ enum cleat__store_finding {
   CLEAT__STORE_NO_LIST_UPLOADS = 1u << 3, /* multipart_list: UNSUPPORTED */
   CLEAT__STORE_PLAIN_KEYS = 1u << 4,      /* its lists claim an encoding that they have not */
   CLEAT__STORE_ENCODED_KEYS = 1u << 5,    /* nothing that it lacks: the claim was found true */
-  CLEAT__STORE_NO_IF_MATCH = 1u << 6      /* refuses to be asked for it: see `or_look` */
+  CLEAT__STORE_NO_IF_MATCH = 1u << 6,     /* refuses to be asked for it: see `or_look` */
+  /* A create-only request was refused, and the object was there: whether the condition was the reason is not known. */
+  CLEAT__STORE_REFUSED_CREATE_ONLY = 1u << 7
 };
 
 enum cleat__put_condition {
@@ -293,8 +295,6 @@ struct cleat__store {
   atomic_ulong retries;   /* requests that were sent again after a failed try */
   /* CLEAT__PUT_IF_MATCH is refused with the ETag as it is told, and taken with it in another form. */
   atomic_bool other_etags;
-  /* A create-only put or Complete was guarded by a look alone, be it once: two writers may both have succeeded. */
-  atomic_bool looked;
   atomic_uint lacks; /* of enum cleat__store_finding */
   char *display;     /* URL for messages, without secrets; owned, freed by cleat__store_close */
 };

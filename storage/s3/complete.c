@@ -227,6 +227,8 @@ static cleat_status complete_learning(struct completion *completion, struct clea
     cleat_status status =
         guards ? cleat__s3_look_free(s3, completion->upload->key, completion->cancel, err)
                : CLEAT_OK;
+    if (status == CLEAT_EXISTS)
+      cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
     completion->without = trials[i];
     if (status == CLEAT_OK)
       status = complete_surely(completion, err);

@@ -47,7 +47,6 @@ cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const at
                                  struct cleat_error *err) {
   struct cleat__object object;
   struct cleat_error problem;
-  atomic_store(&s3->store.looked, true);
   cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
   if (status == CLEAT_OK)
     return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", key);
@@ -126,6 +125,8 @@ cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
   status = put_unguarded(store, key, body, body_count, options, cancel, err);
   if (status == CLEAT_OK)
     cleat__s3_learn(s3, CLEAT__STORE_NO_CREATE_ONLY);
+  else if (status == CLEAT_EXISTS)
+    cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
   else if (cleat__s3_is_refusal(status, err))
     *err = refusal;
   return status;

@@ -64,6 +64,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         key = unquote(url.path).lstrip("/").partition("/")[2]
+        if "backslashes" in self.server.store.ignore:
+            key = key.replace("\\", "/")
         try:
             self.server.store.check_clock(self.headers)
             self.answer(*self.server.store.serve(self.command, key, query, self.headers, body))
@@ -75,11 +77,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LooseS3:
-    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, and encoding, which lists then claim and have not;
-    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
+    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
+    have not, "kept objects" (an abort removes the object of its key),
+    "folders" (a list leaves folders out that hold no object but in folders), and "backslashes", taken for slashes;
+    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
+    size, and of create-only-uploads: completions with the first of them;
     `want`: of "named checksums" (a Complete must name those of its parts), "unnamed checksums" (it must name none),
-    "no checksums" (400 to each), "no backslash" (400 without a reason to each such key). `race`: two conditional puts of
-    a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
+    "no checksums" (400 to each), "no backslashes" (400 without a reason to each such key). `race`: two conditional puts of
+    a key whose name holds "/race-" or ".trial." look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
     def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
         self.ignore, self.deny, self.lack, self.race, self.clock_offset = ignore, deny, lack, race, clock_offset
@@ -120,14 +125,16 @@ class LooseS3:
             self.requests.append((operation, key))
         conditions = {"create-only": "If-None-Match", "if-match": "If-Match", "size": "x-amz-mp-object-size"}
         asked = {name for name, header in conditions.items() if operation in ("put", "complete") and header in headers}
+        if operation == "complete" and "create-only" in asked:
+            asked.add("create-only-uploads")
         if operation in self.deny or asked & set(self.deny):
             raise Refused(403, "AccessDenied")
         if operation in self.lack or asked & set(self.lack):
             raise Refused(501, "NotImplemented")
+        if "no backslashes" in self.want and "\\" in key:
+            raise Refused(400, "")
         if "no checksums" in self.want and any(name.lower().startswith("x-amz-checksum-") for name in headers):
             raise Refused(400, "InvalidArgument")
-        if "no backslash" in self.want and "\\" in key:
-            raise Refused(400, "")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)
 
     def check_body(self, headers, body):
@@ -152,7 +159,7 @@ class LooseS3:
         self.check_body(headers, body)
         with self.lock:
             self.check_conditions(key, headers)
-        if self.race and "/race-" in key:
+        if self.race and "If-None-Match" in headers and ("/race-" in key or ".trial." in key):
             self.barrier.wait(SECONDS_MAX)
         with self.lock:
             etag = self.etag(body)
@@ -206,6 +213,8 @@ class LooseS3:
             for key in sorted(self.objects):
                 rest = key[len(prefix):]
                 if not key.startswith(prefix):
+                    continue
+                if delimiter and "folders" in self.ignore and rest.count(delimiter) > 1:
                     continue
                 if delimiter and delimiter in rest:
                     prefixes.add(prefix + rest.partition(delimiter)[0] + delimiter)
@@ -270,8 +279,10 @@ class LooseS3:
         return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
                      % listed).encode()
 
-    def do_abort(self, _key, query, *_):
+    def do_abort(self, key, query, *_):
         with self.lock:
             self.upload(query)
+            if "kept objects" in self.ignore:
+                self.objects.pop(key, None)
             del self.uploads[query["uploadId"]]
         return 204, b""

@@ -136,7 +136,7 @@ def test_a_refused_list_of_checksums_names_the_option(loose, source, tmp_path):
     assert run("save", source, url, "--step", "1", *PARTS, environment=environment(loose)).code == 0
 
 
-@pytest.mark.parametrize("loose", [{"want": {"no backslash"}}], indirect=True)
+@pytest.mark.parametrize("loose", [{"want": {"no backslashes"}}], indirect=True)
 def test_a_refused_name_is_no_question_of_checksums(loose, tmp_path):
     """What was refused is not left behind, though it cannot be removed either; all else of that save is removed."""
     folder = fill(tmp_path / "named", {"a\\b.bin": b"x" * 100, "plain": b"y"})
@@ -169,6 +169,7 @@ def test_a_replace_looks_first_and_warns(loose, source, tmp_path):
 CONDITIONS = {
     "ignores create-only": ({"ignore": {"create-only"}}, "conditions of puts"),
     "refuses if-match": ({"lack": {"if-match"}}, "conditions of puts"),
+    "looks first and stores later": ({"race": True}, "conditions of puts"),
     "ignores those of uploads": ({"ignore": {"create-only-uploads"}}, "when an upload is completed"),
 }
 
