@@ -20,6 +20,7 @@
 /* What two meanings share with what is said where no save is safe. */
 #define BY_TOKENS "two writers of one step are told apart by the tokens in their manifests alone"
 #define NOT_RESUMED "a save cannot be resumed there, and all of it is sent again"
+#define BY_TOKENS_UNRESUMED BY_TOKENS "; " NOT_RESUMED
 #define BOTH_BELIEVE \
   "of two jobs that save the same step at the same moment, both may believe they committed it"
 #define NO_SWITCH                                                                               \
@@ -98,7 +99,7 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
 
 /* What a warning means where another check says that no save is safe: nothing on how to save there. */
 static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
-    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS "; " NOT_RESUMED,
+    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS_UNRESUMED,
     [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE,
     [CLEAT__DOCTOR_IF_MATCH] = NO_SWITCH,
 };
