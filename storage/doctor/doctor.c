@@ -23,6 +23,7 @@
 #define BY_TOKENS_UNRESUMED BY_TOKENS "; " NOT_RESUMED
 #define BOTH_BELIEVE \
   "of two jobs that save the same step at the same moment, both may believe they committed it"
+#define BOTH_BELIEVE_UNRESUMED BOTH_BELIEVE "; " NOT_RESUMED
 #define NO_SWITCH                                                                               \
   "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, " \
   "or may overwrite what another job does meanwhile"
@@ -66,7 +67,7 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"create-only", cleat__doctor_create_only, BIT(GET), FAILED | MISSING,
      BY_TOKENS ", which a save reads back: let one job at a time save here; " NOT_RESUMED},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
-     BOTH_BELIEVE ": let one job at a time save here"},
+     BOTH_BELIEVE ": let one job at a time save here; " NOT_RESUMED},
     {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
      NO_SWITCH "; other saves are not affected"},
     {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
@@ -100,7 +101,7 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
 /* What a warning means where another check says that no save is safe: nothing on how to save there. */
 static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
     [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS_UNRESUMED,
-    [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE,
+    [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE_UNRESUMED,
     [CLEAT__DOCTOR_IF_MATCH] = NO_SWITCH,
 };
 
