@@ -112,8 +112,7 @@ struct cleat_client_options {
    * there. */
   unsigned rank;
   unsigned world_size;
-  /* An id without '/', which names a folder of its own below the URL; NULL: CLEAT_SESSION, else
-   * none. */
+  /* A folder of its own below the URL: an id without '/'; NULL: CLEAT_SESSION, else none. */
   const char *session;
   struct cleat_topology topology;
   unsigned rank_timeout_s; /* how long a rank that is ready waits for the others; 0: 1800 */
