@@ -301,6 +301,8 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 # --- installing ----------------------------------------------------------------------------------------------
 
 .PHONY: install uninstall
+# shell:where it looks, below share/
+COMPLETIONS := bash:bash-completion/completions/cleat fish:fish/vendor_completions.d/cleat.fish zsh:zsh/site-functions/_cleat
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/cleat $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	  $(DESTDIR)$(PREFIX)/share/man/man1
@@ -313,10 +315,13 @@ install: all
 	ln -sf $(SO_NAME) $(DESTDIR)$(PREFIX)/lib/libcleat.so
 	install -m 644 $(BUILD)/cleat.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/cleat.pc
 	install -m 644 api/cli/cleat.1 $(DESTDIR)$(PREFIX)/share/man/man1/cleat.1
+	$(foreach pair,$(COMPLETIONS),install -d $(DESTDIR)$(PREFIX)/share/$(dir $(lastword $(subst :, ,$(pair)))) && \
+	  $(BUILD)/cleat completion $(firstword $(subst :, ,$(pair))) > $(DESTDIR)$(PREFIX)/share/$(lastword $(subst :, ,$(pair))) &&) true
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/cleat include/cleat.h lib/libcleat.a lib/$(SO_FILE) lib/$(SO_NAME) \
-	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1 $(patsubst api/%,include/%,$(wildcard api/cleat/*.h)))
+	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1 $(patsubst api/%,include/%,$(wildcard api/cleat/*.h)) \
+	  $(addprefix share/,$(foreach pair,$(COMPLETIONS),$(lastword $(subst :, ,$(pair))))))
 	rmdir $(DESTDIR)$(PREFIX)/include/cleat 2>/dev/null || true
 
 # --- tests, checks, stories ----------------------------------------------------------------------------------
@@ -364,6 +369,11 @@ unit torture corpora model gpu header integration stores endurance mutants:
 .PHONY: check-quick
 check-quick:
 	+@tests/tools/run_tests.sh unit && tests/tools/lint.sh quick
+
+# The table of docs/code-metrics.md.
+.PHONY: metrics
+metrics:
+	@tests/tools/deps.sh metrics && tests/tools/metrics.py
 
 SECONDS ?= 600
 fuzz:
@@ -416,6 +426,7 @@ help:
 	@echo 'make gpu-build    whether the CUDA driver compiles and links, with CUDA from the Python package registry'
 	@echo 'make docker-test  build the images of docker/; kill and stop a training in them (a Docker engine, or root)'
 	@echo 'make check-quick  for daily work: build, unit tests, lint without clang-tidy'
+	@echo 'make metrics      figures of the sources, which docs/code-metrics.md compares with other projects'
 	@echo 'make stores       eight more S3 servers, each installed, started and tried; prints what was seen [STORES="moto ceph"]'
 	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'

@@ -148,6 +148,25 @@ cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, 
 /* The options that every command has, as help text. Static. */
 const char *cleat__cli_options_help(void);
 
+/* One row of the table of options. */
+struct cleat__cli_option {
+  const char *name;
+  char letter; /* of the short form; 0: none */
+  bool has_value;
+  unsigned takes; /* 0: every command has it */
+};
+
+/* Option number `index`, by name. False: there are no more. */
+bool cleat__cli_option_at(size_t index, struct cleat__cli_option *option);
+bool cleat__cli_takes_option(const struct cleat__cli_command *command,
+                             const struct cleat__cli_option *option);
+
+/* ---- completion.c -------------------------------------------------------------------------- */
+
+/* Prints the completions of `shell` (bash, fish, zsh) to stdout. False: there is no such shell. */
+bool cleat__cli_print_completion(const char *shell,
+                                 const struct cleat__cli_command *const *commands, size_t count);
+
 /* ---- nearest.c -------------------------------------------------------------------------- */
 
 /* The nearest of the names up to NULL, if it is near enough to have been meant; else NULL. */

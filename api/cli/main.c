@@ -38,7 +38,8 @@ static int print_help(void) {
          "  cleat ls s3://my-bucket/run-17\n"
          "  cleat load s3://my-bucket/run-17 restored/\n"
          "\n"
-         "'cleat help COMMAND' tells more, 'man cleat' tells all.\n");
+         "'cleat help COMMAND' tells more, 'man cleat' tells all. 'cleat completion SHELL'\n"
+         "prints completions for bash, fish or zsh.\n");
   return CLEAT__CLI_DONE;
 }
 
@@ -57,11 +58,12 @@ static int print_version(void) {
 }
 
 static int fail_unknown(const struct cleat__cli *cli, const char *word) {
-  const char *names[COMMANDS + 3] = {NULL};
+  const char *names[COMMANDS + 4] = {NULL};
   for (size_t i = 0; i < COMMANDS; i++)
     names[i] = commands[i]->name;
   names[COMMANDS] = "help";
   names[COMMANDS + 1] = "version";
+  names[COMMANDS + 2] = "completion";
   struct cleat_error err;
   cleat__error_set(&err, CLEAT_INVALID, "'%s' is not a command", word);
   const char *nearest = cleat__cli_nearest(word, names);
@@ -77,6 +79,15 @@ static int run_help(const struct cleat__cli *cli, int argc, char **argv) {
     return print_help();
   const struct cleat__cli_command *command = find_command(argv[1]);
   return command ? print_command_help(command) : fail_unknown(cli, argv[1]);
+}
+
+static int run_completion(const struct cleat__cli *cli, int argc, char **argv) {
+  struct cleat_error err;
+  if (argc == 2 && cleat__cli_print_completion(argv[1], commands, COMMANDS))
+    return CLEAT__CLI_DONE;
+  cleat__error_set(&err, CLEAT_INVALID, "'cleat completion' needs the name of a shell");
+  cleat__error_hint(&err, "bash, fish and zsh are known, such as: cleat completion bash");
+  return cleat__cli_fail(cli, &err);
 }
 
 cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
@@ -139,6 +150,8 @@ static int dispatch(struct cleat__cli *cli, int argc, char **argv) {
     return run_help(cli, argc - 1, argv + 1);
   if (strcmp(word, "version") == 0 || strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
     return print_version();
+  if (strcmp(word, "completion") == 0)
+    return run_completion(cli, argc - 1, argv + 1);
   cli->command = find_command(word);
   return cli->command ? run_command(cli, argc - 1, argv + 1) : fail_unknown(cli, word);
 }

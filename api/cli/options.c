@@ -90,6 +90,22 @@ static const struct row rows[] = {
 
 enum { ROWS = sizeof rows / sizeof rows[0], SHORT_MAX = 2 * ROWS + 3 };
 
+bool cleat__cli_option_at(size_t index, struct cleat__cli_option *option) {
+  if (index >= ROWS)
+    return false;
+  const struct row *row = &rows[index];
+  *option = (struct cleat__cli_option){.name = row->name,
+                                       .letter = row->code < LONG_ONLY ? (char)row->code : '\0',
+                                       .has_value = row->argument == required_argument,
+                                       .takes = row->takes};
+  return true;
+}
+
+bool cleat__cli_takes_option(const struct cleat__cli_command *command,
+                             const struct cleat__cli_option *option) {
+  return option->takes == 0 || (option->takes & command->takes) != 0;
+}
+
 const char *cleat__cli_options_help(void) {
   return "Options of every command:\n"
          "      --json           print one JSON document on standard output\n"

@@ -161,11 +161,24 @@ static cleat_status save_with(struct cleat__run_work *work, struct cleat_client 
   struct cleat__run_saver *saver = work->saver;
   bool resume = !saver->no_resume && !cleat__run_work_is_leader(work) && !work->order->again &&
                 !work->replace && work->order->if_exists != CLEAT_IF_EXISTS_REPLACE;
-  cleat_status status = save_once(work, client, resume, outcome, err);
-  if (status != CLEAT_UNSUPPORTED || !resume)
+  struct cleat_error refusal;
+  if (!resume)
+    return save_once(work, client, false, outcome, err);
+  cleat_status status = save_once(work, client, true, outcome, &refusal);
+  if (status != CLEAT_UNSUPPORTED) {
+    if (status != CLEAT_OK)
+      *err = refusal;
     return status;
+  }
   saver->no_resume = true;
-  return save_once(work, client, false, outcome, err);
+  status = save_once(work, client, false, outcome, err);
+  /* Refused for another reason, it is so once more. */
+  if (status != CLEAT_UNSUPPORTED && work->result->beside.status == CLEAT_OK) {
+    cleat__error_hint(&refusal,
+                      "saves go on without it: after an interruption all of a step is sent again");
+    work->result->beside = refusal;
+  }
+  return status;
 }
 
 /* Whether the step that stands in the store was made of these contents: by us before we were killed, or by a process

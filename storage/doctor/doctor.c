@@ -17,6 +17,16 @@
 #define IGNORED (1u << CLEAT_CHECK_IGNORED)
 #define ANY (FAILED | MISSING | IGNORED)
 
+/* What two meanings share with what is said where no save is safe. */
+#define BY_TOKENS "two writers of one step are told apart by the tokens in their manifests alone"
+#define NOT_RESUMED "a save cannot be resumed there, and all of it is sent again"
+#define BY_TOKENS_UNRESUMED BY_TOKENS "; " NOT_RESUMED
+#define BOTH_BELIEVE \
+  "of two jobs that save the same step at the same moment, both may believe they committed it"
+#define NO_SWITCH                                                                               \
+  "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, " \
+  "or may overwrite what another job does meanwhile"
+
 static cleat__doctor_fn clean_up;
 
 struct row {
@@ -47,22 +57,23 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
      "a job that starts again does not find its newest checkpoint"},
     {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
      "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
-     "starts again: "
-     "give its files other names"},
+     "starts again"},
+    {"list-folders", cleat__doctor_list_folders, BIT(LIST), 0,
+     "gc does not see what killed saves have left: its space is lost, no checkpoint is"},
     {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
      "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},
     {"create-only", cleat__doctor_create_only, BIT(GET), FAILED | MISSING,
-     "two writers of one step are told apart by the tokens in their manifests alone, which a save "
-     "reads back: let one job at a time save here"},
+     BY_TOKENS ", which a save reads back: let one job at a time save here; " NOT_RESUMED},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
-     "of two jobs that save the same step at the same moment, both may believe they committed it: "
-     "let one job at a time save here"},
+     BOTH_BELIEVE ": let one job at a time save here"},
     {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
-     "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, "
-     "or may overwrite what another job does meanwhile; other saves are not affected"},
+     NO_SWITCH "; other saves are not affected"},
     {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
      "files of more than a part cannot be saved"},
+    {"create-only-parts", cleat__doctor_create_only_parts,
+     BIT(CREATE_ONLY) | BIT(IF_MATCH) | BIT(MULTIPART), 0,
+     "a save with files of more than a part cannot be resumed there, and all of it is sent again"},
     {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
      "a part that is damaged on its way to the store is found by a load or 'cleat verify', not by "
      "the save"},
@@ -71,6 +82,8 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"abort", cleat__doctor_abort, BIT(PART_CHECKSUM), 0,
      "parts of saves that failed stay and are paid for: let the bucket's lifecycle rules end "
      "uploads that are not finished"},
+    {"abort-keeps", cleat__doctor_abort_keeps, BIT(ABORT), ANY,
+     "gc and --resume drop uploads, and may destroy a file of a checkpoint with that"},
     {"delete", cleat__doctor_delete, BIT(GET), 0,
      "what saves that failed have stored stays, and old checkpoints cannot be removed"},
     {"clean-up", clean_up, 0, 0, "what the doctor stored is still there"},
@@ -82,6 +95,13 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
     [CLEAT__DOCTOR_RACE] =
         "of two jobs that save the same step at the same moment, none may know who committed it",
     [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores its list of them so, and fails",
+};
+
+/* What a warning means where another check says that no save is safe: nothing on how to save there. */
+static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
+    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS_UNRESUMED,
+    [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE,
+    [CLEAT__DOCTOR_IF_MATCH] = NO_SWITCH,
 };
 
 /* ---- what checks share ---- */
@@ -111,6 +131,7 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
   struct cleat__span span = {body, length};
   struct cleat__put_options options = {.condition = condition,
                                        .etag = etag,
+                                       .or_look = condition == CLEAT__PUT_IF_MATCH,
                                        .content_type = "text/plain",
                                        .crc32c = cleat__crc32c(0, body, length)};
   /* Two threads that race come here at once, with what was noted before they began. */
@@ -141,23 +162,33 @@ bool cleat__doctor_is_refusal(cleat_status status, const struct cleat_error *err
 
 /* ---- cleaning up ---- */
 
+static void keep_first(cleat_status *first, cleat_status status, const struct cleat_error *problem,
+                       struct cleat_error *err) {
+  if (status == CLEAT_OK || *first != CLEAT_OK)
+    return;
+  *first = status;
+  *err = *problem;
+}
+
 /* Removes all that may be there. The first failure is told, the rest is tried all the same. */
 static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error *err) {
   struct cleat_error problem;
   cleat_status first = CLEAT_OK;
-  if (doctor->upload_open)
-    first = CLEAT__STORE(doctor->store, multipart_abort, &doctor->upload, doctor->cancel, err);
-  doctor->upload_open = first != CLEAT_OK;
+  for (int i = 0; i < CLEAT__DOCTOR_UPLOADS; i++) {
+    if (!doctor->upload_open[i])
+      continue;
+    cleat_status status =
+        CLEAT__STORE(doctor->store, multipart_abort, &doctor->uploads[i], doctor->cancel, &problem);
+    doctor->upload_open[i] = status != CLEAT_OK;
+    keep_first(&first, status, &problem, err);
+  }
   for (int i = 0; i < CLEAT__DOCTOR_OBJECTS; i++) {
     if (!doctor->made[i])
       continue;
     cleat_status status =
         CLEAT__STORE(doctor->store, remove, doctor->keys[i], doctor->cancel, &problem);
     doctor->made[i] = status != CLEAT_OK;
-    if (status != CLEAT_OK && first == CLEAT_OK) {
-      first = status;
-      *err = problem;
-    }
+    keep_first(&first, status, &problem, err);
   }
   return first;
 }
@@ -197,9 +228,9 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
 /* ---- running ---- */
 
 static void name_objects(struct cleat__doctor *doctor) {
-  static const char *const names[CLEAT__DOCTOR_RACED] = {"absent",   "whole",      "folder/nested",
-                                                         "spoiled",  "once",       "switched",
-                                                         "in-parts", "unfinished", "a+b%2Bc d%"};
+  static const char *const names[CLEAT__DOCTOR_RACED] = {
+      "absent",     "whole", "folder/nested",       "spoiled",    "once", "switched", "in-parts",
+      "unfinished", "kept",  "deep-1/folder/below", "a+b%2Bc d%", "e\\f"};
   for (int i = 0; i < CLEAT__DOCTOR_RACED; i++)
     snprintf(doctor->keys[i], sizeof doctor->keys[i], "%s/%s", doctor->folder, names[i]);
   for (int i = 0; i < CLEAT__DOCTOR_ROUNDS; i++)
@@ -257,12 +288,21 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
     /* What does not apply stands in nobody's way. */
     if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
       doctor->passed |= 1u << number;
-    else
+    else if (check->info.meaning[0] == '\0')
       check->info.meaning =
           check->info.blocks && BLOCKED[number] != NULL ? BLOCKED[number] : row->meaning;
   }
   report->safe = report->safe && !check->info.blocks;
   report->count = number + 1;
+}
+
+/* No warning advises how to save where the verdict is that no save is safe. */
+static void leave_advice_out(struct cleat__doctor_report *report) {
+  for (unsigned i = 0; !report->safe && i < report->count; i++) {
+    struct cleat_check *info = &report->checks[i].info;
+    if (info->meaning[0] != '\0' && !info->blocks && UNADVISED[i] != NULL)
+      info->meaning = UNADVISED[i];
+  }
 }
 
 /* All checks but the last. */
@@ -287,8 +327,10 @@ cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__c
   doctor.cancel = &never;
   run_row(&doctor, CLEAT__DOCTOR_CLEAN_UP, false, report);
   cleat__free(doctor.bytes);
-  if (!cancelled)
+  if (!cancelled) {
+    leave_advice_out(report);
     return CLEAT_OK;
+  }
   /* Nobody sees the report. */
   if (left->info.result != CLEAT_CHECK_OK)
     cleat__log(log, CLEAT_LOG_WARNING, "%s; %s", left->seen, left->hint);

@@ -26,14 +26,17 @@ enum cleat__doctor_name {
   CLEAT__DOCTOR_RANGE,
   CLEAT__DOCTOR_LIST,
   CLEAT__DOCTOR_LIST_NAMES,
+  CLEAT__DOCTOR_LIST_FOLDERS,
   CLEAT__DOCTOR_CHECKSUM,
   CLEAT__DOCTOR_CREATE_ONLY,
   CLEAT__DOCTOR_RACE,
   CLEAT__DOCTOR_IF_MATCH,
   CLEAT__DOCTOR_MULTIPART,
+  CLEAT__DOCTOR_CREATE_ONLY_PARTS,
   CLEAT__DOCTOR_PART_CHECKSUM,
   CLEAT__DOCTOR_LIST_PARTS,
   CLEAT__DOCTOR_ABORT,
+  CLEAT__DOCTOR_ABORT_KEEPS,
   CLEAT__DOCTOR_DELETE,
   CLEAT__DOCTOR_CLEAN_UP,
   CLEAT__DOCTOR_CHECKS
@@ -70,11 +73,23 @@ enum cleat__doctor_object {
   CLEAT__DOCTOR_SWITCHED,
   CLEAT__DOCTOR_IN_PARTS,
   CLEAT__DOCTOR_UNFINISHED,
+  CLEAT__DOCTOR_KEPT,  /* while an upload of its key is dropped */
+  CLEAT__DOCTOR_DEEP,  /* in a folder of a folder that holds nothing else */
   CLEAT__DOCTOR_NAMED, /* by a name that encodings change */
-  CLEAT__DOCTOR_RACED  /* and as many as there are rounds */
+  CLEAT__DOCTOR_BACKSLASH,
+  CLEAT__DOCTOR_RACED /* and as many as there are rounds */
 };
 #define CLEAT__DOCTOR_ROUNDS 8
 #define CLEAT__DOCTOR_OBJECTS (CLEAT__DOCTOR_RACED + CLEAT__DOCTOR_ROUNDS)
+
+/* The uploads that the checks begin. Each has its place, so that the cleaning up finds all that are open. */
+enum cleat__doctor_upload {
+  CLEAT__DOCTOR_COMPLETED = 0,
+  CLEAT__DOCTOR_REFUSED, /* its completion, since there is an object */
+  CLEAT__DOCTOR_DROPPED,
+  CLEAT__DOCTOR_BESIDE, /* of an object that is there */
+  CLEAT__DOCTOR_UPLOADS
+};
 
 /* Of the objects that are no bigger than they must be: enough for a range in the middle. */
 #define CLEAT__DOCTOR_BYTES 65536u
@@ -87,9 +102,9 @@ struct cleat__doctor {
   char folder[24];                      /* "doctor-0123456789abcdef" */
   char keys[CLEAT__DOCTOR_OBJECTS][48]; /* of the objects */
   bool made[CLEAT__DOCTOR_OBJECTS];     /* it may be there */
-  struct cleat__upload upload;          /* that the part checks share */
-  bool upload_open;                     /* it may be there */
-  unsigned passed;                      /* of 1 << enum cleat__doctor_name: may be rested on */
+  struct cleat__upload uploads[CLEAT__DOCTOR_UPLOADS];
+  bool upload_open[CLEAT__DOCTOR_UPLOADS]; /* it may be there */
+  unsigned passed;                         /* of 1 << enum cleat__doctor_name: may be rested on */
   struct cleat__store_facts facts;
   cleat_status contact; /* how the first request ended … */
   struct cleat_error contact_error;
@@ -98,18 +113,19 @@ struct cleat__doctor {
   size_t bytes_size;
 };
 
-/* A check: fills *check, whose result is OK before. */
+/* A check: fills *check, whose result is OK before. Its meaning is the row's, unless the check sets one. */
 typedef void cleat__doctor_fn(struct cleat__doctor *doctor, struct cleat__doctor_check *check);
 
 cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, cleat__doctor_access,
     cleat__doctor_addressing, cleat__doctor_durable; /* doctor/place.c */
 cleat__doctor_fn cleat__doctor_put, cleat__doctor_get, cleat__doctor_range, cleat__doctor_list,
-    cleat__doctor_checksum, cleat__doctor_delete; /* doctor/objects.c */
-cleat__doctor_fn cleat__doctor_list_names;        /* doctor/lists.c */
+    cleat__doctor_checksum, cleat__doctor_delete;                      /* doctor/objects.c */
+cleat__doctor_fn cleat__doctor_list_names, cleat__doctor_list_folders; /* doctor/lists.c */
 cleat__doctor_fn cleat__doctor_create_only, cleat__doctor_race,
     cleat__doctor_if_match; /* doctor/writers.c */
-cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_part_checksum, cleat__doctor_list_parts,
-    cleat__doctor_abort; /* doctor/parts.c */
+cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,
+    cleat__doctor_part_checksum, cleat__doctor_list_parts, cleat__doctor_abort,
+    cleat__doctor_abort_keeps; /* doctor/parts.c */
 
 /* Sets result and what was seen. */
 void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,

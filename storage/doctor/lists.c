@@ -1,42 +1,114 @@
-/* doctor/lists.c: the check whether a list shows names as they are, those too that an encoding could change. See doctor.h. */
+/* doctor/lists.c: the checks whether a list shows names as they are, those too that an encoding could change, and
+ * all folders. See doctor.h. */
 #include "storage/doctor/doctor.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* Whether the object is listed under its own name. */
-static cleat_status is_listed(struct cleat__doctor *doctor, int object, bool *found,
+/* What it means where a backslash alone is the trouble, or that too. */
+#define BACKSLASH_REFUSED "a file whose name holds '\\' cannot be saved there"
+#define BACKSLASH_CHANGED \
+  "a checkpoint with a file whose name holds '\\' looks damaged to a job that starts again"
+#define ALL_CHANGED                                                                               \
+  "a checkpoint with a file whose name holds '\\', '+', '%' or blanks cannot be saved, or looks " \
+  "damaged to a job that starts again"
+
+/* How two objects of odd names fared: the second has a backslash. */
+struct names {
+  bool named, backslash;      /* listed as they are */
+  bool refused;               /* the second was not stored … */
+  struct cleat_error refusal; /* … as this says */
+};
+
+static cleat_status put_names(struct cleat__doctor *doctor, struct names *names,
                               struct cleat_error *err) {
+  cleat_status status =
+      cleat__doctor_put_text(doctor, CLEAT__DOCTOR_NAMED, "named", CLEAT__PUT_ALWAYS, NULL, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_BACKSLASH, "backslash", CLEAT__PUT_ALWAYS,
+                                  NULL, &names->refusal);
+  if (status == CLEAT_NO_MEMORY || status == CLEAT_CANCELLED) {
+    *err = names->refusal;
+    return status;
+  }
+  names->refused = status != CLEAT_OK;
+  /* A store that refuses the name may also refuse to remove it. What is there all the same, the cleaning up lists. */
+  if (status == CLEAT_DENIED || status == CLEAT_UNSUPPORTED ||
+      cleat__doctor_is_refusal(status, &names->refusal))
+    doctor->made[CLEAT__DOCTOR_BACKSLASH] = false;
+  return CLEAT_OK;
+}
+
+static cleat_status look_for(struct cleat__doctor *doctor, struct names *names,
+                             struct cleat_error *err) {
   struct cleat__list_page page = {0};
   char folder[sizeof doctor->folder + 1];
-  size_t length = strlen(doctor->folder);
-  memcpy(folder, doctor->folder, length);
-  memcpy(folder + length, "/", 2);
+  snprintf(folder, sizeof folder, "%s/", doctor->folder);
   cleat_status status =
       CLEAT__STORE(doctor->store, list, folder, false, NULL, &page, doctor->cancel, err);
-  *found = false;
-  for (size_t i = 0; status == CLEAT_OK && i < page.count; i++)
-    *found = *found || strcmp(page.entries[i].key, doctor->keys[object]) == 0;
+  for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
+    const char *key = page.entries[i].key;
+    names->named = names->named || strcmp(key, doctor->keys[CLEAT__DOCTOR_NAMED]) == 0;
+    names->backslash = names->backslash || strcmp(key, doctor->keys[CLEAT__DOCTOR_BACKSLASH]) == 0;
+  }
   cleat__list_page_clear(&page);
   return status;
 }
 
-void cleat__doctor_list_names(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
-  const char *key = doctor->keys[CLEAT__DOCTOR_NAMED];
-  struct cleat_error err;
-  bool found = false;
-  cleat_status status =
-      cleat__doctor_put_text(doctor, CLEAT__DOCTOR_NAMED, "named", CLEAT__PUT_ALWAYS, NULL, &err);
-  if (status == CLEAT_OK)
-    status = is_listed(doctor, CLEAT__DOCTOR_NAMED, &found, &err);
-  if (status != CLEAT_OK)
-    cleat__doctor_fail(check, &err);
-  else if (!found)
+static void say_changed(struct cleat__doctor *doctor, struct cleat__doctor_check *check,
+                        const struct names *names) {
+  const char *key = doctor->keys[names->named ? CLEAT__DOCTOR_BACKSLASH : CLEAT__DOCTOR_NAMED];
+  if (names->named && names->refused)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s", names->refusal.message);
+  else
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s was stored, and is listed under another name",
                       key);
+  if (!names->named && !names->backslash)
+    check->info.meaning = ALL_CHANGED;
+  else if (names->named)
+    check->info.meaning = names->refused ? BACKSLASH_REFUSED : BACKSLASH_CHANGED;
+}
+
+void cleat__doctor_list_names(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct names names = {0};
+  struct cleat_error err;
+  cleat_status status = put_names(doctor, &names, &err);
+  if (status == CLEAT_OK)
+    status = look_for(doctor, &names, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!names.named || !names.backslash)
+    say_changed(doctor, check, &names);
   else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_PLAIN_KEYS) != 0)
     cleat__doctor_say(check, CLEAT_CHECK_OK,
                       "lists say that they are url-encoded and are not: names are taken as they "
                       "stand there");
   else
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "a name with +, %% and a blank is listed as it is");
+    cleat__doctor_say(check, CLEAT_CHECK_OK,
+                      "names with +, %%, \\ and a blank are listed as they are");
+}
+
+/* As gc asks for the steps: a step whose save was killed holds no object, but a folder that does. */
+void cleat__doctor_list_folders(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat__list_page page = {0};
+  struct cleat_error err;
+  char prefix[40], folder[40];
+  bool found = false;
+  snprintf(prefix, sizeof prefix, "%s/deep-", doctor->folder);
+  snprintf(folder, sizeof folder, "%s/deep-1/", doctor->folder);
+  cleat_status status =
+      cleat__doctor_put_text(doctor, CLEAT__DOCTOR_DEEP, "deep", CLEAT__PUT_ALWAYS, NULL, &err);
+  if (status == CLEAT_OK)
+    status = CLEAT__STORE(doctor->store, list, prefix, true, NULL, &page, doctor->cancel, &err);
+  for (size_t i = 0; status == CLEAT_OK && i < page.count; i++)
+    found = found || strcmp(page.entries[i].key, folder) == 0;
+  cleat__list_page_clear(&page);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!found)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "a folder that holds only folders is not listed (delimiter)");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "a folder that holds only folders is listed");
 }

@@ -22,17 +22,26 @@ static cleat_status put_part(struct cleat__doctor *doctor, const struct cleat__u
   return CLEAT__STORE(doctor->store, multipart_part, upload, &span, 1, part, doctor->cancel, err);
 }
 
-/* Begins the upload of an object that clean_up finds, also when nobody learns of its end. */
-static cleat_status create(struct cleat__doctor *doctor, int object, uint64_t size,
-                           uint64_t part_bytes, struct cleat_error *err) {
+/* Begins the upload of an object in the place `which`, where clean_up finds it. */
+static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_upload which,
+                           int object, uint64_t size, uint64_t part_bytes,
+                           struct cleat_error *err) {
   struct cleat__upload upload = {.size = size, .part_bytes = part_bytes};
   snprintf(upload.key, sizeof upload.key, "%s", doctor->keys[object]);
   cleat_status status =
       CLEAT__STORE(doctor->store, multipart_create, &upload, NULL, doctor->cancel, err);
   if (status == CLEAT_OK) {
-    doctor->upload = upload;
-    doctor->upload_open = true;
+    doctor->uploads[which] = upload;
+    doctor->upload_open[which] = true;
   }
+  return status;
+}
+
+static cleat_status drop(struct cleat__doctor *doctor, enum cleat__doctor_upload which,
+                         struct cleat_error *err) {
+  cleat_status status =
+      CLEAT__STORE(doctor->store, multipart_abort, &doctor->uploads[which], doctor->cancel, err);
+  doctor->upload_open[which] = status != CLEAT_OK;
   return status;
 }
 
@@ -40,11 +49,12 @@ static cleat_status create(struct cleat__doctor *doctor, int object, uint64_t si
 
 /* The first bytes that are read go across the end of the first part. */
 static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cleat_error *err) {
+  const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_COMPLETED];
   char across[1000];
-  uint64_t offset = doctor->upload.part_bytes - sizeof across / 2;
+  uint64_t offset = upload->part_bytes - sizeof across / 2;
   struct cleat__span span = {across, sizeof across};
-  struct cleat__span all = {NULL, (size_t)doctor->upload.size};
-  const char *key = doctor->upload.key;
+  struct cleat__span all = {NULL, (size_t)upload->size};
+  const char *key = upload->key;
   uint32_t crc = 0;
   cleat_status status =
       CLEAT__STORE(doctor->store, get, key, offset, &span, 1, &crc, doctor->cancel, err);
@@ -60,15 +70,16 @@ static cleat_status upload_whole(struct cleat__doctor *doctor, struct cleat_erro
   /* The smallest parts of a driver may be smaller than the pieces that are compared. */
   const uint64_t least = CLEAT__DOCTOR_BYTES / 2, min = doctor->store->min_part_bytes;
   uint64_t part_bytes = min < least ? least : min;
+  const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_COMPLETED];
   doctor->made[CLEAT__DOCTOR_IN_PARTS] = true;
-  cleat_status status = create(doctor, CLEAT__DOCTOR_IN_PARTS, part_bytes + least, part_bytes, err);
+  cleat_status status = create(doctor, CLEAT__DOCTOR_COMPLETED, CLEAT__DOCTOR_IN_PARTS,
+                               part_bytes + least, part_bytes, err);
   for (size_t i = 0; i < 2 && status == CLEAT_OK; i++)
-    status = put_part(doctor, &doctor->upload, false, &parts[i], err);
+    status = put_part(doctor, upload, false, &parts[i], err);
   if (status != CLEAT_OK)
     return status;
-  status = CLEAT__STORE(doctor->store, multipart_complete, &doctor->upload, parts, 2,
-                        doctor->cancel, err);
-  doctor->upload_open = status != CLEAT_OK;
+  status = CLEAT__STORE(doctor->store, multipart_complete, upload, parts, 2, doctor->cancel, err);
+  doctor->upload_open[CLEAT__DOCTOR_COMPLETED] = status != CLEAT_OK;
   return status;
 }
 
@@ -84,23 +95,72 @@ void cleat__doctor_multipart(struct cleat__doctor *doctor, struct cleat__doctor_
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "the parts do not come back as they were stored");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "an object of two parts, %llu bytes",
-                      (unsigned long long)doctor->upload.size);
+                      (unsigned long long)doctor->uploads[CLEAT__DOCTOR_COMPLETED].size);
+}
+
+/* ---- an upload that must not replace what is there ---- */
+
+/* Stays open where its completion is refused: the cleaning up drops it. */
+static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_error *err) {
+  struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_REFUSED];
+  struct cleat__stored_part part = {.number = 1};
+  cleat_status status = create(doctor, CLEAT__DOCTOR_REFUSED, CLEAT__DOCTOR_ONCE,
+                               CLEAT__DOCTOR_BYTES, CLEAT__DOCTOR_BYTES, err);
+  upload->create_only = true;
+  if (status == CLEAT_OK)
+    status = put_part(doctor, upload, false, &part, err);
+  if (status != CLEAT_OK)
+    return status;
+  status = CLEAT__STORE(doctor->store, multipart_complete, upload, &part, 1, doctor->cancel, err);
+  doctor->upload_open[CLEAT__DOCTOR_REFUSED] = status != CLEAT_OK;
+  return status;
+}
+
+/* A resume tries the same, see uploader/commit/prove.c. */
+void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
+                                     struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  bool first = false;
+  if ((doctor->store->capabilities & CLEAT__STORE_UNPROVEN) == 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "Cleat itself sees to it here");
+    return;
+  }
+  cleat_status status = complete_over(doctor, &err);
+  if (status == CLEAT_OK) {
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
+                      "the completion of an upload with If-None-Match: * replaced an object");
+    return;
+  }
+  if (status == CLEAT_EXISTS)
+    status = cleat__doctor_is_text(doctor, CLEAT__DOCTOR_ONCE, "first", &first, &err);
+  if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!first)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "the completion of an upload was refused, and has replaced an object");
+  else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_REFUSED_CREATE_ONLY) != 0)
+    cleat__doctor_say(check, CLEAT_CHECK_MISSING,
+                      "the store refuses If-None-Match where an upload is completed: Cleat looks "
+                      "before it instead");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "the completion of an upload replaces no object");
 }
 
 /* ---- an upload that is dropped ---- */
 
 /* Leaves the upload open, with one part that is whole: what the next two checks need. */
 void cleat__doctor_part_checksum(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_DROPPED];
   struct cleat__stored_part part = {.number = 1}, again = {.number = 1};
   const char *checksum = doctor->facts.checksum;
   struct cleat_error err, problem;
   cleat_status spoiled = CLEAT_OK;
-  cleat_status status =
-      create(doctor, CLEAT__DOCTOR_UNFINISHED, CLEAT__DOCTOR_BYTES, CLEAT__DOCTOR_BYTES, &err);
+  cleat_status status = create(doctor, CLEAT__DOCTOR_DROPPED, CLEAT__DOCTOR_UNFINISHED,
+                               CLEAT__DOCTOR_BYTES, CLEAT__DOCTOR_BYTES, &err);
   if (status == CLEAT_OK && checksum[0] != '\0')
-    spoiled = put_part(doctor, &doctor->upload, true, &part, &problem);
+    spoiled = put_part(doctor, upload, true, &part, &problem);
   if (status == CLEAT_OK)
-    status = put_part(doctor, &doctor->upload, false, &again, &err);
+    status = put_part(doctor, upload, false, &again, &err);
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (checksum[0] == '\0')
@@ -120,8 +180,9 @@ void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor
   struct cleat__stored_part *parts = NULL;
   struct cleat_error err;
   size_t count = 0;
-  cleat_status status = CLEAT__STORE(doctor->store, multipart_list_parts, &doctor->upload, &parts,
-                                     &count, doctor->cancel, &err);
+  cleat_status status =
+      CLEAT__STORE(doctor->store, multipart_list_parts, &doctor->uploads[CLEAT__DOCTOR_DROPPED],
+                   &parts, &count, doctor->cancel, &err);
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (count != 1 || parts[0].number != 1 || parts[0].size != CLEAT__DOCTOR_BYTES)
@@ -135,11 +196,41 @@ void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor
 
 void cleat__doctor_abort(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   struct cleat_error err;
-  if (CLEAT__STORE(doctor->store, multipart_abort, &doctor->upload, doctor->cancel, &err) !=
-      CLEAT_OK) {
+  if (drop(doctor, CLEAT__DOCTOR_DROPPED, &err) != CLEAT_OK)
     cleat__doctor_fail(check, &err);
-    return;
-  }
-  doctor->upload_open = false;
-  cleat__doctor_say(check, CLEAT_CHECK_OK, "an upload is dropped with its parts");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "an upload is dropped with its parts");
+}
+
+/* An upload of the key of an object that is there, with a part as those have that gc drops. */
+static cleat_status drop_beside(struct cleat__doctor *doctor, struct cleat_error *err) {
+  struct cleat__stored_part part = {.number = 1};
+  cleat_status status =
+      cleat__doctor_put_text(doctor, CLEAT__DOCTOR_KEPT, "kept", CLEAT__PUT_ALWAYS, NULL, err);
+  if (status == CLEAT_OK)
+    status = create(doctor, CLEAT__DOCTOR_BESIDE, CLEAT__DOCTOR_KEPT, CLEAT__DOCTOR_BYTES,
+                    CLEAT__DOCTOR_BYTES, err);
+  if (status == CLEAT_OK)
+    status = put_part(doctor, &doctor->uploads[CLEAT__DOCTOR_BESIDE], false, &part, err);
+  return status == CLEAT_OK ? drop(doctor, CLEAT__DOCTOR_BESIDE, err) : status;
+}
+
+void cleat__doctor_abort_keeps(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
+  struct cleat_error err;
+  bool same = false;
+  cleat_status status = drop_beside(doctor, &err);
+  bool dropped = status == CLEAT_OK;
+  if (dropped)
+    status = cleat__doctor_is_text(doctor, CLEAT__DOCTOR_KEPT, "kept", &same, &err);
+  if (dropped && status == CLEAT_NOT_FOUND)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "when an upload is dropped, the object of the same key goes too");
+  else if (status != CLEAT_OK)
+    cleat__doctor_fail(check, &err);
+  else if (!same)
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "when an upload is dropped, the object of the same key changes");
+  else
+    cleat__doctor_say(check, CLEAT_CHECK_OK,
+                      "an object stays when an upload of its key is dropped");
 }

@@ -1,14 +1,12 @@
 /* doctor/writers.c: the checks of what keeps two writers apart: create-only, one after the other and at
  * the same moment, and replacing by ETag. See doctor.h.
  *
- * Each round of the race has a second thread, which ends before the round does. The two share nothing
+ * Each round of the race has a second thread (base/pair.h), which ends before the round does. The two share nothing
  * but the barrier, and the doctor, which they only read. */
 #include "storage/doctor/doctor.h"
 
-#include "base/mem.h"
+#include "base/pair.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,31 +58,16 @@ void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__docto
 
 struct writer {
   struct cleat__doctor *doctor;
-  pthread_barrier_t *barrier;
   int object;
   const char *text;
   cleat_status status;
   struct cleat_error err;
 };
 
-static void *write_at_barrier(void *ctx) {
+static void write_once(void *ctx) {
   struct writer *writer = ctx;
-  (void)pthread_barrier_wait(writer->barrier);
   writer->status = cleat__doctor_put_text(writer->doctor, writer->object, writer->text,
                                           CLEAT__PUT_CREATE_ONLY, NULL, &writer->err);
-  return NULL;
-}
-
-/* Lets both write at once. 0, or why there is no second thread. */
-static int let_race(struct writer writers[2]) {
-  pthread_t thread;
-  int failure =
-      cleat__fault_point() ? EAGAIN : pthread_create(&thread, NULL, write_at_barrier, &writers[1]);
-  if (failure != 0)
-    return failure;
-  (void)write_at_barrier(&writers[0]);
-  pthread_join(thread, NULL);
-  return 0;
 }
 
 /* Who of the two won; -1: not exactly one, or what happened is another failure, and *check says so. */
@@ -113,18 +96,12 @@ static int find_winner(const struct writer writers[2], struct cleat__doctor_chec
 
 /* False: the race is over, and *check says why. */
 static bool race_once(struct cleat__doctor *doctor, int object, struct cleat__doctor_check *check) {
-  pthread_barrier_t barrier;
-  struct writer writers[2] = {
-      {.doctor = doctor, .barrier = &barrier, .object = object, .text = "writer 1"},
-      {.doctor = doctor, .barrier = &barrier, .object = object, .text = "writer 2"}};
+  struct writer writers[2] = {{.doctor = doctor, .object = object, .text = "writer 1"},
+                              {.doctor = doctor, .object = object, .text = "writer 2"}};
   struct cleat_error err;
   bool same = false;
   doctor->made[object] = true;
-  int failure = cleat__fault_point() ? ENOMEM : pthread_barrier_init(&barrier, NULL, 2);
-  if (failure == 0) {
-    failure = let_race(writers);
-    pthread_barrier_destroy(&barrier);
-  }
+  int failure = cleat__pair_run(write_once, &writers[0], &writers[1]);
   if (failure != 0) {
     cleat__error_errno(&err, failure, "the second writer cannot be started");
     cleat__doctor_fail(check, &err);
@@ -171,6 +148,12 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
     status = switch_object(doctor, "new", old.etag, &err);
   if (status != CLEAT_OK) {
     cleat__doctor_fail(check, &err);
+    return;
+  }
+  if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_IF_MATCH) != 0) {
+    cleat__doctor_say(check, CLEAT_CHECK_MISSING,
+                      "the store refuses If-Match: Cleat looks before it replaces a step instead, "
+                      "and refuses --resume");
     return;
   }
   status = switch_object(doctor, "late", old.etag, &err);

@@ -16,9 +16,11 @@
 static cleat_status accept_completed(void *ctx, const struct cleat__http_reply *reply,
                                      struct cleat__s3_reply_error *error, struct cleat_error *err) {
   char etag[CLEAT__ETAG_MAX];
-  (void)ctx;
-  return cleat__s3_xml_completed(cleat__buffer_text(&reply->text), reply->text.length, etag, error,
-                                 err);
+  bool *unnamed = ctx;
+  cleat_status status = cleat__s3_xml_completed(cleat__buffer_text(&reply->text),
+                                                reply->text.length, etag, error, err);
+  *unnamed = status == CLEAT_OK && etag[0] == '\0' && error->code[0] == '\0';
+  return status;
 }
 
 /* The CRC-64/NVME of the whole object, from those of its parts; false where one lacks it. */
@@ -88,8 +90,9 @@ static bool is_upload_gone(void *ctx, const atomic_bool *cancel) {
   return doubt->gone.status != CLEAT_OK;
 }
 
+/* *unnamed: the store calls it done, and does not tell the object's ETag. */
 static cleat_status send_complete(const struct completion *completion, unsigned *failed_tries,
-                                  struct cleat_error *err) {
+                                  bool *unnamed, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
   const struct cleat__upload *upload = completion->upload;
   const struct cleat__buffer *body = completion->body;
@@ -127,6 +130,7 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
                                       .idle_ms = COMPLETE_IDLE_MS,
                                       .any_pace = true, /* white space, a byte now and then */
                                       .accept = accept_completed,
+                                      .accept_ctx = unnamed,
                                       .is_pointless = is_upload_gone,
                                       .pointless_ctx = &doubt,
                                       .failed_tries = failed_tries};
@@ -164,7 +168,7 @@ static cleat_status wrong_size(const struct cleat__upload *upload, struct cleat_
 
 /* An upload that is gone may have been completed by an earlier try, whose reply was lost. And a store may call a second
  * try done while it still works at the first (versitygw does): then only the object itself says that it is. So it does
- * where the store was not told the size. */
+ * where the store was not told the size, and where it tells an empty ETag (radosgw 16, of each first Complete). */
 static cleat_status complete_surely(const struct completion *completion, struct cleat_error *err) {
   const struct cleat__upload *upload = completion->upload;
   const struct cleat__clock *clock = ((struct cleat__s3 *)completion->store)->retry.clock;
@@ -173,9 +177,10 @@ static cleat_status complete_surely(const struct completion *completion, struct 
   enum found found = FOUND_NOTHING;
   for (int round = 0; round < COMPLETE_ROUNDS; round++) {
     unsigned failed_tries = 0;
+    bool unnamed = false;
     struct cleat_error second;
-    cleat_status status = send_complete(completion, &failed_tries, err);
-    in_doubt = in_doubt || failed_tries > 0 || (unsized && status == CLEAT_OK);
+    cleat_status status = send_complete(completion, &failed_tries, &unnamed, err);
+    in_doubt = in_doubt || failed_tries > 0 || unnamed || (unsized && status == CLEAT_OK);
     /* A 404 whose reason did not arrive says enough to look. */
     bool gone = status != CLEAT_OK &&
                 (cleat__object_is_absent(status, err) || (in_doubt && err->http_status == 404));
@@ -222,6 +227,8 @@ static cleat_status complete_learning(struct completion *completion, struct clea
     cleat_status status =
         guards ? cleat__s3_look_free(s3, completion->upload->key, completion->cancel, err)
                : CLEAT_OK;
+    if (status == CLEAT_EXISTS)
+      cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
     completion->without = trials[i];
     if (status == CLEAT_OK)
       status = complete_surely(completion, err);

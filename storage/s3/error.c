@@ -23,6 +23,7 @@ enum hint {
   HINT_THROTTLED,
   HINT_TIME_LIMIT,
   HINT_CHECKSUM,
+  HINT_LIST_CHECKSUM,
   HINT_PROXY,
   HINT_KMS,
   HINT_DOCUMENT,
@@ -83,8 +84,9 @@ static const struct {
     {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
-    /* What we send is XML, and its parts are there: the list was damaged on its way, and looked at before its SHA-256. */
-    {"MalformedXML", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
+    /* What we send is XML, and its parts are there: the list was damaged on its way, and looked at before its SHA-256.
+     * Or the store knows no checksums in it (Swift). */
+    {"MalformedXML", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_LIST_CHECKSUM}},
     {"InvalidPart", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
     {"InvalidPartOrder", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
     {"EntityTooLarge", {CLEAT__RETRY_FATAL, CLEAT_LIMIT, HINT_NONE}},
@@ -276,6 +278,8 @@ static void hint_for_place(enum hint hint, const struct cleat__s3_context *conte
     hint_for_endpoint(endpoint, err);
 }
 
+#define NO_CHECKSUM "checksum=off in the URL (AWS_REQUEST_CHECKSUM_CALCULATION=when_required)"
+
 static void hint_for_rest(enum hint hint, struct cleat_error *err) {
   switch (hint) {
   case HINT_CLOCK:
@@ -296,18 +300,20 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
                            "time_limit_s) waits longer");
     break;
   case HINT_CHECKSUM:
-    cleat__error_hint(err,
-                      "the body was damaged on the way, or the store computes checksums "
-                      "otherwise: AWS_REQUEST_CHECKSUM_CALCULATION=when_required leaves them out");
+    cleat__error_hint(err, "the body was damaged on the way, or the store computes checksums "
+                           "otherwise: " NO_CHECKSUM " leaves them out");
+    break;
+  case HINT_LIST_CHECKSUM:
+    cleat__error_hint(err, "the document was damaged on the way, or the store knows no checksums "
+                           "in a list of parts: " NO_CHECKSUM " leaves them out");
     break;
   case HINT_KMS:
     cleat__error_hint(err, "the KMS key must exist, be enabled, and be yours to use: see "
                            "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_NO_CHECKSUM:
-    cleat__error_hint(err, "some stores know no checksum headers: checksum=off in the URL "
-                           "(AWS_REQUEST_CHECKSUM_CALCULATION=when_required) leaves them out, and "
-                           "bodies are signed instead");
+    cleat__error_hint(err, "some stores know no checksum headers: " NO_CHECKSUM
+                           " leaves them out, and bodies are signed instead");
     break;
   case HINT_DOCUMENT:
     cleat__error_hint(err, "the store answers this in another way than S3 does: 'cleat doctor' "
@@ -423,6 +429,38 @@ static void describe(const struct cleat__s3_result *result, const struct cleat__
     snprintf(text + used, size - used, ")");
 }
 
+/* Whether a refusal may be meant for a checksum. Codes of an argument are, since the arguments are ours but for that; all others
+ * only where their text names a header or a checksum. A reply without either says nothing: S3Mock answers a key with a
+ * backslash so. Swift's NotImplemented names the condition of a put. */
+static bool may_mean_checksum(const struct cleat__s3_result *result) {
+  static const char *const codes[] = {"InvalidArgument", "InvalidRequest"};
+  static const char *const words[] = {"checksum", "crc32", "crc64", "header", "x-amz-"};
+  const char *code = or_text(result->code, ""), *message = or_text(result->message, "");
+  if (result->http_status != 400 && result->http_status != 501)
+    return false;
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+    if (strcmp(code, codes[i]) == 0)
+      return true;
+  }
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    if (strcasestr(message, words[i]) != NULL)
+      return true;
+  }
+  return false;
+}
+
+void cleat__s3_result_tell(const struct cleat__s3_result *result,
+                           char text[CLEAT__S3_RESULT_TEXT]) {
+  const char *code = or_text(result->code, ""), *message = or_text(result->message, "");
+  char status[24] = "";
+  if (result->http_status != 0)
+    snprintf(status, sizeof status, "HTTP %d", result->http_status);
+  bool told = status[0] != '\0' || code[0] != '\0';
+  snprintf(text, CLEAT__S3_RESULT_TEXT, "%s%s%s%s%s", status,
+           status[0] != '\0' && code[0] != '\0' ? " " : "", code,
+           told && message[0] != '\0' ? ": " : "", message);
+}
+
 cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
                                  const struct cleat__s3_context *context, struct cleat_error *err) {
   struct rule rule =
@@ -434,7 +472,7 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
   if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
     rule.hint = HINT_ENDPOINT;
   if (rule.hint == HINT_NONE && context->checksum && rule.class == CLEAT__RETRY_FATAL &&
-      (result->http_status == 400 || result->http_status == 501))
+      may_mean_checksum(result))
     rule.hint = HINT_NO_CHECKSUM;
   if (rule.hint == HINT_NONE && context->stop == CLEAT__RETRY_STOP_BUDGET)
     rule.hint = HINT_TIME_LIMIT;

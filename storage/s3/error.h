@@ -27,6 +27,10 @@ bool cleat__s3_is_document(const char *text);
 /* Whether `text`, the body of a reply with `http_status`, says that the port wants TLS. */
 bool cleat__s3_wants_tls(int http_status, const char *text);
 
+/* "HTTP 503 SlowDown: told", without what is not known: for the log. */
+#define CLEAT__S3_RESULT_TEXT 700
+void cleat__s3_result_tell(const struct cleat__s3_result *result, char text[CLEAT__S3_RESULT_TEXT]);
+
 /* What to do now. A 2xx without a code is CLEAT__RETRY_DONE. A 404, 412 and such are FATAL: the
  * operation looks at the HTTP status first and takes those that mean something to it. */
 enum cleat__retry_class cleat__s3_classify(const struct cleat__s3_result *result);

@@ -15,6 +15,8 @@ static const char *const FINDINGS[] = {
     "cannot list the parts of an upload: interrupted uploads are sent anew",
     "cannot list unfinished uploads: those of saves that died cannot be found",
     "says that its lists are url-encoded, and they are not: keys are taken as they are",
+    NULL,
+    "refuses If-Match: a manifest is looked at before it is replaced",
 };
 
 bool cleat__s3_is_refusal(cleat_status status, const struct cleat_error *err) {
@@ -29,7 +31,7 @@ bool cleat__s3_lacks(const struct cleat__s3 *s3, unsigned finding) {
 void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings) {
   unsigned known = atomic_fetch_or(&s3->store.lacks, findings);
   for (unsigned i = 0; i < sizeof FINDINGS / sizeof FINDINGS[0]; i++) {
-    if ((findings & ~known & (1u << i)) != 0)
+    if ((findings & ~known & (1u << i)) != 0 && FINDINGS[i] != NULL)
       cleat__log(&s3->log, CLEAT_LOG_INFO, "%s: the store %s", s3->configs[0].endpoint,
                  FINDINGS[i]);
   }
@@ -123,6 +125,8 @@ cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
   status = put_unguarded(store, key, body, body_count, options, cancel, err);
   if (status == CLEAT_OK)
     cleat__s3_learn(s3, CLEAT__STORE_NO_CREATE_ONLY);
+  else if (status == CLEAT_EXISTS)
+    cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
   else if (cleat__s3_is_refusal(status, err))
     *err = refusal;
   return status;

@@ -4,6 +4,9 @@
  * wants the quotes. A 412 says that the object is another one only if it is: so that is looked at, and where the
  * object still has the ETag, the other form is tried. The form that a server took is sent first from then on.
  *
+ * A store may refuse the header itself (501, 405). Whoever allows it (or_look) is then served by a look and a put without
+ * the condition. All others are told that the store does not support it, each time.
+ *
  * Runs on its caller's thread, on its own stack; which form comes first is one atomic of the store. */
 #include "storage/s3/s3.h"
 
@@ -102,11 +105,47 @@ static cleat_status replace(struct cleat__store *store, const char *key,
   return refuse(s3, key, err);
 }
 
+/* Without the header. Between the look and the put another writer may come. */
+static cleat_status replace_unguarded(struct cleat__store *store, const char *key,
+                                      const struct cleat__span *body, size_t body_count,
+                                      const struct cleat__put_options *options,
+                                      const atomic_bool *cancel, struct cleat_error *err) {
+  const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
+  struct cleat__put_options unguarded = *options;
+  unguarded.condition = CLEAT__PUT_UNGUARDED;
+  cleat_status status = look(store, key, options->etag, cancel, err);
+  if (status == CLEAT_LOST)
+    return cleat__error_set(err, CLEAT_LOST, "s3://%s/%s%s is no longer the one that was seen",
+                            config->bucket, config->root, key);
+  return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
+                            : status;
+}
+
+static cleat_status replace_learning(struct cleat__store *store, const char *key,
+                                     const struct cleat__span *body, size_t body_count,
+                                     const struct cleat__put_options *options,
+                                     const atomic_bool *cancel, struct cleat_error *err) {
+  struct cleat__s3 *s3 = (struct cleat__s3 *)store;
+  struct cleat_error refusal;
+  if (options->or_look && cleat__s3_lacks(s3, CLEAT__STORE_NO_IF_MATCH))
+    return replace_unguarded(store, key, body, body_count, options, cancel, err);
+  cleat_status status = replace(store, key, body, body_count, options, cancel, err);
+  if (!options->or_look || !cleat__s3_is_refusal(status, err))
+    return status;
+  refusal = *err;
+  status = replace_unguarded(store, key, body, body_count, options, cancel, err);
+  if (status == CLEAT_OK)
+    cleat__s3_learn(s3, CLEAT__STORE_NO_IF_MATCH);
+  else if (cleat__s3_is_refusal(status, err))
+    *err = refusal;
+  return status;
+}
+
 cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
                                const struct cleat__span *body, size_t body_count,
                                const struct cleat__put_options *options, const atomic_bool *cancel,
                                struct cleat_error *err) {
   return options->condition == CLEAT__PUT_IF_MATCH
-             ? replace(store, key, body, body_count, options, cancel, err)
+             ? replace_learning(store, key, body, body_count, options, cancel, err)
              : cleat__s3_put_learning(store, key, body, body_count, options, cancel, err);
 }

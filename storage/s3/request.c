@@ -496,12 +496,11 @@ static cleat_status fail_here(const struct sender *sender, struct cleat_error *e
 }
 
 static void log_retry(const struct sender *sender) {
-  const struct cleat__s3_result *result = &sender->result;
-  char target[TARGET_BYTES];
+  char target[TARGET_BYTES], why[CLEAT__S3_RESULT_TEXT];
   name_target(sender, target, sizeof target);
-  cleat__log(&sender->s3->log, CLEAT_LOG_INFO, "%s %s: try %u failed (HTTP %d %s %s): trying again",
-             sender->request->operation, target, sender->retry.tries, result->http_status,
-             result->code, result->message);
+  cleat__s3_result_tell(&sender->result, why);
+  cleat__log(&sender->s3->log, CLEAT_LOG_INFO, "%s %s: try %u failed (%s): trying again",
+             sender->request->operation, target, sender->retry.tries, why);
 }
 
 /* ---- the loop ---- */

@@ -273,16 +273,19 @@ static void read_etag(struct cleat__xml_reader *reader, const char *text,
 
 struct completed_reader {
   char etag[CLEAT__ETAG_MAX];
+  bool has_etag;
   struct cleat__s3_reply_error error;
 };
 
 static void completed_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
                            const char *text) {
   struct completed_reader *completed = target;
-  if (strcmp(path, "/CompleteMultipartUploadResult/ETag") == 0)
-    read_etag(reader, text, completed->etag);
-  else
+  bool is_etag = strcmp(path, "/CompleteMultipartUploadResult/ETag") == 0;
+  completed->has_etag = completed->has_etag || is_etag;
+  if (!is_etag)
     read_error_field(&completed->error, path, text);
+  else if (text[0] != '\0')
+    read_etag(reader, text, completed->etag);
 }
 
 cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLEAT__ETAG_MAX],
@@ -293,7 +296,7 @@ cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLE
                                         roots, completed_leaf, &completed, err);
   if (status)
     return status;
-  if (completed.etag[0] == '\0' && completed.error.code[0] == '\0')
+  if (!completed.has_etag && completed.error.code[0] == '\0')
     return cleat__error_set(err, CLEAT_FORMAT,
                             "the store's reply to the completion of a multipart "
                             "upload has neither an ETag nor an error code");

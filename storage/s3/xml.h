@@ -52,8 +52,8 @@ cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
                                      struct cleat_error *err);
 
 /* The reply to a CompleteMultipartUpload of HTTP status 200: CLEAT_OK with reply->code "" and `etag` filled for a
- * CompleteMultipartUploadResult with an ETag; CLEAT_OK with reply->code set for an <Error>, which must be
- * treated as a failure; FORMAT for anything else: the outcome is then unknown. */
+ * CompleteMultipartUploadResult with an ETag, which may be empty (radosgw 16); CLEAT_OK with reply->code set for an
+ * <Error>, which must be treated as a failure; FORMAT for anything else: the outcome is then unknown. */
 cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLEAT__ETAG_MAX],
                                      struct cleat__s3_reply_error *reply, struct cleat_error *err);
 

@@ -6,7 +6,8 @@ source "$(dirname "$0")/checks.sh"
 all_files_there() {
   local file
   for file in bin/cleat lib/libcleat.a lib/libcleat.so lib/libcleat.so.0 lib/pkgconfig/cleat.pc \
-    share/man/man1/cleat.1 $(cd "$ROOT/api" && printf 'include/%s ' cleat.h cleat/*.h); do
+    share/man/man1/cleat.1 share/bash-completion/completions/cleat share/zsh/site-functions/_cleat \
+    share/fish/vendor_completions.d/cleat.fish $(cd "$ROOT/api" && printf 'include/%s ' cleat.h cleat/*.h); do
     [ -e "$work/root/usr/local/$file" ] || { echo "missing: $file"; return 1; }
   done
 }

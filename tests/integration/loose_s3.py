@@ -64,21 +64,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query, keep_blank_values=True))
         key = unquote(url.path).lstrip("/").partition("/")[2]
+        if "backslashes" in self.server.store.ignore:
+            key = key.replace("\\", "/")
         try:
             self.server.store.check_clock(self.headers)
             self.answer(*self.server.store.serve(self.command, key, query, self.headers, body))
         except Refused as refused:
             xml = "<Error><Code>%s</Code><Message>told to</Message></Error>" % refused.code
-            self.answer(refused.status, xml.encode())
+            self.answer(refused.status, xml.encode() if refused.code else b"")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
 
 class LooseS3:
-    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, and encoding, which lists then claim and have not;
-    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and size;
-    `want`: of "named checksums" (a Complete must name those of its parts), "no checksums" (400 to each). `race`: two conditional puts of
-    a key whose name holds "/race-" look for it before either stores it. `empty`: so often each manifest reads as empty."""
+    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
+    have not, "kept objects" (an abort removes the object of its key),
+    "folders" (a list leaves folders out that hold no object but in folders), and "backslashes", taken for slashes;
+    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
+    size, and of create-only-uploads: completions with the first of them;
+    `want`: of "named checksums" (a Complete must name those of its parts), "unnamed checksums" (it must name none),
+    "no checksums" (400 to each), "no backslashes" (400 without a reason to each such key). `race`: two conditional puts of
+    a key whose name holds "/race-" or ".trial." look for it before either stores it. `empty`: so often each manifest reads as empty."""
 
     def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
         self.ignore, self.deny, self.lack, self.race, self.clock_offset = ignore, deny, lack, race, clock_offset
@@ -119,10 +125,14 @@ class LooseS3:
             self.requests.append((operation, key))
         conditions = {"create-only": "If-None-Match", "if-match": "If-Match", "size": "x-amz-mp-object-size"}
         asked = {name for name, header in conditions.items() if operation in ("put", "complete") and header in headers}
+        if operation == "complete" and "create-only" in asked:
+            asked.add("create-only-uploads")
         if operation in self.deny or asked & set(self.deny):
             raise Refused(403, "AccessDenied")
         if operation in self.lack or asked & set(self.lack):
             raise Refused(501, "NotImplemented")
+        if "no backslashes" in self.want and "\\" in key:
+            raise Refused(400, "")
         if "no checksums" in self.want and any(name.lower().startswith("x-amz-checksum-") for name in headers):
             raise Refused(400, "InvalidArgument")
         return getattr(self, "do_" + operation.replace("-", "_"))(key, query, headers, body)
@@ -149,7 +159,7 @@ class LooseS3:
         self.check_body(headers, body)
         with self.lock:
             self.check_conditions(key, headers)
-        if self.race and "/race-" in key:
+        if self.race and "If-None-Match" in headers and ("/race-" in key or ".trial." in key):
             self.barrier.wait(SECONDS_MAX)
         with self.lock:
             etag = self.etag(body)
@@ -204,6 +214,8 @@ class LooseS3:
                 rest = key[len(prefix):]
                 if not key.startswith(prefix):
                     continue
+                if delimiter and "folders" in self.ignore and rest.count(delimiter) > 1:
+                    continue
                 if delimiter and delimiter in rest:
                     prefixes.add(prefix + rest.partition(delimiter)[0] + delimiter)
                 else:
@@ -241,6 +253,8 @@ class LooseS3:
             parts = self.upload(query)[1]
             if "named checksums" in self.want and body.count(b"<ChecksumCRC32C>") != len(parts):
                 raise Refused(400, "InvalidRequest")
+            if "unnamed checksums" in self.want and b"<Checksum" in body:
+                raise Refused(400, "MalformedXML")
             if "create-only-uploads" not in self.ignore:
                 self.check_conditions(key, headers)
             body = b"".join(parts[number][0] for number in sorted(parts))
@@ -265,8 +279,10 @@ class LooseS3:
         return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
                      % listed).encode()
 
-    def do_abort(self, _key, query, *_):
+    def do_abort(self, key, query, *_):
         with self.lock:
             self.upload(query)
+            if "kept objects" in self.ignore:
+                self.objects.pop(key, None)
             del self.uploads[query["uploadId"]]
         return 204, b""

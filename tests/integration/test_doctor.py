@@ -14,10 +14,10 @@ from helpers import CLEAT, Folder, assert_error, clean_environment, run, tree, w
 from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
-CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "checksum",
-          "create-only", "create-only-race", "if-match", "multipart", "part-checksum", "list-parts", "abort", "delete",
-          "clean-up"]
-NOT_FOR_FOLDERS = {"keys", "clock", "addressing"}
+CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "list-folders",
+          "checksum", "create-only", "create-only-race", "if-match", "multipart", "create-only-parts", "part-checksum", "list-parts", "abort",
+          "abort-keeps", "delete", "clean-up"]
+NOT_FOR_FOLDERS = {"keys", "clock", "addressing", "create-only-parts"}
 SECRET = "wJalrXUtnFEMI-K7MDENG-not-a-real-key"
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_uploads(bucket):
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
     doctor(bucket.url, dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
     keys = proxy.upload_keys()
-    assert len(keys) == 2 and proxy.count("abort") == 1, keys
+    assert len(keys) == 4 and proxy.count("abort") == 3, keys
     assert unfinished_uploads(bucket, keys) == [] and bucket.keys() == []
     proxy.close()
 
@@ -131,8 +131,14 @@ STORES = {
     "lacks the size of a Complete": ({"lack": {"size"}}, {}, set()),
     "lacks list-parts": ({"lack": {"list-parts"}}, {"list-parts": "missing"}, set()),
     "claims encoded lists": ({"ignore": {"encoding"}}, {}, set()),
+    "hides folders of folders": ({"ignore": {"folders"}}, {"list-folders": "failed"}, set()),
+    "refuses backslashes": ({"want": {"no backslashes"}}, {"list-names": "failed"}, set()),
+    "takes backslashes for slashes": ({"ignore": {"backslashes"}}, {"list-names": "failed"}, set()),
     "wants named checksums": ({"want": {"named checksums"}}, {}, set()),
     "lets writers race": ({"race": True}, {"create-only-race": "ignored"}, set()),
+    "ignores create-only of uploads": ({"ignore": {"create-only-uploads"}}, {"create-only-parts": "ignored"}, set()),
+    "lacks create-only of uploads": ({"lack": {"create-only-uploads"}}, {"create-only-parts": "missing"}, set()),
+    "denies create-only of uploads": ({"deny": {"create-only-uploads"}}, {"create-only-parts": "failed"}, set()),
     "lacks if-match": ({"lack": {"if-match"}}, {"if-match": "missing"}, set()),
     "denies if-match": ({"deny": {"if-match"}}, {"if-match": "failed"}, {"if-match"}),
     "ignores if-match": ({"ignore": {"if-match"}}, {"if-match": "ignored"}, set()),
@@ -140,6 +146,7 @@ STORES = {
     "ignores ranges": ({"ignore": {"range"}}, {"range": "failed", "multipart": "failed"}, {"range", "multipart"}),
     "ignores delete": ({"ignore": {"delete"}}, {"delete": "ignored", "clean-up": "failed"}, set()),
     "is a web page": ({"ignore": {"absence"}}, {"access": "failed"}, {"access"}),
+    "aborts the object": ({"ignore": {"kept objects"}}, {"abort-keeps": "failed"}, {"abort-keeps"}),
     "denies abort": ({"deny": {"abort"}}, {"abort": "failed", "clean-up": "failed"}, set()),
     "denies delete": ({"deny": {"delete"}}, {"delete": "failed", "clean-up": "failed"}, set()),
     "denies list": ({"deny": {"list"}}, {"list": "failed"}, {"list"}),
@@ -185,6 +192,44 @@ def test_no_sentence_contradicts_the_verdict(loose, small):
     assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
     assert "one job at a time" not in result.out and "other saves are not affected" not in result.out, result
     assert run("save", small, "s3://bucket/run", "--step", 1, environment=environment).code != 0
+
+
+@pytest.mark.parametrize("loose", [{"ignore": {"kept objects"}, "race": True}], indirect=True)
+def test_no_advice_beside_a_defect_of_another_kind(loose):
+    """A warning advises one job at a time only where that makes saves safe."""
+    result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
+    assert result.code == 1 and result.out.endswith("Do not save here.\n"), result
+    assert "create-only-race ignored" in result.out and "one job at a time" not in result.out, result
+
+
+@pytest.mark.parametrize("loose, saved", [({}, True), ({"want": {"no backslashes"}}, False)], indirect=["loose"])
+def test_a_save_does_as_is_said_of_names(loose, saved, tmp_path):
+    environment = loose_environment(loose)
+    check = doctor("s3://bucket/run", environment)["list-names"]
+    assert ("'\\' cannot be saved there" in check["meaning"]) is not saved and not check.get("hint"), check
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "e\\f").write_bytes(b"text")
+    result = run("save", tmp_path / "odd", "s3://bucket/run", "--step", 1, environment=environment)
+    assert (result.code == 0) is saved, result
+
+
+@pytest.mark.parametrize("loose, resumed", [({}, True), ({"ignore": {"create-only-uploads"}}, False),
+                                            ({"lack": {"create-only-uploads"}}, False),
+                                            ({"ignore": {"create-only"}}, False), ({"lack": {"create-only"}}, False)],
+                         indirect=["loose"])
+@pytest.mark.parametrize("size", [11 << 20, 1000])
+def test_a_resume_does_as_is_said(loose, resumed, size, tmp_path):
+    environment = loose_environment(loose)
+    checks = doctor("s3://bucket/run", environment)
+    meaning = checks["create-only"]["meaning"] + (checks["create-only-parts"]["meaning"] if size > 1 << 20 else "")
+    resumed = resumed or not meaning and size <= 1 << 20  # of completions nothing is asked then
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "big.bin").write_bytes(bytes(size))
+    result = run("save", tmp_path / "big", "s3://bucket/run", "--step", 1, "--resume", "--part-size", "5M",
+                 environment=environment)
+    words = "cannot be resumed there, and all of it is sent again"
+    assert (words in meaning) is (words in result.err) is not resumed, (meaning, result)
+    assert (result.code == 0) is resumed, result
 
 
 @pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"ignore": {"if-match"}}], indirect=True)

@@ -47,10 +47,10 @@ WAYS = {
     "ceph": Ways(resumes=False),
     "garage": Ways(one_writer=False, resumes=False),
     "moto": Ways(),
-    "s3mock": Ways(one_writer=False, aborts=False),
+    "s3mock": Ways(one_writer=False, resumes=False, aborts=False),
     "s3proxy": Ways(),
     "s3rver": Ways(one_writer=False, resumes=False, lists=False),
-    "s3s_fs": Ways(one_writer=False),
+    "s3s_fs": Ways(one_writer=False, resumes=False),
     "swift": Ways(options="?checksum=off", one_writer=False, resumes=False),
 }
 

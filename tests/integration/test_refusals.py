@@ -22,6 +22,8 @@ STORES = {
     "refuses create-only": {"lack": {"create-only"}},
     "refuses the size": {"lack": {"size"}},
     "refuses both": {"lack": {"create-only", "size"}},
+    "refuses if-match": {"lack": {"if-match"}},
+    "refuses all conditions": {"lack": {"create-only", "if-match", "size"}},
     "lists no parts": {"lack": {"list-parts"}},
     "lists no uploads": {"lack": {"list-uploads"}},
     "lists nothing unfinished": {"lack": {"list-uploads", "list-parts"}},
@@ -86,6 +88,9 @@ def test_a_killed_save_is_gone_on_with(loose, source, tmp_path):
     saving.send_signal(signal.SIGKILL)
     saving.communicate()
     result = save(loose, source, 3, "--resume")
+    if set(loose.lack) & {"create-only", "if-match"}:
+        assert_error(result, 1, "conditions of puts")
+        result = save(loose, source, 3)
     # It may have been done already.
     assert result.code == 0 or "committed already" in result.err, result
     expect_loaded(loose, source, tmp_path / "out", "--step", "3")
@@ -121,7 +126,69 @@ def test_refused_checksums_name_the_option(loose, source, tmp_path):
     assert run("load", url, tmp_path / "out", environment=environment(loose)).code == 0
 
 
+@pytest.mark.parametrize("loose", [{"want": {"unnamed checksums"}}], indirect=True)
+def test_a_refused_list_of_checksums_names_the_option(loose, source, tmp_path):
+    """Swift's Complete takes no checksums."""
+    refused = save(loose, source, 1)
+    assert_error(refused, 4, "MalformedXML")
+    assert refused.err.index("checksum=off") < refused.err.index("AWS_REQUEST_CHECKSUM_CALCULATION"), refused
+    url = URL + "?checksum=off"
+    assert run("save", source, url, "--step", "1", *PARTS, environment=environment(loose)).code == 0
+
+
+@pytest.mark.parametrize("loose", [{"want": {"no backslashes"}}], indirect=True)
+def test_a_refused_name_is_no_question_of_checksums(loose, tmp_path):
+    """What was refused is not left behind, though it cannot be removed either; all else of that save is removed."""
+    folder = fill(tmp_path / "named", {"a\\b.bin": b"x" * 100, "plain": b"y"})
+    refused = save(loose, folder, 1)
+    assert_error(refused, 1, "HTTP 400")
+    assert "checksum" not in refused.err and "behind" not in refused.err, refused
+    assert not loose.objects, sorted(loose.objects)
+
+
 @pytest.mark.parametrize("loose", [{"empty": 1000}], indirect=True)
 def test_a_manifest_that_stays_empty_is_damaged(loose, source, tmp_path):
     assert save(loose, source, 1).code == 0
     assert_error(run("load", URL, tmp_path / "out", environment=environment(loose)), 4, "damaged")
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"if-match"}}, {"lack": {"if-match", "create-only"}}], indirect=True)
+def test_a_replace_looks_first_and_warns(loose, source, tmp_path):
+    """The doctor says what Cleat does."""
+    for _ in range(2):
+        result = save(loose, source, 1, "--if-exists", "replace")
+        assert result.code == 0, result
+    assert result.err.count("let one job at a time save there") == 1, result
+    expect_loaded(loose, source, tmp_path / "out")
+    report = run("doctor", URL, "--json", environment=environment(loose))
+    assert report.json["safe"], report
+    check = next(check for check in report.json["checks"] if check["name"] == "if-match")
+    assert check["result"] == "missing" and "looks before it replaces" in check["seen"], check
+
+
+CONDITIONS = {
+    "ignores create-only": ({"ignore": {"create-only"}}, "conditions of puts"),
+    "refuses if-match": ({"lack": {"if-match"}}, "conditions of puts"),
+    "looks first and stores later": ({"race": True}, "conditions of puts"),
+    "ignores those of uploads": ({"ignore": {"create-only-uploads"}}, "when an upload is completed"),
+}
+
+
+@pytest.mark.parametrize("loose, why", CONDITIONS.values(), ids=list(CONDITIONS), indirect=["loose"])
+def test_a_refused_resume_says_what_the_store_ignores(loose, why, source):
+    result = save(loose, source, 1, "--resume")
+    assert_error(result, 1, why)
+    assert "warning" not in result.err and result.err.count("sent again") == 1, result
+    assert not loose.objects and not loose.uploads
+
+
+@pytest.mark.parametrize("loose", [{"lack": {"if-match"}}], indirect=True)
+def test_run_goes_on_where_a_resume_is_refused(loose, source, tmp_path):
+    folder = tmp_path / "checkpoints"
+    command = "mkdir -p %s && for n in 1 2; do cp -r %s %s/step-$n; sleep 1; done" % (folder, source, folder)
+    result = run("run", "--store", URL, "--dir", folder, "--layout", "folders", "--quiet-time", "1", "--", "sh", "-c", command,
+                 environment=environment(loose))
+    assert result.code == 0, result
+    assert result.err.count("conditions of puts") == 1 and result.err.count("sent again") == 1, result
+    assert {key for key in loose.objects if key.endswith("/manifest.json")} == {
+        "run/step-%012d/manifest.json" % step for step in (1, 2)}

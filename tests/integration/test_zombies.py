@@ -60,7 +60,8 @@ STORES = {"minio": lambda _: Bucket(Server("minio-http")),
 @pytest.fixture(params=list(STORES))
 def store(request, tmp_path):
     made = STORES[request.param](tmp_path / "store")
-    made.heeds = not request.param.startswith("ignores")
+    # versitygw looks first and stores later: it is no better than one that ignores conditions.
+    made.heeds = request.param in ("minio", "folder")
     yield made
     if hasattr(made, "remove"):
         made.remove()

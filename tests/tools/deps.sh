@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint docs docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint metrics docs docker compose debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -15,13 +15,14 @@ packages_of() {
   node) echo ca-certificates nodejs npm ;;
   java) echo ca-certificates default-jre-headless maven ;;
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
-    util-linux mount e2fsprogs mandoc openmpi-bin spin ;;
+    util-linux mount e2fsprogs mandoc openmpi-bin spin fish zsh ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
   docs) echo ca-certificates python3 python3-venv ;;
   docker) echo ca-certificates docker.io ;;
   compose) echo docker-compose ;;
   debootstrap) echo debootstrap ;;
   lint) echo "$(packages_of build)" git python3 check python3-venv ca-certificates clang clang-tidy shellcheck ;;
+  metrics) echo git python3 universal-ctags ;;
   all) echo "$(packages_of test)" "$(packages_of fuzz)" "$(packages_of lint)" ;;
   *) die "unknown group '$1'" ;;
   esac

@@ -55,19 +55,21 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
   return CLEAT_OK;
 }
 
+/* `how`: its condition, and what belongs to that. */
 static cleat_status put_text(struct cleat_client *client, const char *key,
-                             const struct cleat__buffer *text, enum cleat__put_condition condition,
-                             const char *etag, unsigned *failed_tries, const atomic_bool *cancel,
-                             struct cleat_error *err) {
+                             const struct cleat__buffer *text, const struct cleat__put_options *how,
+                             const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__span body = {text->data, text->length};
-  struct cleat__put_options options = {
-      .condition = condition,
-      .etag = etag,
-      .content_type = "application/json",
-      .crc32c = cleat__crc32c(0, text->data, text->length),
-      .failed_tries = failed_tries,
-  };
+  struct cleat__put_options options = *how;
+  options.content_type = "application/json";
+  options.crc32c = cleat__crc32c(0, text->data, text->length);
   return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
+}
+
+/* In place of what has `etag`; NULL: of nothing. */
+static struct cleat__put_options in_place_of(const char *etag) {
+  return (struct cleat__put_options){
+      .condition = etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, .etag = etag};
 }
 
 /* A folder's disk refused to keep the bytes: that they can be read back says nothing of whether they
@@ -104,9 +106,8 @@ static cleat_status refused_for_nothing(struct cleat_error *err) {
 cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
                                     const struct cleat__buffer *text, const char *etag,
                                     const atomic_bool *cancel, struct cleat_error *err) {
-  cleat_status status =
-      put_text(client, key, text, etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, etag,
-               NULL, cancel, err);
+  const struct cleat__put_options how = in_place_of(etag);
+  cleat_status status = put_text(client, key, text, &how, cancel, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
     return status;
   /* There already, or no clear answer: ours if it is the same, nonce and all. */
@@ -133,15 +134,30 @@ static bool refuses_create_only(const struct cleat_client *client) {
   return (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
 }
 
+static void warn_of_two(struct cleat_client *client, const char *what) {
+  cleat__log(&client->log, CLEAT_LOG_WARNING,
+             "%s %s: of two jobs that save one step at the same moment, both may believe they "
+             "committed it; let one job at a time save there ('cleat doctor' tells more)",
+             client->store->display, what);
+}
+
 static void warn_ignored(struct cleat_client *client) {
   int untried = CLEAT__CREATE_ONLY_UNTRIED;
-  if (!atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
-    return;
-  cleat__log(
-      &client->log, CLEAT_LOG_WARNING,
-      "%s %s If-None-Match: of two jobs that save one step at the same moment, both may "
-      "believe they committed it; let one job at a time save there ('cleat doctor' tells more)",
-      client->store->display, refuses_create_only(client) ? "refuses" : "ignores");
+  if (atomic_compare_exchange_strong(&client->create_only, &untried, CLEAT__CREATE_ONLY_IGNORED))
+    warn_of_two(client,
+                refuses_create_only(client) ? "refuses If-None-Match" : "ignores If-None-Match");
+}
+
+/* Its driver has learned that the store refuses If-Match: this manifest was put after a look. Said once, and not where
+ * warn_ignored has said it. */
+static bool is_loose_replace(struct cleat_client *client, const struct cleat__put_options *how) {
+  if (how->condition != CLEAT__PUT_IF_MATCH ||
+      (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_IF_MATCH) == 0)
+    return false;
+  if (!atomic_exchange(&client->replace_told, true) &&
+      atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_IGNORED)
+    warn_of_two(client, "refuses If-Match");
+  return true;
 }
 
 /* Once for each client: puts what is there already. No answer says nothing, and the next save asks again. */
@@ -151,8 +167,8 @@ static void try_create_only(struct cleat_client *client, const char *key,
   if ((client->store->capabilities & CLEAT__STORE_UNPROVEN) == 0 ||
       atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
     return;
-  cleat_status status =
-      put_text(client, key, text, CLEAT__PUT_CREATE_ONLY, NULL, NULL, cancel, &ignored);
+  const struct cleat__put_options how = in_place_of(NULL);
+  cleat_status status = put_text(client, key, text, &how, cancel, &ignored);
   if (status == CLEAT_OK || refuses_create_only(client))
     warn_ignored(client);
   else if (status == CLEAT_EXISTS)
@@ -174,7 +190,7 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
     status = cleat__commit_document(client, key, &text, etag, cancel, err);
   /* A store without If-Match: nobody else could have replaced the claim either. */
   if (status == CLEAT_UNSUPPORTED && etag != NULL)
-    status = put_text(client, key, &text, CLEAT__PUT_ALWAYS, NULL, NULL, cancel, err);
+    status = put_text(client, key, &text, &(struct cleat__put_options){0}, cancel, err);
   if (status == CLEAT_LOST)
     cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
   if (status == CLEAT_OK)
@@ -352,14 +368,16 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
   bool unguarded =
       replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
   unsigned failed_tries = 0;
+  struct cleat__put_options how = in_place_of(replace_etag);
+  how.or_look = true;
+  how.failed_tries = &failed_tries;
   cleat_status status = cleat__manifest_encode(manifest, &text, err);
   *in_doubt = false;
   if (status == CLEAT_OK && unguarded)
     status = manifest_foresee(client, manifest, in_doubt, err);
   if (status == CLEAT_OK) {
-    status = put_text(client, key, &text,
-                      replace_etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY,
-                      replace_etag, &failed_tries, &client->never, err);
+    status = put_text(client, key, &text, &how, &client->never, err);
+    unguarded = unguarded || (status == CLEAT_OK && is_loose_replace(client, &how));
     if (status != CLEAT_OK) {
       /* Some stores look at the condition before they take the body (versitygw): a try that stalled behind that is
        * carried out whenever it goes on, over the winner's. */

@@ -80,6 +80,7 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   atomic_init(&fresh->number, 0);
   atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
   atomic_init(&fresh->conditions, 0); /* untried */
+  atomic_init(&fresh->replace_told, false);
   atomic_init(&fresh->unseen_told, false);
 
   cleat_status status = part_bytes_choose(store, options->part_bytes, &fresh->part_bytes, err);

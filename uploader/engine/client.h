@@ -56,10 +56,11 @@ struct cleat_client {
   atomic_uint rollbacks; /* how often cleat_rollback was: all ranks count alike */
   atomic_ulong
       number; /* of this start among those of the job; 0: it was not registered (see starts.h) */
-  atomic_bool never;       /* a cancel flag that nobody raises */
-  atomic_int create_only;  /* of enum cleat__create_only */
-  atomic_int conditions;   /* of enum cleat__conditions: see prove.h */
-  atomic_bool unseen_told; /* that the store lists no unfinished uploads */
+  atomic_bool never;        /* a cancel flag that nobody raises */
+  atomic_int create_only;   /* of enum cleat__create_only */
+  atomic_bool replace_told; /* that two writers may replace one manifest */
+  atomic_int conditions;    /* of enum cleat__conditions: see prove.h */
+  atomic_bool unseen_told;  /* that the store lists no unfinished uploads */
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */

@@ -50,6 +50,7 @@ struct cleat__save_file {
   struct cleat__stored_part *stored; /* of each part of an upload */
   struct cleat__stored_part *have; /* what an adopted upload held of each, by number; NULL: none */
   bool present;                    /* its object was found in the store, and is to be compared */
+  bool refused;                    /* its put was answered 400: the store takes no such object */
   struct cleat__save_file *next;   /* in the list of files to be completed */
 };
 

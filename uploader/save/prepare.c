@@ -222,7 +222,7 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
     return CLEAT_OK;
   if (!able)
-    return cleat__resume_refuse(err);
+    return cleat__resume_refuse(save, CLEAT__CONDITIONS_UNTRIED, err);
   cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
   cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
   return err->status;

@@ -2,7 +2,6 @@
 #include "uploader/save/resume.h"
 
 #include "base/mem.h"
-#include "uploader/commit/prove.h"
 #include "uploader/engine/listing.h"
 
 #include <string.h>
@@ -216,9 +215,15 @@ static bool has_uploads(const struct cleat_save *save) {
   return false;
 }
 
-cleat_status cleat__resume_refuse(struct cleat_error *err) {
-  cleat__error_set(err, CLEAT_UNSUPPORTED,
-                   "this store has no conditional writes, so a save cannot be resumed in it");
+cleat_status cleat__resume_refuse(const struct cleat_save *save, enum cleat__conditions found,
+                                  struct cleat_error *err) {
+  const char *why = "has no conditional writes";
+  if (found == CLEAT__CONDITIONS_IGNORED)
+    why = "ignores or refuses the conditions of puts (If-None-Match, If-Match)";
+  else if (found == CLEAT__CONDITIONS_IGNORED_BY_UPLOADS)
+    why = "heeds the conditions of puts, and ignores If-None-Match when an upload is completed";
+  cleat__error_set(err, CLEAT_UNSUPPORTED, "%s %s: a save cannot be resumed there",
+                   save->operation.client->store->display, why);
   cleat__error_hint(err, "save without resume: all of it is sent again");
   return err->status;
 }
@@ -226,15 +231,16 @@ cleat_status cleat__resume_refuse(struct cleat_error *err) {
 /* Who does not resume leaves an attempt that others may go on with: whether they may is theirs to find out. */
 cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
-  bool heeded = true;
+  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
   cleat_status status = CLEAT_OK;
   cleat__key_rank(save->plan->step, save->attempt, save->plan->record.rank, "trial", key);
   if (save->resume)
     status = cleat__prove_conditions(save->operation.client, key, has_uploads(save),
-                                     &save->operation.cancel, &heeded, err);
+                                     &save->operation.cancel, &found, err);
   if (status != CLEAT_OK)
     return status;
-  return heeded ? begin_shared(save, err) : cleat__resume_refuse(err);
+  return cleat__conditions_suffice(found) ? begin_shared(save, err)
+                                          : cleat__resume_refuse(save, found, err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #define CLEAT_UPLOADER_SAVE_RESUME_H
 
 #include "uploader/commit/claim.h"
+#include "uploader/commit/prove.h"
 #include "uploader/save/job.h"
 
 /* For LOOK of a save that is shared: if it is to resume, finds out whether the store heeds the conditions that this rests on
@@ -15,8 +16,9 @@
  * store. */
 cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err);
 
-/* UNSUPPORTED: the store heeds no conditions. */
-cleat_status cleat__resume_refuse(struct cleat_error *err);
+/* UNSUPPORTED, and which conditions of the store are missing; UNTRIED: its driver has none. */
+cleat_status cleat__resume_refuse(const struct cleat_save *save, enum cleat__conditions found,
+                                  struct cleat_error *err);
 
 /* For OPEN of a file whose upload was found: adopts it and fills file->have. *adopted false: it is of
  * no use and gone, and another is to be begun. */

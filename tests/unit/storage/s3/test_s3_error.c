@@ -182,7 +182,10 @@ static const struct {
     {{.http_status = 407, .code = ""}, "HTTPS_PROXY"},
     {{.http_status = 503, .code = "SlowDown"}, "concurrency"},
     {{.http_status = 507, .code = ""}, "room"},
-    {{.http_status = 400, .code = "BadDigest"}, "AWS_REQUEST_CHECKSUM_CALCULATION"},
+    {{.http_status = 400, .code = "BadDigest"}, "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
+    {{.http_status = 400, .code = "MalformedXML"},
+     "checksum=off in the URL (AWS_REQUEST_CHECKSUM_"},
+    {{.http_status = 400, .code = "MalformedXML"}, "list of parts"},
     {{.transport = CLEAT__TRANSPORT_CONNECT, .code = ""}, "http://127.0.0.1:9000"},
     {{.transport = CLEAT__TRANSPORT_CONNECT, .code = ""}, "AWS_ENDPOINT_URL"},
     {{.transport = CLEAT__TRANSPORT_RESOLVE, .code = ""}, "AWS_ENDPOINT_URL"},
@@ -296,6 +299,59 @@ START_TEST(a_success_cannot_be_told_as_an_error) {
 }
 END_TEST
 
+/* Only what may be mended by leaving checksums out is told so. */
+START_TEST(a_refusal_names_checksums_where_it_may_mean_them) {
+  static const struct {
+    int http_status;
+    const char *code, *message;
+    bool hint;
+  } cases[] = {
+      {400, "InvalidArgument", "told", true},
+      {400, "InvalidRequest", "told", true},
+      {501, "NotImplemented", "A header you provided is not implemented", true},
+      {501, "NotImplemented", "X-Amz-Checksum-Crc32c", true},
+      {400, "BadRequest", "unknown Checksum", true},
+      {400, "", "", false},
+      {501, "", "", false},
+      {501, "NotImplemented", "Conditional object PUTs are not supported.", false},
+      {400, "XMinioInvalidObjectName", "Object name contains unsupported characters.", false},
+      {409, "InvalidArgument", "told", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct cleat__s3_result result = reply(cases[i].http_status, cases[i].code);
+    result.message = cases[i].message;
+    context.checksum = true;
+    (void)cleat__s3_error_set(&result, &context, &err);
+    ck_assert_msg((strstr(err.hint, "checksum=off") != NULL) == cases[i].hint, "case %zu: %s", i,
+                  err.hint);
+    context.checksum = false;
+    (void)cleat__s3_error_set(&result, &context, &err);
+    ck_assert_ptr_null(strstr(err.hint, "checksum=off"));
+  }
+}
+END_TEST
+
+START_TEST(what_the_log_tells_has_no_gaps) {
+  static const struct {
+    int http_status;
+    const char *code, *message, *told;
+  } cases[] = {
+      {503, "SlowDown", "told", "HTTP 503 SlowDown: told"},
+      {200, "", "an ETag is empty", "HTTP 200: an ETag is empty"},
+      {502, "", "", "HTTP 502"},
+      {503, "SlowDown", "", "HTTP 503 SlowDown"},
+      {0, "", "the connection broke", "the connection broke"},
+  };
+  char text[CLEAT__S3_RESULT_TEXT];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct cleat__s3_result result = reply(cases[i].http_status, cases[i].code);
+    result.message = cases[i].message;
+    cleat__s3_result_tell(&result, text);
+    ck_assert_str_eq(text, cases[i].told);
+  }
+}
+END_TEST
+
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 int main(void) {
@@ -315,6 +371,8 @@ int main(void) {
   tcase_add_test(tcase, a_cancel_is_told_as_one);
   tcase_add_test(tcase, the_time_limit_gives_a_hint_where_there_is_no_better);
   tcase_add_test(tcase, a_success_cannot_be_told_as_an_error);
+  tcase_add_test(tcase, a_refusal_names_checksums_where_it_may_mean_them);
+  tcase_add_test(tcase, what_the_log_tells_has_no_gaps);
   suite_add_tcase(suite, tcase);
   return run_suite(suite);
 }

@@ -383,6 +383,21 @@ START_TEST(complete_that_fails_after_it_was_called_done) {
 }
 END_TEST
 
+#define UNNAMED \
+  XML_REPLY("<CompleteMultipartUploadResult><ETag></ETag></CompleteMultipartUploadResult>")
+
+/* Done, in doubt: the object itself settles it, and no second Complete is sent. */
+START_TEST(complete_without_an_etag) {
+  SCRIPT(UNNAMED, OBJECT("9"), UNNAMED, ERROR_REPLY("404 Not Found", ""), COMPLETED, OBJECT("9"));
+  ck_ok(complete());
+  script_expect_line(2, "HEAD /bucket/run/k HTTP/1.1\r\n");
+  ck_assert_uint_eq(script.log_lines, 0);
+  ck_ok(complete());
+  script_expect_line(5, "POST /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
+  script_end(6);
+}
+END_TEST
+
 START_TEST(complete_that_is_called_done_for_ever) {
 #define DONE COMPLETED, OBJECT("8")
   SCRIPT(HANG_UP, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE, DONE);
@@ -506,6 +521,7 @@ static Suite *suite(void) {
   tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
   tcase_add_test(c, complete_that_is_called_done_too_early);
   tcase_add_test(c, complete_that_fails_after_it_was_called_done);
+  tcase_add_test(c, complete_without_an_etag);
   tcase_add_test(c, complete_that_is_called_done_for_ever);
   tcase_add_test(c, upload_that_is_gone);
   tcase_add_test(c, upload_that_is_gone_for_another);

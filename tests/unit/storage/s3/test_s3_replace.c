@@ -15,11 +15,14 @@ static struct cleat_error err;
 static atomic_bool no_cancel;
 static unsigned failed_tries;
 
+static bool or_look;
+
 static cleat_status replace(const char *etag) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {.condition = CLEAT__PUT_IF_MATCH,
                                        .etag = etag,
+                                       .or_look = or_look,
                                        .crc32c = 0xE3069283u,
                                        .failed_tries = &failed_tries};
   failed_tries = 0;
@@ -148,6 +151,69 @@ START_TEST(nobody_can_look) {
 }
 END_TEST
 
+/* ---- a store that refuses to be asked ---- */
+
+#define NOT_ASKED ERROR_REPLY("501 Not Implemented", "NotImplemented")
+#define NO_METHOD ERROR_REPLY("405 Method Not Allowed", "MethodNotAllowed")
+
+START_TEST(a_refused_condition_becomes_a_look) {
+  or_look = true;
+  SCRIPT(NOT_ASKED, HEAD_OF(OLD), OK_REPLY, HEAD_OF(OLD), OK_REPLY);
+  ck_ok(replace(OLD));
+  expect_put(1, OLD);
+  expect_head(2);
+  expect_put(3, NULL);
+  ck_assert_uint_eq(atomic_load(&script.store->lacks), CLEAT__STORE_NO_IF_MATCH);
+  ck_assert_uint_eq(script.log_lines, 1);
+  ck_assert_ptr_nonnull(strstr(script.last_log, "refuses If-Match"));
+  ck_ok(replace(OLD)); /* once for a client */
+  expect_head(4);
+  expect_put(5, NULL);
+  script_end(5);
+}
+END_TEST
+
+START_TEST(a_look_finds_another_object) {
+  or_look = true;
+  SCRIPT(NOT_ASKED, HEAD_OF("\"new\""), NO_METHOD, HEAD_OF_NOTHING);
+  ck_fails(replace(OLD), CLEAT_LOST);
+  ck_assert_ptr_nonnull(strstr(err.message, "s3://bucket/run/k"));
+  ck_fails(replace(OLD), CLEAT_LOST);
+  ck_assert_uint_eq(atomic_load(&script.store->lacks), 0);
+  script_end(4);
+}
+END_TEST
+
+START_TEST(a_look_that_fails) {
+  or_look = true;
+  SCRIPT(NOT_ASKED, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  ck_fails(replace(OLD), CLEAT_DENIED);
+  script_end(2);
+}
+END_TEST
+
+START_TEST(refused_for_another_reason) {
+  or_look = true;
+  SCRIPT(NOT_ASKED, HEAD_OF(OLD), NOT_ASKED);
+  ck_fails(replace(OLD), CLEAT_UNSUPPORTED);
+  ck_assert_uint_eq(atomic_load(&script.store->lacks), 0);
+  script_end(3);
+}
+END_TEST
+
+/* Claims and records: two processes are kept apart by nothing else. What was learned changes nothing for them. */
+START_TEST(who_wants_no_look_is_refused) {
+  or_look = false;
+  SCRIPT(NOT_ASKED);
+  ck_fails(replace(OLD), CLEAT_UNSUPPORTED);
+  ck_assert_uint_eq(atomic_load(&script.store->lacks), 0);
+  atomic_store(&script.store->lacks, CLEAT__STORE_NO_IF_MATCH);
+  ck_fails(replace(OLD), CLEAT_UNSUPPORTED);
+  expect_put(2, OLD);
+  script_end(2);
+}
+END_TEST
+
 /* ---- lost replies ---- */
 
 /* The object is another one: our own, perhaps. Whose it is, the caller reads. */
@@ -203,6 +269,11 @@ static Suite *suite(void) {
   tcase_add_test(c, in_no_form);
   tcase_add_test(c, replaced_between_the_forms);
   tcase_add_test(c, nobody_can_look);
+  tcase_add_test(c, a_refused_condition_becomes_a_look);
+  tcase_add_test(c, a_look_finds_another_object);
+  tcase_add_test(c, a_look_that_fails);
+  tcase_add_test(c, refused_for_another_reason);
+  tcase_add_test(c, who_wants_no_look_is_refused);
   tcase_add_test(c, own_write);
   tcase_add_test(c, own_write_in_the_other_form);
   tcase_add_test(c, tries_of_both_forms_count);

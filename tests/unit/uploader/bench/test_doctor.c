@@ -1,95 +1,6 @@
 /* test_doctor.c: storage/doctor*.c on a store in memory, which can be made to ignore what it is asked for and to
  * fail at any request, and on a folder. Whatever happens: a whole report, and nothing left behind. */
-#include "storage/doctor/doctor.h"
-
-#include "base/mem.h"
-#include "tests/mock/heap.h"
-#include "tests/mock/memory_store.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
-#include "tests/mock/store_check.h"
-
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat__store *store;
-static struct cleat__doctor_report report;
-static atomic_bool cancel;
-static char logged[1024];
-
-static void keep_log(void *user, enum cleat_log_level level, const char *line) {
-  (void)user;
-  ck_assert_int_eq(level, CLEAT_LOG_WARNING);
-  snprintf(logged, sizeof logged, "%s", line);
-}
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  store = memory_store_open(bucket, NULL);
-  scratch_make();
-  logged[0] = '\0';
-  atomic_store(&cancel, false);
-}
-
-static void teardown(void) {
-  cleat__store_close(store);
-  memory_bucket_free(bucket);
-  scratch_remove();
-}
-
-static cleat_status run_with(struct cleat__store *on, const struct cleat__clock *clock) {
-  const struct cleat__log log = {keep_log, NULL};
-  memset(&report, 0, sizeof report);
-  memset(&err, 0, sizeof err);
-  return cleat__doctor_run(on, clock, &log, &cancel, &report, &err);
-}
-
-static cleat_status run(void) {
-  return run_with(store, cleat__clock_system());
-}
-
-static const struct cleat__doctor_check *check(enum cleat__doctor_name name) {
-  return &report.checks[name];
-}
-
-static void expect(enum cleat__doctor_name name, enum cleat_check_result result) {
-  ck_assert_msg(check(name)->info.result == result, "%s is %s, not %s: %s", check(name)->info.name,
-                cleat_check_result_name(check(name)->info.result), cleat_check_result_name(result),
-                check(name)->seen);
-}
-
-static void expect_nothing_left(void) {
-  ck_assert_uint_eq(memory_count(bucket, ""), 0);
-  ck_assert_uint_eq(memory_uploads(bucket), 0);
-}
-
-/* Every check says what it saw; those that are not well say what that means. */
-static void expect_whole(void) {
-  ck_assert_uint_eq(report.count, CLEAT__DOCTOR_CHECKS);
-  for (size_t i = 0; i < report.count; i++) {
-    const struct cleat_check *info = &report.checks[i].info;
-    bool well = info->result == CLEAT_CHECK_OK || info->result == CLEAT_CHECK_SKIPPED;
-    ck_assert_msg(info->seen[0] != '\0' && strchr(info->seen, '\n') == NULL, "%s", info->name);
-    ck_assert_msg(well == (info->meaning[0] == '\0'), "%s: %s", info->name, info->meaning);
-    ck_assert_msg(!info->blocks || !report.safe, "%s", info->name);
-  }
-}
-
-/* All but these are OK, or do not apply. */
-static void expect_all_but(unsigned wrong) {
-  expect_whole();
-  for (unsigned i = 0; i < CLEAT__DOCTOR_CHECKS; i++) {
-    enum cleat_check_result result = report.checks[i].info.result;
-    bool well = result == CLEAT_CHECK_OK || result == CLEAT_CHECK_SKIPPED;
-    ck_assert_msg(well == ((wrong & (1u << i)) == 0), "%s is %s: %s", report.checks[i].info.name,
-                  cleat_check_result_name(result), report.checks[i].seen);
-  }
-}
-
-#define BIT(name) (1u << CLEAT__DOCTOR_##name)
+#include "tests/unit/uploader/bench/doctor_kit.h"
 
 /* ---- stores as they are ---- */
 
@@ -138,82 +49,6 @@ START_TEST(a_folder_that_is_a_file) {
 }
 END_TEST
 
-/* ---- stores that ignore ---- */
-
-START_TEST(ignored_create_only) {
-  memory_ignore(bucket, MEMORY_IGNORES_CREATE_ONLY);
-  ck_ok(run());
-  expect_all_but(BIT(CREATE_ONLY));
-  expect(CLEAT__DOCTOR_CREATE_ONLY, CLEAT_CHECK_IGNORED);
-  expect(CLEAT__DOCTOR_RACE, CLEAT_CHECK_SKIPPED);
-  expect(CLEAT__DOCTOR_IF_MATCH, CLEAT_CHECK_OK);
-  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_CREATE_ONLY)->info.meaning, "tokens"));
-  ck_assert(report.safe); /* with a warning */
-  expect_nothing_left();
-}
-END_TEST
-
-/* Its driver looks instead: what is there is not replaced, but nothing keeps two writers apart. */
-START_TEST(refused_create_only) {
-  atomic_fetch_or(&store->lacks, CLEAT__STORE_NO_CREATE_ONLY);
-  ck_ok(run());
-  expect_all_but(BIT(CREATE_ONLY));
-  expect(CLEAT__DOCTOR_CREATE_ONLY, CLEAT_CHECK_IGNORED);
-  expect(CLEAT__DOCTOR_RACE, CLEAT_CHECK_SKIPPED);
-  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_CREATE_ONLY)->seen, "refuses If-None-Match"));
-  ck_assert(report.safe);
-  expect_nothing_left();
-}
-END_TEST
-
-START_TEST(lists_that_claim_an_encoding) {
-  atomic_fetch_or(&store->lacks, CLEAT__STORE_PLAIN_KEYS);
-  ck_ok(run());
-  expect_all_but(0);
-  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_LIST_NAMES)->seen, "are not"));
-}
-END_TEST
-
-/* No list shows the object by its odd name. */
-static cleat_status hide_odd_name(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)key, (void)flag, (void)error;
-  if (strcmp(op, "list") == 0 && !done && memory_count(bucket, "a+b%2Bc d%") > 0)
-    memory_remove(bucket, "a+b%2Bc d%");
-  return CLEAT_OK;
-}
-
-START_TEST(lists_that_change_names) {
-  memory_bucket_hook(bucket, hide_odd_name, NULL);
-  ck_ok(run());
-  expect_all_but(BIT(LIST_NAMES));
-  expect(CLEAT__DOCTOR_LIST_NAMES, CLEAT_CHECK_FAILED);
-  ck_assert(report.safe); /* for files of other names */
-  expect_nothing_left();
-}
-END_TEST
-
-START_TEST(ignored_if_match_and_checksums) {
-  memory_ignore(bucket, MEMORY_IGNORES_IF_MATCH | MEMORY_IGNORES_CHECKSUMS);
-  ck_ok(run());
-  expect_all_but(BIT(IF_MATCH) | BIT(CHECKSUM) | BIT(PART_CHECKSUM));
-  expect(CLEAT__DOCTOR_IF_MATCH, CLEAT_CHECK_IGNORED);
-  expect(CLEAT__DOCTOR_CHECKSUM, CLEAT_CHECK_IGNORED);
-  expect(CLEAT__DOCTOR_PART_CHECKSUM, CLEAT_CHECK_IGNORED);
-  expect(CLEAT__DOCTOR_ABORT, CLEAT_CHECK_OK);
-  ck_assert(report.safe);
-  expect_nothing_left();
-}
-END_TEST
-
-START_TEST(ignored_removals) {
-  memory_ignore(bucket, MEMORY_IGNORES_REMOVALS);
-  ck_ok(run());
-  expect_all_but(BIT(DELETE) | BIT(CLEAN_UP));
-  expect(CLEAT__DOCTOR_DELETE, CLEAT_CHECK_IGNORED);
-}
-END_TEST
-
 /* ---- failures ---- */
 
 /* Acts before the request number `at` (of those named `op`, where that is set), and from there on if `stays`. */
@@ -253,11 +88,13 @@ static void arm(const char *op, unsigned number, bool stays, bool cancels) {
 }
 
 START_TEST(one_request_fails) {
+  store->capabilities |= CLEAT__STORE_UNPROVEN;
   arm(NULL, 0, false, false);
   ck_ok(run());
   unsigned requests = atomic_load(&plan.seen);
   ck_assert_uint_gt(requests, 50);
   for (unsigned i = 1; i <= requests; i++) {
+    size_t uploads = memory_uploads(bucket);
     arm(NULL, i, false, false);
     ck_ok(run());
     expect_whole();
@@ -270,8 +107,9 @@ START_TEST(one_request_fails) {
     /* What could not be removed is told, and is all that stays. */
     bool told = check(CLEAT__DOCTOR_CLEAN_UP)->info.result == CLEAT_CHECK_FAILED;
     size_t left = memory_count(bucket, "");
-    ck_assert_msg(left <= (told ? 1 : 0), "request %u: %zu left", i, left);
-    ck_assert_uint_eq(memory_uploads(bucket), 0);
+    uploads = memory_uploads(bucket) - uploads;
+    ck_assert_msg(left + uploads <= (told ? 1 : 0), "request %u: %zu and %zu left", i, left,
+                  uploads);
     memory_bucket_hook(bucket, NULL, NULL);
     if (left > 0)
       memory_remove(bucket, "");
@@ -358,6 +196,7 @@ START_TEST(etags_in_another_form) {
 END_TEST
 
 START_TEST(cancelled_at_any_request) {
+  store->capabilities |= CLEAT__STORE_UNPROVEN;
   arm(NULL, 0, false, false);
   ck_ok(run());
   unsigned requests = atomic_load(&plan.seen), cancelled = 0;
@@ -482,12 +321,6 @@ static Suite *suite(void) {
   tcase_add_test(c, a_folder);
   tcase_add_test(c, a_folder_that_is_not_there);
   tcase_add_test(c, a_folder_that_is_a_file);
-  tcase_add_test(c, ignored_create_only);
-  tcase_add_test(c, refused_create_only);
-  tcase_add_test(c, lists_that_claim_an_encoding);
-  tcase_add_test(c, lists_that_change_names);
-  tcase_add_test(c, ignored_if_match_and_checksums);
-  tcase_add_test(c, ignored_removals);
   tcase_add_test(c, one_request_fails);
   tcase_add_test(c, what_fails_keeps_only_what_rests_on_it_from_being_tried);
   tcase_add_test(c, what_a_result_means_fits_the_verdict);

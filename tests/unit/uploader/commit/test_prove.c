@@ -4,14 +4,13 @@
 #include "uploader/commit/prove.h"
 #include "uploader/engine/client.h"
 
+#define RACES 8 /* pairs of creates at once */
+
 static unsigned warnings;
 
 static void count_warning(void *user, enum cleat_log_level level, const char *line) {
-  (void)user;
-  if (level != CLEAT_LOG_WARNING)
-    return;
-  ck_assert_msg(strstr(line, "does not heed conditional writes") != NULL, "%s", line);
-  warnings++;
+  (void)user, (void)line;
+  warnings += level == CLEAT_LOG_WARNING;
 }
 
 static struct cleat_client *open_unproven(void) {
@@ -22,7 +21,8 @@ static struct cleat_client *open_unproven(void) {
   return client;
 }
 
-/* Whichever of them is ignored, nothing that lies there is touched, and nothing is left of the trial. */
+/* Whichever of them is ignored, nothing that lies there is touched, and nothing is left of the trial. The error says what
+ * is ignored. No warning says that all is sent again: nothing is. */
 START_TEST(a_store_that_ignores_conditions) {
   static const unsigned ignored[] = {MEMORY_IGNORES_CREATE_ONLY, MEMORY_IGNORES_IF_MATCH,
                                      MEMORY_IGNORES_CREATE_ONLY | MEMORY_IGNORES_IF_MATCH,
@@ -35,11 +35,28 @@ START_TEST(a_store_that_ignores_conditions) {
     struct cleat_save *save = begin(client, true);
     ck_assert_int_eq(cleat_save_wait(save, &err), CLEAT_UNSUPPORTED);
     ck_assert_str_ne(err.hint, "");
+    ck_assert_msg(strstr(err.message, _i == 3
+                                          ? "when an upload is completed"
+                                          : "ignores or refuses the conditions of puts") != NULL,
+                  "%s", err.message);
     cleat_save_free(save);
   }
-  ck_assert_uint_eq(warnings, 1);
+  ck_assert_uint_eq(warnings, 0);
   ck_assert_uint_eq(memory_count(bucket, ""), objects);
   ck_assert_uint_eq(memory_uploads(bucket), uploads);
+  kit_close_idle(client);
+}
+END_TEST
+
+/* Its driver was refused, and looked: what seems heeded keeps no two writers apart. */
+START_TEST(a_look_is_no_condition) {
+  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
+  struct cleat_client *client = open_unproven();
+  atomic_bool never = false;
+  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
+  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_REFUSED_CREATE_ONLY);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_assert_int_eq(found, CLEAT__CONDITIONS_IGNORED);
   kit_close_idle(client);
 }
 END_TEST
@@ -62,17 +79,17 @@ START_TEST(it_is_tried_once) {
   static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
   struct cleat_client *client = open_unproven();
   atomic_bool never = false;
-  bool heeded = false;
-  ck_ok(cleat__prove_conditions(client, key, false, &never, &heeded, &err));
-  ck_assert(heeded);
-  ck_assert_uint_eq(memory_calls(bucket, "put"), 3);
+  enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
+  ck_ok(cleat__prove_conditions(client, key, false, &never, &found, &err));
+  ck_assert_int_eq(found, CLEAT__CONDITIONS_OF_PUTS);
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 3 + 2 * RACES);
   ck_assert_uint_eq(memory_calls(bucket, "create"), 0);
-  ck_ok(cleat__prove_conditions(client, key, false, &never, &heeded, &err));
-  ck_assert_uint_eq(memory_calls(bucket, "put"), 3);
-  ck_ok(cleat__prove_conditions(client, key, true, &never, &heeded, &err));
+  ck_ok(cleat__prove_conditions(client, key, false, &never, &found, &err));
+  ck_assert_uint_eq(memory_calls(bucket, "put"), 3 + 2 * RACES);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
   ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
-  ck_ok(cleat__prove_conditions(client, key, true, &never, &heeded, &err));
-  ck_assert(heeded);
+  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_assert_int_eq(found, CLEAT__CONDITIONS_HEEDED);
   ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
   ck_assert_uint_eq(memory_count(bucket, ""), 0);
   ck_assert_uint_eq(memory_uploads(bucket), 0);
@@ -110,6 +127,7 @@ int main(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 60);
   tcase_add_loop_test(c, a_store_that_ignores_conditions, 0, 4);
+  tcase_add_test(c, a_look_is_no_condition);
   tcase_add_test(c, a_store_that_heeds_them);
   tcase_add_test(c, it_is_tried_once);
   tcase_add_test(c, no_answer_says_nothing);

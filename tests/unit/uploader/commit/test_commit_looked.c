@@ -1,0 +1,172 @@
+/* test_commit_looked.c: uploader/commit/commit.c on a store that refuses If-Match, where a manifest is replaced after a look:
+ * who is told of it, what is looked at after it, and what is never put so. */
+#include "uploader/commit/commit.h"
+
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+#include "tests/mock/run_suite.h"
+#include "tests/mock/store_check.h"
+
+#include <check.h>
+#include <string.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static atomic_bool cancel;
+
+static char attempt[] = "attempt-1";
+static char nonce[] = "nonce-1";
+static char file_name[] = "a.bin";
+static uint32_t crc = 7;
+static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
+static struct cleat__record record = {
+    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
+
+static char token[] = "00112233445566778899aabbccddeeff";
+static char other_token[] = "ffeeddccbbaa99887766554433221100";
+static char other_attempt[] = "attempt-2";
+static char start[] = "start-a";
+static char created[] = "2026-11-21T12:00:00Z";
+static char version[] = "0.1.0";
+static struct cleat__manifest manifest;
+static struct cleat__rank_ref ref;
+
+static unsigned warnings;
+static const char *said;
+
+static void count_warning(void *user, enum cleat_log_level level, const char *line) {
+  (void)user;
+  ck_assert_int_eq(level, CLEAT_LOG_WARNING);
+  ck_assert_msg(strstr(line, said) != NULL, "%s", line);
+  warnings++;
+}
+
+static void setup(void) {
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, NULL);
+  client->log.write = count_warning;
+  client->store->capabilities |= CLEAT__STORE_UNPROVEN;
+  warnings = 0;
+  atomic_init(&cancel, false);
+  manifest = (struct cleat__manifest){.step = 5,
+                                      .attempt = attempt,
+                                      .token = token,
+                                      .start = start,
+                                      .created = created,
+                                      .cleat_version = version,
+                                      .ranks = &ref,
+                                      .world_size = 1};
+}
+
+static void teardown(void) {
+  memory_bucket_hook(bucket, NULL, NULL);
+  cleat__manifest_clear(&manifest);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+}
+
+static cleat_status put_record(void) {
+  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
+}
+
+static cleat_status put_manifest(const char *etag, bool *in_doubt) {
+  return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
+}
+
+/* Another writer's manifest takes the place of ours once that is there. */
+static cleat_status overtake(void *user, const char *op, const char *key, bool done,
+                             const atomic_bool *flag, struct cleat_error *error) {
+  char text[2048];
+  size_t size = 0;
+  (void)user, (void)key, (void)flag, (void)error;
+  if (strcmp(op, "put") != 0 || !done)
+    return CLEAT_OK;
+  const char *ours = memory_find(bucket, "manifest.json", &size);
+  ck_assert_uint_lt(size, sizeof text);
+  memcpy(text, ours, size + 1);
+  char *at = strstr(text, token);
+  ck_assert_ptr_nonnull(at);
+  memcpy(at, other_token, strlen(other_token));
+  while ((at = strstr(text, attempt)) != NULL)
+    memcpy(at, other_attempt, strlen(other_attempt));
+  memory_write(bucket, "step-000000000005/manifest.json", text, size);
+  return CLEAT_OK;
+}
+
+/* Its driver looks before it replaces a manifest, and cannot do more. */
+START_TEST(a_refused_if_match_is_warned_of_and_confirmed) {
+  struct cleat__standing standing;
+  bool in_doubt = true;
+  said = "refuses If-Match";
+  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_IF_MATCH);
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_assert_uint_eq(warnings, 0);
+  for (int i = 0; i < 2; i++) {
+    ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+    ck_ok(put_manifest(standing.etag, &in_doubt));
+    ck_assert_uint_eq(warnings, 1);
+  }
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  memory_bucket_hook(bucket, overtake, NULL);
+  ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
+  ck_assert(!in_doubt);
+}
+END_TEST
+
+/* What holds of the step that is new holds of the one that is replaced. */
+START_TEST(two_refused_conditions_warn_once) {
+  struct cleat__standing standing;
+  bool in_doubt = true;
+  said = "refuses If-None-Match";
+  atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_IF_MATCH);
+  ck_ok(put_record());
+  ck_ok(put_manifest(NULL, &in_doubt));
+  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(put_manifest(standing.etag, &in_doubt));
+  ck_assert_uint_eq(warnings, 1);
+}
+END_TEST
+
+static bool loose_puts;
+
+static cleat_status spy_put(struct cleat__store *store, const char *key,
+                            const struct cleat__span *body, size_t body_count,
+                            const struct cleat__put_options *options, const atomic_bool *flag,
+                            struct cleat_error *error) {
+  (void)store, (void)key, (void)body, (void)body_count, (void)flag;
+  loose_puts = options->or_look;
+  return cleat__error_set(error, CLEAT_UNSUPPORTED, "no");
+}
+
+/* A manifest alone may be replaced after a look. What a resume rests on is never written without its condition. */
+START_TEST(only_a_manifest_may_be_looked_at_instead) {
+  const struct cleat__store_ops *before = client->store->ops;
+  struct cleat__store_ops spied = *before;
+  struct cleat__buffer text;
+  bool in_doubt = false;
+  ck_ok(put_record());
+  spied.put = spy_put;
+  client->store->ops = &spied;
+  ck_fails(put_manifest("e", &in_doubt), CLEAT_UNSUPPORTED);
+  ck_assert(loose_puts);
+  cleat__buffer_init(&text, 100);
+  ck_assert(cleat__buffer_append(&text, "x", 1) == CLEAT_OK);
+  ck_fails(cleat__commit_document(client, "k", &text, "e", &cancel, &err), CLEAT_UNSUPPORTED);
+  ck_assert(!loose_puts);
+  cleat__buffer_clear(&text);
+  client->store->ops = before;
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("commit_looked");
+  TCase *c = tcase_create("commit_looked");
+  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_test(c, a_refused_if_match_is_warned_of_and_confirmed);
+  tcase_add_test(c, two_refused_conditions_warn_once);
+  tcase_add_test(c, only_a_manifest_may_be_looked_at_instead);
+  suite_add_tcase(s, c);
+  return run_suite(s);
+}
