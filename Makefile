@@ -25,8 +25,8 @@ AR ?= ar
 PKG_CONFIG ?= pkg-config
 PREFIX ?= /usr/local
 
-# The public header is the one place that states the version.
-VERSION := $(or $(shell sed -n 's/^.define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat.h 2>/dev/null),0.0.0)
+# The public headers are the one place that states the version.
+VERSION := $(or $(shell sed -n 's/^.define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat/common.h 2>/dev/null),0.0.0)
 SOVERSION := 0
 
 # --- where and how -------------------------------------------------------------------------------------------
@@ -304,10 +304,11 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/obj/%.o $(BUILD)/obj/tests/fuzz/fuzz.o $(filte
 # shell:where it looks, below share/
 COMPLETIONS := bash:bash-completion/completions/cleat fish:fish/vendor_completions.d/cleat.fish zsh:zsh/site-functions/_cleat
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include/cleat $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 	  $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/cleat $(DESTDIR)$(PREFIX)/bin/cleat
 	install -m 644 api/cleat.h $(DESTDIR)$(PREFIX)/include/cleat.h
+	install -m 644 $(wildcard api/cleat/*.h) $(DESTDIR)$(PREFIX)/include/cleat
 	install -m 644 $(BUILD)/libcleat.a $(DESTDIR)$(PREFIX)/lib/libcleat.a
 	install -m 755 $(BUILD)/$(SO_FILE) $(DESTDIR)$(PREFIX)/lib/$(SO_FILE)
 	ln -sf $(SO_FILE) $(DESTDIR)$(PREFIX)/lib/$(SO_NAME)
@@ -319,8 +320,9 @@ install: all
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/cleat include/cleat.h lib/libcleat.a lib/$(SO_FILE) lib/$(SO_NAME) \
-	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1 \
+	  lib/libcleat.so lib/pkgconfig/cleat.pc share/man/man1/cleat.1 $(patsubst api/%,include/%,$(wildcard api/cleat/*.h)) \
 	  $(addprefix share/,$(foreach pair,$(COMPLETIONS),$(lastword $(subst :, ,$(pair))))))
+	rmdir $(DESTDIR)$(PREFIX)/include/cleat 2>/dev/null || true
 
 # --- tests, checks, stories ----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 /* The public functions: argument checks, defaults, and nothing else; the work is uploader's.
  *
- * Thread safety and ownership are those of cleat.h. An options struct of an older caller is
+ * Thread safety and ownership are those of the public headers. An options struct of an older caller is
  * shorter than ours: what it lacks is 0, its default. */
 #include "api/cleat.h"
 

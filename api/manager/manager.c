@@ -1,7 +1,7 @@
 /* The public functions of the manager: argument checks, and the way to the table that does the work:
  * Cleat's own (manager/core.c), or the caller's.
  *
- * Thread safety and ownership are those of cleat.h. */
+ * Thread safety and ownership are those of cleat/manager.h. */
 #include "api/manager/manager.h"
 
 #include "api/argument.h"

@@ -385,7 +385,7 @@ trap 'exit 129' HUP
 work=$(mktemp -d "${TMPDIR:-/tmp}/cleat-docker.XXXXXX")
 mkdir -m 777 "$work/out"
 chmod 777 "$work/out"
-version=$(sed -n 's/^#define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat.h)
+version=$(sed -n 's/^#define CLEAT_VERSION "\(.*\)".*/\1/p' api/cleat/common.h)
 
 "$TOOLS/deps.sh" build server
 get_engine

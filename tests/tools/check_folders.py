@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 TOP = ("api", "base", "gpu", "storage", "uploader")
-COMMON_HEADER = "api/cleat.h"  # open to all: the vocabulary of the interface
+COMMON_HEADERS = re.compile(r"api/cleat(/[^/]+)?\.h")  # open to all: the vocabulary of the interface
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -29,7 +29,7 @@ def by_include(root, names):
     for name in names:
         with open(os.path.join(root, name), encoding="utf-8") as file:
             for target in INCLUDE.findall(file.read()):
-                if target in names and target != COMMON_HEADER:
+                if target in names and not COMMON_HEADERS.fullmatch(target):
                     yield name, target, "includes " + target
 
 

@@ -18,6 +18,14 @@ CASES = [
     ({"storage/c/c.c": "int b(void); int c(void); int c(void) { return b(); }\n"}, None),
 ]
 
+# The public headers are open to all: api needs base, and base includes them.
+PUBLIC = {"api/d.c": '#include "base/a.h"\nint d(void); int d(void) { return a(); }\n', "api/d.h": "int d(void);\n",
+          "api/cleat.h": "\n", "api/cleat/error.h": "\n"}
+CASES += [
+    ({**PUBLIC, "base/e.h": '#include "api/cleat.h"\n#include "api/cleat/error.h"\n'}, None),
+    ({**PUBLIC, "base/e.h": '#include "api/d.h"\n'}, "base -> api: base/e.h includes api/d.h"),
+]
+
 
 def check(added):
     with tempfile.TemporaryDirectory() as root:

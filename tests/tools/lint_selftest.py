@@ -21,8 +21,14 @@ CASES = [
     ("api/a.c", '#include "api/cli/x.h"\n', "api may not include api/cli/x.h"),
     ("api/cli/a.c", '#include "uploader/save/plan.h"\n', "api/cli may not include uploader/save/plan.h"),
     ("api/examples/a.c", '#include "base/mem.h"\n', "api/examples may not include base/mem.h"),
-    ("api/cleat.h", '#include "base/error.h"\n', "stands alone"),
-    ("base/a.c", '#include "api/cleat.h"\n#include "base/mem.h"\n', None),
+    ("api/cleat.h", '#include "base/error.h"\n', "includes base/error.h, but a public header"),
+    ("api/cleat/a.h", '#include "base/error.h"\n', "includes base/error.h, but a public header"),
+    ("api/cleat/a.h", '#include "../argument.h"\n', "includes api/argument.h, but a public header"),
+    ("api/cleat/a.h", '#include "../cleat.h"\n', "includes api/cleat.h, but a public header"),
+    ("api/cleat.h", '#include "cleat/a.h"\n', None),
+    ("api/cleat/b.h", '#include "a.h"\n', None),
+    ("base/a.c", '#include "api/cleat.h"\n#include "api/cleat/a.h"\n#include "base/mem.h"\n', None),
+    ("base/a.c", '#include "api/cleat/deeper/a.h"\n', "base may not include api/cleat/deeper/a.h"),
     ("api/cli/a.c", '#include "api/cli/x.h"\n#include "base/mem.h"\n#include "api/cleat.h"\n', None),
     ("uploader/a.c", '#include "uploader/x.h"\n#include "storage/common/store.h"\n#include "gpu/device.h"\n', None),
     ("tests/unit/a.c", '#include "uploader/save/plan.h"\n#include "storage/s3/s3.h"\n', None),
@@ -54,8 +60,10 @@ CASES = [
     ("tests/unit/a.c", "void f(void *x) { free(x); abort(); }\n", None),
     ("base/a.c", "\n" * 601, "601 lines"),
     ("base/a.c", "\n" * 600, None),
-    ("api/cleat.h", "\n" * 1301, "1301 lines"),
-    ("api/cleat.h", "\n" * 1300, None),
+    ("api/cleat.h", "\n" * 401, "401 lines"),
+    ("api/cleat.h", "\n" * 400, None),
+    ("api/cleat/a.h", "\n" * 401, "401 lines"),
+    ("api/cleat/a.h", "\n" * 400, None),
     ("base/README.md", None, "base/README.md:1: folder_readmes: missing"),
     ("base/deeper/a.c", "int x;\n", "base/deeper/README.md:1: folder_readmes: missing"),
     ("notes.txt", "x\n", "does not belong at the top"),
@@ -77,7 +85,8 @@ def lint(name, text):
     """Runs the tool on a sound little repository, with one file written (or, for None, left out)."""
     with tempfile.TemporaryDirectory() as root:
         subprocess.run(["git", "init", "-q", root], check=True)
-        files = {folder + "/README.md": "x\n" for folder in (*FOLDERS, "api/cli", "api/examples")}
+        files = {folder + "/README.md": "x\n" for folder in (*FOLDERS, "api/cleat", "api/cli", "api/examples")}
+        files["api/cleat/a.h"] = "\n"
         files["README.md"] = "x\n"
         files[name] = text
         for path, content in files.items():

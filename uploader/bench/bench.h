@@ -1,4 +1,4 @@
-/* bench.h: the bench as a job of a client. Ownership, threads and errors: api/cleat.h; what it does:
+/* bench.h: the bench as a job of a client. Ownership, threads and errors: api/cleat/bench.h; what it does:
  * bench/run.h. */
 #ifndef CLEAT_UPLOADER_BENCH_BENCH_H
 #define CLEAT_UPLOADER_BENCH_BENCH_H

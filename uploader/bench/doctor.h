@@ -1,4 +1,4 @@
-/* doctor.h: the doctor as a job of a client. Ownership, threads and errors: api/cleat.h; what it does:
+/* doctor.h: the doctor as a job of a client. Ownership, threads and errors: api/cleat/doctor.h; what it does:
  * storage/doctor/doctor.h. */
 #ifndef CLEAT_UPLOADER_BENCH_DOCTOR_H
 #define CLEAT_UPLOADER_BENCH_DOCTOR_H

@@ -1,4 +1,4 @@
-/* bench/run.h: the measurements of the bench, one after another, on a store. What they mean: api/cleat.h.
+/* bench/run.h: the measurements of the bench, one after another, on a store. What they mean: api/cleat/bench.h.
  *
  * cleat__bench_run runs on one thread and starts a pool of its own for the parts, so that it alone decides
  * how many are in flight. Everything that it stores lies in one folder with a random name. What may be there is

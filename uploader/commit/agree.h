@@ -1,4 +1,4 @@
-/* agree.h: the step that all ranks of a start go on from, as the API offers it. See api/cleat.h. */
+/* agree.h: the step that all ranks of a start go on from, as the API offers it. See api/cleat/resume.h. */
 #ifndef CLEAT_UPLOADER_COMMIT_AGREE_H
 #define CLEAT_UPLOADER_COMMIT_AGREE_H
 

@@ -1,4 +1,4 @@
-/* load.h: loads, as the API offers them. Ownership, threads and errors: api/cleat.h. */
+/* load.h: loads, as the API offers them. Ownership, threads and errors: api/cleat/load.h. */
 #ifndef CLEAT_UPLOADER_LOAD_LOAD_H
 #define CLEAT_UPLOADER_LOAD_LOAD_H
 

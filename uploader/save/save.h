@@ -1,4 +1,4 @@
-/* save.h: saves, as the API offers them. Ownership, threads and errors: api/cleat.h. */
+/* save.h: saves, as the API offers them. Ownership, threads and errors: api/cleat/save.h. */
 #ifndef CLEAT_UPLOADER_SAVE_SAVE_H
 #define CLEAT_UPLOADER_SAVE_SAVE_H
 

@@ -1,4 +1,4 @@
-/* test_fork.c: every public function in a forked child. The functions are those of api/cleat.h: one that is declared there
+/* test_fork.c: every public function in a forked child. The functions are those of api/cleat/: one that is declared there
  * and is not in the table of fork_calls.h fails the first case.
  *
  * A child that hangs is ended by its alarm, and the function that it was in is named. */
@@ -11,6 +11,7 @@
 
 #include <check.h>
 #include <ctype.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -56,26 +57,33 @@ static bool is_in_table(const char *name) {
   return false;
 }
 
-/* The tests run in the root of the project. */
-static char *read_header(void) {
+/* The text of all public headers. The tests run in the root of the project. */
+static char *read_headers(void) {
   static char text[200000];
-  FILE *file = fopen("api/cleat.h", "r");
-  ck_assert_msg(file != NULL, "run it where api/cleat.h is");
-  size_t size = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
+  size_t size = 0;
+  glob_t headers;
+  ck_assert_msg(glob("api/cleat/*.h", 0, NULL, &headers) == 0, "run it where api/cleat is");
+  for (size_t i = 0; i < headers.gl_pathc; i++) {
+    FILE *file = fopen(headers.gl_pathv[i], "r");
+    ck_assert_ptr_nonnull(file);
+    size += fread(text + size, 1, sizeof text - 1 - size, file);
+    fclose(file);
+  }
+  globfree(&headers);
+  ck_assert_uint_lt(size, sizeof text - 1);
   text[size] = '\0';
   return text;
 }
 
-START_TEST(table_is_the_header) {
-  char *text = read_header();
+START_TEST(table_is_the_headers) {
+  char *text = read_headers();
   size_t found = 0;
   strip(text);
   for (const char *at = strstr(text, "CLEAT_API"); at != NULL; at = strstr(at + 1, "CLEAT_API")) {
     char name[100];
     declared_name(at, name, sizeof name);
     ck_assert_msg(is_in_table(name),
-                  "%s of cleat.h is not in the table: what does it do in a child?", name);
+                  "%s of api/cleat is not in the table: what does it do in a child?", name);
     found++;
   }
   ck_assert_uint_eq(found, CALLS);
@@ -343,7 +351,7 @@ static Suite *suite(void) {
   TCase *c = tcase_create("fork");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_set_timeout(c, 600);
-  tcase_add_test(c, table_is_the_header);
+  tcase_add_test(c, table_is_the_headers);
   tcase_add_test(c, every_call_while_the_parent_saves);
   tcase_add_test(c, own_client_and_exit);
   tcase_add_test(c, generations);

@@ -54,7 +54,7 @@ static bool is_committed(int64_t step) {
   return memory_count(bucket, key) == 1;
 }
 
-/* Trains from `from` on up to `to`, as the loop in cleat.h does. Returns how many saves were begun. */
+/* Trains from `from` on up to `to`, as the loop in cleat/manager.h does. Returns how many saves were begun. */
 static unsigned train(int64_t from, int64_t to) {
   unsigned saves = 0;
   for (int64_t step = from; step <= to; step++) {

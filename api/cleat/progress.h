@@ -1,0 +1,38 @@
+/* progress.h: how far a save or a load is, and how a save ended. */
+#ifndef CLEAT_API_CLEAT_PROGRESS_H
+#define CLEAT_API_CLEAT_PROGRESS_H
+
+#include <stdint.h>
+
+enum cleat_phase {
+  CLEAT_PHASE_RUNNING = 0,
+  CLEAT_PHASE_COMMITTING = 1, /* saves only: all bytes are stored, the manifest is being put */
+  CLEAT_PHASE_DONE = 2,
+  CLEAT_PHASE_FAILED = 3
+};
+
+/* How a save that returned CLEAT_OK ended. With several ranks, all of them are told the same. */
+enum cleat_outcome {
+  CLEAT_OUTCOME_PENDING = 0,   /* not ended yet, or failed */
+  CLEAT_OUTCOME_COMMITTED = 1, /* this save stored and committed the step */
+  /* No longer used. It was: the same start of the job had committed the step before. */
+  CLEAT_OUTCOME_ALREADY = 2,
+  /* With CLEAT_IF_EXISTS_SKIP: the step was committed already. Nothing of this save stays in the
+   * store. */
+  CLEAT_OUTCOME_SKIPPED = 3
+};
+
+struct cleat_progress {
+  enum cleat_phase phase;
+  enum cleat_outcome outcome;
+  uint64_t bytes_total;  /* bytes of all files */
+  uint64_t bytes_staged; /* copied out of the source (saves that stage) */
+  uint64_t bytes_done;   /* stored, or fetched and checked */
+  uint64_t files_total;
+  uint64_t files_done;
+  double elapsed_s;
+  uint64_t bytes_resumed; /* of bytes_done: stored by an earlier try (saves with resume) */
+  int device_snapshot;    /* 1: the save copied its CUDA tensors to device memory first */
+};
+
+#endif

@@ -1,0 +1,138 @@
+/* retention.h: what stays in the store: prune, gc and pins. */
+#ifndef CLEAT_API_CLEAT_RETENTION_H
+#define CLEAT_API_CLEAT_RETENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common.h"
+#include "error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cleat_client;
+
+/* ---- Removals ---------------------------------------------------------------------------- */
+
+/* What was removed. All kinds but the first are of gc. */
+enum cleat_removal_kind {
+  CLEAT_REMOVAL_CHECKPOINT = 0, /* prune: a committed checkpoint */
+  CLEAT_REMOVAL_ATTEMPT = 1,    /* a try at saving that no manifest names */
+  CLEAT_REMOVAL_UPLOAD = 2,     /* unfinished uploads in what is committed */
+  CLEAT_REMOVAL_SCRATCH = 3,    /* the folder of a doctor or a bench */
+  CLEAT_REMOVAL_PIN = 4,        /* the pin of a step of which nothing else is there */
+  CLEAT_REMOVAL_UNFINISHED = 5, /* file://: hidden files of processes that died */
+  CLEAT_REMOVAL_START = 6       /* the notes on an old start of the run */
+};
+
+/* One thing that was removed, or in a dry run would be. Strings belong to the list. */
+struct cleat_removal {
+  enum cleat_removal_kind kind;
+  int64_t step;        /* -1: it belongs to none */
+  const char *name;    /* the attempt, or the folder; never NULL */
+  uint64_t objects;    /* that are gone; unfinished uploads count as objects */
+  uint64_t bytes;      /* of these */
+  cleat_status status; /* other than CLEAT_OK: why not all of it could be removed */
+};
+
+struct cleat_removals;
+
+/* How many things were removed, or tried to be; and the one at `index`, NULL beyond. Checkpoints
+ * oldest first. */
+CLEAT_API size_t cleat_removals_count(const struct cleat_removals *removals);
+CLEAT_API const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
+                                                         size_t index);
+
+/* prune: how many committed checkpoints stay; gc: how many leftovers stay for now. */
+CLEAT_API size_t cleat_removals_kept(const struct cleat_removals *removals);
+
+/* The bytes of everything that was removed, or would be. */
+CLEAT_API uint64_t cleat_removals_bytes(const struct cleat_removals *removals);
+
+/* NULL is allowed. */
+CLEAT_API void cleat_removals_free(struct cleat_removals *removals);
+
+/* "checkpoint", "attempt", "upload", "scratch", "pin", "unfinished" or "start".
+ * Static; never NULL. */
+CLEAT_API const char *cleat_removal_kind_name(enum cleat_removal_kind kind);
+
+/* ---- Prune ------------------------------------------------------------------------------- */
+
+/* What to keep. Beside that, pinned steps are kept, and always the newest committed checkpoint and
+ * the newest whole one. Steps whose manifest cannot be read, or is of a newer version, are left
+ * alone. They do not count, and are logged as warnings. */
+struct cleat_prune_options {
+  size_t struct_bytes;
+  unsigned keep_last; /* how many of the newest; 0: all, so nothing is removed */
+  int64_t keep_every; /* also the steps that are multiples of this; 0: none more */
+  int dry_run;        /* 1: only says what would be removed */
+};
+#define CLEAT_PRUNE_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_prune_options)
+
+/* Removes old committed checkpoints, in parallel. Of each checkpoint it removes first the manifest,
+ * which makes it invisible, then the files that this manifest named, then the rank records, and
+ * nothing else. Interrupted anywhere, it leaves whole checkpoints, and leftovers for cleat_gc. Safe
+ * beside saves, loads and other prunes. A load whose checkpoint is removed ends with NOT_FOUND.
+ *
+ * A thing that cannot be removed does not stop it: the first error is returned in the end.
+ * *removals says what was done, also after a failure. It is NULL after a failure that came before
+ * anything was removed. It is the caller's, to be freed with cleat_removals_free. `removals` may be
+ * NULL.
+ * Errors: those of the store, NO_MEMORY. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
+                                                  const struct cleat_prune_options *options,
+                                                  struct cleat_removals **removals,
+                                                  struct cleat_error *err);
+
+/* ---- Leftovers --------------------------------------------------------------------------- */
+
+struct cleat_gc_options {
+  size_t struct_bytes;
+  /* Younger things are left alone. Must be longer than any save takes. 0: 86400, a day. */
+  uint64_t older_than_s;
+  int dry_run; /* 1: only says what would be removed */
+};
+#define CLEAT_GC_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_gc_options)
+
+/* Removes leftovers of crashed saves, and other leftovers of Cleat's (see enum cleat_removal_kind).
+ * All of a leftover must be older than options->older_than_s.
+ *
+ * An attempt is as old as the newest object or upload in it. In file:// it stays as long as the
+ * process that sends it in parts lives. Ages are by the store's clock if the store tells it (S3),
+ * else by this machine's.
+ *
+ * It never removes anything of a step whose manifest cannot be read, anything without a date, or
+ * anything with a name that is not one of Cleat's.
+ *
+ * Some stores list uploads by whole keys alone (MinIO). There it finds the uploads that a claim
+ * names; the server ends the others by itself. *removals and errors as for cleat_prune. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
+                                               const struct cleat_gc_options *options,
+                                               struct cleat_removals **removals,
+                                               struct cleat_error *err);
+
+/* ---- Pins -------------------------------------------------------------------------------- */
+
+/* Protects a committed step from every prune, until it is unpinned. Pinning a pinned step is a
+ * success. A prune that is removing the step at that moment may be faster; NOT_FOUND says so when
+ * it is seen. Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pin(struct cleat_client *client, int64_t step,
+                                                struct cleat_error *err);
+
+/* The opposite. A step that is not pinned is a success, unless it is not committed either:
+ * NOT_FOUND. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_unpin(struct cleat_client *client, int64_t step,
+                                                  struct cleat_error *err);
+
+/* Whether the step is pinned: 1 or 0, by one request. Lists do not tell: it would cost one request
+ * for every step. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_pinned(struct cleat_client *client, int64_t step,
+                                                   int *pinned, struct cleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,169 @@
+/* save.h: saves of tensors and files. */
+#ifndef CLEAT_API_CLEAT_SAVE_H
+#define CLEAT_API_CLEAT_SAVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common.h"
+#include "error.h"
+#include "progress.h"
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct cleat_client;
+struct cleat_save;
+
+/* ---- Requests ---------------------------------------------------------------------------- */
+
+/* What to do when the step is committed already, no matter by whom: another start, this start, or
+ * this same client. Only with SKIP is a save that stored nothing a success. If the same client has
+ * an unfinished save of the step, the new save waits for it, and so does the fence, to learn its
+ * result. */
+enum cleat_if_exists {
+  /* Error EXISTS; LOST if another writer commits the step while this save uploads. */
+  CLEAT_IF_EXISTS_FAIL = 0,
+  /* Success with outcome SKIPPED, also if another writer is faster. */
+  CLEAT_IF_EXISTS_SKIP = 1,
+  /* Upload everything anew, then switch the manifest, unless another writer has done so (LOST). */
+  CLEAT_IF_EXISTS_REPLACE = 2
+};
+
+/* What to do when an earlier save of the client has not ended. */
+enum cleat_if_busy {
+  CLEAT_IF_BUSY_WAIT = 0,  /* take a turn: the fence may wait for the earlier save's uploads */
+  CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY */
+};
+
+struct cleat_save_request {
+  size_t struct_bytes;
+
+  /* -- What to save -- */
+
+  int64_t step; /* 0 or more */
+  const struct cleat_tensor *tensors;
+  size_t tensor_count;
+  const struct cleat_file *files;
+  size_t file_count;
+  const char *metadata; /* any JSON value, kept in the manifest and shown by ls; NULL: {} */
+
+  /* -- How to save it -- */
+
+  enum cleat_if_exists if_exists;
+  /* Tensors are split into files of at most this many bytes of tensors, plus the headers. A larger
+   * tensor has a file of its own. 0: 4 GiB.
+   *
+   * The largest file: 5 TiB in an s3:// store. Tensors that are copied (cleat_save_async, CUDA
+   * memory) have a second limit of 10,000 times staging_bytes, as each of the 10,000 parts of a
+   * file must fit: 2.44 TiB by default. Beyond that: LIMIT, before anything is sent. Host memory
+   * that is saved in place and files from disk need no staging memory. */
+  uint64_t shard_bytes;
+  /* 1: reuse what a killed try at saving this step left, and send only what is missing. Parts are
+   * compared by size and checksum. If this save fails, its stored parts stay for the next try. The
+   * earlier process, if it still lives, is told LOST and cannot commit any more.
+   *
+   * Only for sources that are read in place: INVALID for cleat_save_async. UNSUPPORTED for a store
+   * without conditional writes, or one that is seen to ignore or refuse them (nine small requests,
+   * once for a client, unless the store is AWS's). Finds tries of saves from files, and tries that
+   * had `resume` set themselves. If a whole object differs from its file, all of it is sent anew. */
+  int resume;
+  enum cleat_if_busy if_busy;
+  const struct cleat_place *places; /* of each of the tensors; NULL: all are in host memory */
+  /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first. The fence then
+   * waits for that copy alone. If there is too little memory, the save logs a warning and goes on
+   * without the copy; cleat_progress.device_snapshot tells. */
+  int device_snapshot;
+  /* The file for each of the tensors, such as "model-00001-of-00004.safetensors": a name as of
+   * struct cleat_file, with this ending. shard_bytes is then ignored. NULL: files of
+   * shard_bytes. */
+  const char *const *tensor_files;
+  /* Of each of the tensors; NULL: all are whole, and this rank's alone. */
+  const struct cleat_shard *shards;
+
+  /* -- The commit -- */
+
+  /* The caller's last decision. Called once all bytes of this rank are stored and before anything
+   * is committed, on a thread of Cleat's and under no lock. Any status but CLEAT_OK ends the save
+   * with that status and the error that the function has filled in. Files from disk are checked
+   * again after it: a file that has changed is CHANGED. NULL: no such call. */
+  cleat_status (*confirm)(void *user, struct cleat_error *err);
+  void *confirm_user;
+  /* How the save ended. Written on success, by the time the call returns. A call that only starts a
+   * save writes CLEAT_OUTCOME_PENDING; cleat_save_progress tells later. NULL: not asked for. */
+  enum cleat_outcome *outcome;
+  /* With several ranks: names of files that the checkpoint must have, from any rank. Rank 0 checks
+   * before it commits. A name that no rank has is MISMATCH. Ignored on other ranks, and with a
+   * single rank. Copied. */
+  const char *const *required;
+  size_t required_count;
+};
+#define CLEAT_SAVE_REQUEST_INIT CLEAT_INIT_OF(struct cleat_save_request)
+
+/* ---- Saves ------------------------------------------------------------------------------- */
+
+/* Saves and waits for the commit. With several ranks, every rank saves the step, each with its own
+ * tensors and files. All ranks end alike: with the committed checkpoint, or with the error of the
+ * first rank that failed.
+ *
+ * The sources are read in place, without a copy (CUDA memory: part by part). They must stay
+ * unchanged until it returns.
+ *
+ * CLEAT_OK: the step is committed, by this save or (CLEAT_IF_EXISTS_SKIP) by an earlier one;
+ * request->outcome tells which. Otherwise nothing of this save is visible, and earlier checkpoints
+ * are untouched.
+ *
+ * Errors: INVALID (a bad request; all of it is checked before anything is sent), EXISTS, LOST
+ * (another writer committed the step meanwhile), CHANGED, FORMAT, LIMIT, NO_SPACE, DENIED, NETWORK,
+ * TIMEOUT, STORE, IO, NO_MEMORY, BUSY, UNSUPPORTED (CUDA memory without CUDA, driver or device; or
+ * after a fork). */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
+                                                 const struct cleat_save_request *request,
+                                                 struct cleat_error *err);
+
+/* Starts a save and returns when its plan is made. The client's threads go on to copy the sources.
+ *
+ * The request itself, its names and arrays are copied before it returns. The bytes of tensors and
+ * files must stay valid and unchanged until cleat_save_wait_staged returns. CUDA memory is copied
+ * on a stream of Cleat's own, after the work that the stream of its place has queued by now.
+ *
+ * Saves of one client commit in the order in which they were started. *save is the caller's, to be
+ * freed with cleat_save_free. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
+                                                       const struct cleat_save_request *request,
+                                                       struct cleat_save **save,
+                                                       struct cleat_error *err);
+
+/* As cleat_save_async, but the sources are read in place, without a copy. They must stay unchanged
+ * until cleat_save_wait returns. For callers of cleat_save who want to show progress. */
+CLEAT_API CLEAT_MUST_USE cleat_status
+cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_request *request,
+                          struct cleat_save **save, struct cleat_error *err);
+
+/* The fence: returns when every source byte has been copied, or the save has failed. The sources
+ * may change after it. While the checkpoint fits into staging_bytes, it waits for memory copies
+ * alone, never for the store. Returns the save's error if it has failed by then. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save,
+                                                             struct cleat_error *err);
+
+/* Returns CLEAT_OK when the step is committed, else the error of the save. May be called again. */
+CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait(struct cleat_save *save,
+                                                      struct cleat_error *err);
+
+/* Where the save is now. Never blocks on the store. */
+CLEAT_API void cleat_save_progress(const struct cleat_save *save, struct cleat_progress *progress);
+
+/* Asks the save to stop: cleat_save_wait then returns CANCELLED, unless the commit came first.
+ * Returns at once. */
+CLEAT_API void cleat_save_cancel(struct cleat_save *save);
+
+/* Waits for the save's end and frees the handle. NULL is allowed. */
+CLEAT_API void cleat_save_free(struct cleat_save *save);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
