@@ -66,8 +66,8 @@ struct cleat_save_request {
    * earlier process, if it still lives, is told LOST and cannot commit any more.
    *
    * Only for sources that are read in place: INVALID for cleat_save_async. UNSUPPORTED for a store
-   * without conditional writes, or one that is seen to ignore or refuse them (nine small requests,
-   * once for a client, unless the store is AWS's). Finds tries of saves from files, and tries that
+   * without conditional writes, or one that is seen to ignore or refuse them (some thirty small
+   * requests, once for a client, unless the store is AWS's). Finds tries of saves from files, and tries that
    * had `resume` set themselves. If a whole object differs from its file, all of it is sent anew. */
   int resume;
   enum cleat_if_busy if_busy;
