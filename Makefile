@@ -428,7 +428,7 @@ help:
 	@echo 'make check-quick  for daily work: build, unit tests, lint without clang-tidy'
 	@echo 'make metrics      figures of the sources, which docs/code-metrics.md compares with other projects'
 	@echo 'make stores       eight more S3 servers, each installed, started and tried; prints what was seen [STORES="moto ceph"]'
-	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 5,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
+	@echo 'make endurance    200 saves and 100 ranks killed at random moments, 200 races of two writers, 6,000 zombies (three hours), and the real Hugging Face Trainer, killed 36 times (5 GB of packages)'
 	@echo 'make mutants      the bugs of tests/mutants, each put into a copy, [MUTANTS="name …"] [MUTANTS_TURN=k/n]'
 	@echo 'make fuzz         each fuzz target with libFuzzer, [SECONDS=600] for each [TARGETS="list http"]'
 	@echo 'make lint         format, clang-tidy, include directions, banned functions, symbols'
