@@ -23,6 +23,7 @@ SECTION = re.compile(r"^/\* ---- (.*?) -+ \*/$")
 NOT_SHOWN = re.compile(r"#(include|ifn?def|if|else|endif|undef)\b|extern \"C\"|\}$|(struct|union) \w+;$|#define \w+_H$")
 WARNING = re.compile(r"warning: (?:Member (\w+).*? \((function|typedef|enumeration|macro definition)\) of file \S+"
                      r"|Compound (\w+)) is not documented")
+ITEM = re.compile(r"^  (\w+)  +(?=\S)(.*)", re.M)
 NAME = re.compile(r"`[^`]*`|\b(?:cleat|CLEAT)_\w+")
 
 
@@ -40,49 +41,54 @@ class Block:
         return self.first + len(self.lines) - 1
 
 
-def depth_of(line):
-    code = COMMENT.sub("", line)
-    return sum(code.count(c) for c in "({") - sum(code.count(c) for c in ")}")
+def without_comments(text):
+    """The same lines, with blanks where comments are."""
+    return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text).split("\n")
+
+
+def comment_at(lines, at):
+    last = at
+    while "*/" not in lines[last]:
+        last += 1
+    return "\n".join(lines[at:last + 1]), last + 1
+
+
+def is_whole(code, depth, in_macro):
+    """Whether a declaration ends with this line."""
+    return depth == 0 and (not code.endswith("\\") if in_macro else code.endswith(";"))
 
 
 def blocks_of(text):
     """The blocks of a header, and the comment at its head."""
-    lines = text.split("\n")
-    found, head, section, comment, block, at, depth, ended = [], None, "", None, None, 0, 0, True
-    in_comment = False
+    lines, code = text.split("\n"), without_comments(text)
+    found, head, section, comment, block = [], None, "", None, None
+    at, depth, whole, in_macro = 0, 0, True, False
     while at < len(lines):
         line = lines[at]
-        opened = line.startswith("/*") and block is None or line.startswith("/*") and depth == 0
-        if opened and ended:
-            last = at
-            while "*/" not in lines[last]:
-                last += 1
-            whole, block = "\n".join(lines[at:last + 1]), None
-            if SECTION.match(whole):
-                section, comment = SECTION.match(whole).group(1), None
-            elif head is None:
-                head = whole
-            else:
-                comment = whole
-            at = last + 1
-            continue
-        if depth == 0 and ended and (not line or NOT_SHOWN.match(line)):
+        if whole and line.startswith("/*"):
+            said, at = comment_at(lines, at)
             block = None
-            comment = None
+            if SECTION.match(said):
+                section = SECTION.match(said).group(1)
+            elif head is None:
+                head = said
+            else:
+                comment = said
+            continue
+        if whole and (not line or NOT_SHOWN.match(line)):
+            block = None
+            comment = found[-1].comment if line == "#else" and found else comment if line else None
         else:
             if block is None:
                 block = Block(section, comment, at + 1)
-                comment = None
                 found.append(block)
-            if ended:
+                comment = None
+            if whole:
                 block.starts.append(at + 1)
+                in_macro = line.startswith("#define")
             block.lines.append(line)
-            in_comment = "*/" not in line if "/*" in line else in_comment and "*/" not in line
-            if not in_comment and not line.lstrip().startswith("*"):
-                depth += depth_of(line)
-            code = COMMENT.sub("", line).rstrip()
-            macro = lines[block.starts[-1] - 1].startswith("#define")
-            ended = depth == 0 and (not code.endswith("\\") if macro else code.endswith((";", "#undef")) or ended and not code)
+            depth += len(re.findall(r"[({]", code[at])) - len(re.findall(r"[)}]", code[at]))
+            whole = is_whole(code[at].rstrip(), depth, in_macro)
         at += 1
     return found, head
 
@@ -157,15 +163,23 @@ def linked(text, links, page):
 
 
 def prose(comment, links, page):
+    """A comment as Markdown. Indented paragraphs are code. Items of a list begin with a hyphen, or with a name and two
+    blanks."""
     said = []
     for paragraph in plain(comment):
-        if all(line.startswith("  ") for line in paragraph.split("\n")) and not paragraph.lstrip().startswith("- "):
-            said.append("```c\n%s\n```" % re.sub("^  ", "", paragraph, flags=re.M))
+        lines = ITEM.sub(r"- `\1`: \2", paragraph).split("\n")
+        if all(line.startswith("  ") for line in lines):
+            said.append("```c\n%s\n```" % "\n".join(line[2:] for line in lines))
             continue
-        shown = linked(re.sub(r"^ +", "", paragraph, flags=re.M), links, page)
-        shown = re.sub(r"\n(?!- )(?=[^\n]*)", "\n  " if "\n- " in shown or shown.startswith("- ") else "\n", shown)
-        shown = re.sub(r"(?s)\A((?!- ).*?)\n(?=- )", r"\1\n\n", shown)
-        said.append(re.sub(r"\nErrors?: ", r"\n\n**Errors:** ", "\n" + shown).strip("\n"))
+        in_list = False
+        shown = []
+        for line in lines:
+            item, was_in_list = line.lstrip().startswith("- "), in_list
+            in_list = item or (in_list and line.startswith(" "))
+            if in_list != was_in_list or re.match(r"Errors?: ", line):
+                shown.append("")
+            shown.append(("  " if in_list and not item else "") + line.strip())
+        said.append(re.sub(r"(?m)^(Errors?): ", r"**\1:** ", linked("\n".join(shown).strip("\n"), links, page)))
     return "\n\n".join(said)
 
 
