@@ -38,8 +38,7 @@ static int print_help(void) {
          "  cleat ls s3://my-bucket/run-17\n"
          "  cleat load s3://my-bucket/run-17 restored/\n"
          "\n"
-         "'cleat help COMMAND' tells more, 'man cleat' tells all. 'cleat completion SHELL'\n"
-         "prints completions for bash, fish or zsh.\n");
+         "'cleat help COMMAND' tells more, 'man cleat' tells all.\n");
   return CLEAT__CLI_DONE;
 }
 

@@ -83,7 +83,9 @@ FINAL = {
 # Faults that last, and do no harm: it was done at the first try, which reading back, or HEAD, then shows.
 SETTLED = ("record", "manifest")
 HARMLESS = {
-    **dict.fromkeys(("lost-reply", "lost-reply-unconditional", "silent-reply", "slow-reply"), SETTLED),
+    **dict.fromkeys(("lost-reply-unconditional", "silent-reply", "slow-reply"), SETTLED),
+    # Of a Complete: the upload is gone from the list, and the object is there.
+    "lost-reply": SETTLED + ("complete",),
     "many-headers": SETTLED + ("complete",),
     "no-etag": SETTLED + ("complete", "file"),
     **dict.fromkeys(("truncated", "overlong", "done-but-gone", "white-space", "reset-mid-reply", "half-close-mid-reply",

@@ -29,7 +29,7 @@ SECONDS_MAX = 600  # of one start: Ceph and Java on a busy machine
 ZOMBIES = int(os.environ.get("CLEAT_TEST_ZOMBIES", 6))
 KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 6))
 RACES = int(os.environ.get("CLEAT_TEST_RACES", 4))
-LOST = 5
+LOST, DAMAGED = 5, 4
 PARTS = ("--part-size", "5M", "--jobs", "3")
 NAMES = {"big.bin": 11 * MIB, "a+b%2Bc d.bin": 70001, "empty": 0, "sub/ünï.txt": 12}
 
@@ -41,6 +41,7 @@ class Ways(NamedTuple):
     resumes: bool = True     # a killed save is gone on with
     lists: bool = True       # leftovers of killed saves are seen and removed
     aborts: bool = True      # an abort leaves an object of the same key alone
+    whole: bool = True       # of two objects put at once one remains, and not the bytes of one with the checksum of the other
 
 
 WAYS = {
@@ -50,7 +51,7 @@ WAYS = {
     "s3mock": Ways(one_writer=False, resumes=False, aborts=False),
     "s3proxy": Ways(),
     "s3rver": Ways(one_writer=False, resumes=False, lists=False),
-    "s3s_fs": Ways(one_writer=False, resumes=False),
+    "s3s_fs": Ways(one_writer=False, resumes=False, whole=False),
     "swift": Ways(options="?checksum=off", one_writer=False, resumes=False),
 }
 
@@ -89,9 +90,21 @@ def other(request):
         server.stop()
 
 
+class OtherBucket(Bucket):
+    def get(self, key):
+        """s3rver shows an object that was just put as empty for a moment."""
+        data = super().get(key)
+        for _ in range(10 if key.endswith(".json") else 0):
+            if data:
+                break
+            time.sleep(0.2)
+            data = super().get(key)
+        return data
+
+
 @pytest.fixture
 def store(other):
-    bucket = Bucket(other)
+    bucket = OtherBucket(other)
     bucket.url += other.ways.options
     bucket.heeds = other.ways.resumes
     bucket.ways = other.ways
@@ -182,10 +195,11 @@ def test_what_stays(store, tmp_path, note):
 # ---- Two at once ------------------------------------------------------------------------------------------------------
 
 def test_races(store, tmp_path, note):
-    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had."""
+    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had, or is found to
+    be damaged."""
     files = [files_of({"a.bin": 5 * MIB + 1, "b": 10, name: 5}, seed) for seed, name in enumerate("xy")]
     sources = [fill(tmp_path / str(number), one) for number, one in enumerate(files)]
-    proxy, one = Proxy(store.server.endpoint), 0
+    proxy, one, damaged = Proxy(store.server.endpoint), 0, 0
     environment = dict(store.environment, AWS_ENDPOINT_URL=proxy.url)
     try:
         for step in range(RACES):
@@ -200,11 +214,14 @@ def test_races(store, tmp_path, note):
             one += len(winners) == 1
             back = tmp_path / ("back-%d" % step)
             result = store.cleat("load", store.url, back, "--step", str(step))
+            if result.code == DAMAGED and not store.ways.whole:
+                damaged += 1
+                continue
             assert result.code == 0, result
             assert tree(back) in [files[number] for number in winners]
     finally:
         proxy.close()
-    note("races", "%d of %d with one winner" % (one, RACES))
+    note("races", "%d of %d with one winner" % (one, RACES) + (", %d damaged" % damaged if damaged else ""))
 
 
 def test_zombies(store, tmp_path, rng, note):

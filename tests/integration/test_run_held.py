@@ -414,6 +414,11 @@ def test_how_far_the_store_is_behind(jobs, proxied, tmp_path):
     assert job.log.count("saving does not keep up") == 1
 
 
+def cpu_seconds(pid):
+    fields = Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_folder_that_is_away_for_a_while(jobs, folder, tmp_path):
     """It is said once, and looked for now and then, not all the time."""
     directory, away = tmp_path / "a", tmp_path / "away"
@@ -423,7 +428,9 @@ def test_a_folder_that_is_away_for_a_while(jobs, folder, tmp_path):
     job.until(lambda: "step-1" in held(directory), "step 1 is held")
     directory.rename(away)
     job.until(lambda: "cannot read the folder" in job.log, "it is missed")
-    time.sleep(2)  # a loop that looks all the time has filled the log by then
+    before = cpu_seconds(job.process.pid)
+    time.sleep(2)
+    assert cpu_seconds(job.process.pid) - before < 0.3, "it looks all the time"  # else it takes next to nothing
     away.rename(directory)
     job.until_stored(folder, 1)
     assert job.end() == 0 and stored(folder, 1) == files

@@ -190,7 +190,7 @@ START_TEST(a_doctor_reports) {
   struct cleat_doctor *doctor = NULL;
   ck_ok(cleat_doctor(client, &doctor, &err));
   size_t count = cleat_doctor_count(doctor);
-  ck_assert_uint_eq(count, 21);
+  ck_assert_uint_eq(count, 24);
   ck_assert_int_eq(cleat_doctor_safe(doctor), 1);
   ck_assert_str_eq(cleat_doctor_check(doctor, 0)->name, "keys");
   ck_assert_str_eq(cleat_doctor_check(doctor, count - 1)->name, "clean-up");
