@@ -397,7 +397,8 @@ bench-smoke:
 	+@tests/tools/deps.sh build && $(MAKE) --no-print-directory all bench-programs && \
 	  tests/bench/run.sh --smoke local limit scale tls memory
 
-# The pages of docs/ as a site that needs no network: build/docs/index.html. Broken links and anchors fail.
+# The pages of docs/ as a site that needs no network: build/docs/index.html. Broken links and anchors fail,
+# and public declarations without a comment.
 docs:
 	@tests/tools/docs.sh
 

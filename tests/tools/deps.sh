@@ -17,7 +17,7 @@ packages_of() {
   test) echo "$(packages_of build)" "$(packages_of server)" check g++ clang python3-venv libs3-2 \
     util-linux mount e2fsprogs mandoc openmpi-bin spin fish zsh ;;
   fuzz) echo "$(packages_of build)" clang libclang-rt-dev ;;
-  docs) echo ca-certificates python3 python3-venv ;;
+  docs) echo ca-certificates doxygen python3 python3-venv ;;
   docker) echo ca-certificates docker.io ;;
   compose) echo docker-compose ;;
   debootstrap) echo debootstrap ;;

@@ -11,6 +11,12 @@ HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.M)
 STRINGS = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')
 SEAM = re.compile(r'"\s*"')
 
+FUNCTIONS_PAGE = "docs/way-of-a-byte.md"
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^)\s]+\.svg)\)")
+DRAWN = re.compile(r">(\w+)\(\)<")
+# From the beginning of a line that is not indented, over line ends, to the body's brace.
+DEFINITION = r"^[A-Za-z_][^;{}=#]*?\b%s\)?\([^;{}]*\)\s*\{"
+
 MESSAGES_PAGE = "docs/operations.md"
 MESSAGES_HEADING = "## Troubleshooting by message"
 QUOTES_COLUMN = "message or hint says"
@@ -91,3 +97,42 @@ def quoted_messages(tree):
             for piece in re.split("…|, ", first):
                 if piece.strip() not in said:
                     yield MESSAGES_PAGE, number, "no message says '%s'" % piece.strip()
+
+
+def tables(text):
+    """The rows of each table, as (number of line, {column: cell})."""
+    columns = None
+    for number, line in enumerate(prose(text).splitlines(), 1):
+        if not line.startswith("|"):
+            columns = None
+            continue
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if columns is None:
+            columns = cells
+        elif cells[0].strip("-") or not all(set(cell) <= set("-:") for cell in cells):
+            yield number, dict(zip(columns, cells))
+
+
+def named_functions(tree):
+    """The page that follows a byte names functions in their files, and its drawings name no others."""
+    if not tree.exists(FUNCTIONS_PAGE):
+        return
+    text = tree.read(FUNCTIONS_PAGE)
+    known = set()
+    for number, row in tables(text):
+        names = CODE.findall(row.get("function", ""))
+        known.update(name.strip("`") for name in names)
+        if "function" in row and not (names and tree.exists(row.get("file", ""))):
+            yield FUNCTIONS_PAGE, number, "a row needs functions and their file, not '%s'" % row.get("file", "")
+            continue
+        code = tree.read(row["file"]) if names else ""
+        for name in names:
+            if not re.search(DEFINITION % re.escape(name.strip("`")), code, re.M):
+                yield FUNCTIONS_PAGE, number, "%s does not define %s" % (row["file"], name.strip("`"))
+    for picture in PICTURE.findall(text):
+        drawing = os.path.join(os.path.dirname(FUNCTIONS_PAGE), picture)
+        if tree.exists(drawing):
+            for match in DRAWN.finditer(tree.read(drawing)):
+                if match.group(1) not in known:
+                    yield drawing, tree.read(drawing).count("\n", 0, match.start()) + 1, \
+                        "draws %s, which no table of %s has" % (match.group(1), FUNCTIONS_PAGE)

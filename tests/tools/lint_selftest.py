@@ -10,6 +10,12 @@ import tempfile
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lint_source.py")
 FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
 
+# Definitions, and what only looks like one; a drawing. They lie in every little repository.
+BYTES_CODE = ("int declared(int x);\nint plain(int x) {\n  return called(x);\n}\n"
+              "static const char *\nbroken(const char *a,\n       int b) {\n  if (called(b)) {\n  }\n  return a;\n}\n")
+BYTES_DRAWING = "<text>plain()</text>\n<text>declared()</text>\n"
+WALKED = "| function | file |\n|---|---|\n"
+
 # (file, text, what the finding says or None if it must pass)
 CASES = [
     ("base/a.c", '#include "storage/common/store.h"\n', "base may not include storage/common/store.h"),
@@ -77,6 +83,16 @@ CASES = [
                   "```c\n# no[x](y.md)\n```\n", None),
     ("docs/operations.md", "## Troubleshooting by message\n\n| message or hint says | cause |\n|---|---|\n"
                            "| the moon … is full | no |\n", "docs/operations.md:5: quoted_messages: no message says 'the moon'"),
+    ("docs/way-of-a-byte.md", WALKED + "| `f` | api/cleat/a.h |\n",
+     "docs/way-of-a-byte.md:3: named_functions: api/cleat/a.h does not define f"),
+    ("docs/way-of-a-byte.md", WALKED + "| `f` | base/a.c |\n", "needs functions and their file, not 'base/a.c'"),
+    ("docs/way-of-a-byte.md", WALKED + "| | base/README.md |\n", "needs functions and their file"),
+    ("docs/way-of-a-byte.md", WALKED + "| `declared` | base/b.c |\n",
+     "docs/way-of-a-byte.md:3: named_functions: base/b.c does not define declared"),
+    ("docs/way-of-a-byte.md", WALKED + "| `called` | base/b.c |\n", "base/b.c does not define called"),
+    ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n![x](b.svg)\n",
+     "docs/b.svg:2: named_functions: draws declared,"),
+    ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n", None),
     ("docs/operations.md", "## Other\n\n| message or hint says | cause |\n|---|---|\n| the moon | no |\n", None),
 ]
 
@@ -88,6 +104,8 @@ def lint(name, text):
         files = {folder + "/README.md": "x\n" for folder in (*FOLDERS, "api/cleat", "api/cli", "api/examples")}
         files["api/cleat/a.h"] = "\n"
         files["README.md"] = "x\n"
+        files["base/b.c"] = BYTES_CODE
+        files["docs/b.svg"] = BYTES_DRAWING
         files[name] = text
         for path, content in files.items():
             if content is not None:

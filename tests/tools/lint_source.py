@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-from lint_markdown import markdown_links, quoted_messages
+from lint_markdown import markdown_links, named_functions, quoted_messages
 
 LINES_MAX = 600  # a longer file is split by verb
 HEADER_LINES_MAX = 400  # a public header: users read it from beginning to end
@@ -187,7 +187,7 @@ def large_binaries(tree):
 
 
 RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries, markdown_links,
-         quoted_messages)
+         named_functions, quoted_messages)
 
 
 def main():

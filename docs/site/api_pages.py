@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""The pages of the C API: from the headers in api/cleat, by way of Doxygen, to Markdown.
+
+usage: api_pages.py filter HEADER          the header for Doxygen: its plain comments as Doxygen's, line by line
+       api_pages.py pages XML LOG OUT      the pages, out of Doxygen's XML and its warnings
+
+The headers have plain comments above declarations. Declarations without a blank line between them share one. Doxygen
+says what is declared where, and what has no comment. The text is taken from the header as it stands there.
+"""
+
+import os
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADERS = os.path.join(HERE, "../../api/cleat")
+# Declarations that had no comment when this check began. An entry that has one by now is an error as well.
+BARE = os.path.join(HERE, "undocumented.txt")
+
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+SECTION = re.compile(r"^/\* ---- (.*?) -+ \*/$")
+NOT_SHOWN = re.compile(r"#(include|ifn?def|if|else|endif|undef)\b|extern \"C\"|\}$|(struct|union) \w+;$|#define \w+_H$")
+WARNING = re.compile(r"warning: (?:Member (\w+).*? \((function|typedef|enumeration|macro definition)\) of file \S+"
+                     r"|Compound (\w+)) is not documented")
+ITEM = re.compile(r"^  (\w+)  +(?=\S)(.*)", re.M)
+NAME = re.compile(r"`[^`]*`|\b(?:cleat|CLEAT)_\w+")
+
+
+class Block:
+    """Declarations that stand together, and their comment."""
+
+    def __init__(self, section, comment, first):
+        self.section, self.comment, self.first = section, comment, first
+        self.lines = []
+        self.starts = []  # numbers of the lines that begin a declaration
+        self.names = []
+
+    @property
+    def last(self):
+        return self.first + len(self.lines) - 1
+
+
+def without_comments(text):
+    """The same lines, with blanks where comments are."""
+    return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text).split("\n")
+
+
+def comment_at(lines, at):
+    last = at
+    while "*/" not in lines[last]:
+        last += 1
+    return "\n".join(lines[at:last + 1]), last + 1
+
+
+def is_whole(code, depth, in_macro):
+    """Whether a declaration ends with this line."""
+    return depth == 0 and (not code.endswith("\\") if in_macro else code.endswith(";"))
+
+
+def blocks_of(text):
+    """The blocks of a header, and the comment at its head."""
+    lines, code = text.split("\n"), without_comments(text)
+    found, head, section, comment, block = [], None, "", None, None
+    at, depth, whole, in_macro = 0, 0, True, False
+    while at < len(lines):
+        line = lines[at]
+        if whole and line.startswith("/*"):
+            said, at = comment_at(lines, at)
+            block = None
+            if SECTION.match(said):
+                section = SECTION.match(said).group(1)
+            elif head is None:
+                head = said
+            else:
+                comment = said
+            continue
+        if whole and (not line or NOT_SHOWN.match(line)):
+            block = None
+            comment = found[-1].comment if line == "#else" and found else comment if line else None
+        else:
+            if block is None:
+                block = Block(section, comment, at + 1)
+                found.append(block)
+                comment = None
+            if whole:
+                block.starts.append(at + 1)
+                in_macro = line.startswith("#define")
+            block.lines.append(line)
+            depth += len(re.findall(r"[({]", code[at])) - len(re.findall(r"[)}]", code[at]))
+            whole = is_whole(code[at].rstrip(), depth, in_macro)
+        at += 1
+    return found, head
+
+
+def for_doxygen(text):
+    """The same lines, with Doxygen's comments. The text in them is not used, and so has nothing that Doxygen heeds."""
+    blocks, head = blocks_of(text)
+    follows = {number for block in blocks if block.comment for number in block.starts[1:]}
+    # The _INIT macro of a struct, and what makes the values of an enum.
+    follows |= {number for block in blocks for number, line in enumerate(block.lines, block.first)
+                if line.startswith("#define") and number > block.first and not block.lines[0].startswith("#")}
+
+    def turn(match):
+        line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
+        words = re.sub(r"[<>@\\%#&]", " ", match.group()[2:])
+        if match.group() == head:
+            return "/** @file */ " + match.group()
+        if SECTION.match(match.group()) or match.group().startswith("/* -- "):
+            return match.group()
+        return ("/**<" if line.strip() else "/**") + words
+
+    lines = COMMENT.sub(turn, text).split("\n")
+    return "\n".join("/** Shares a comment. */ " + line if number in follows else line
+                     for number, line in enumerate(lines, 1))
+
+
+def declared(folder):
+    """(header, line) → name, of all that Doxygen found."""
+    places = {}
+    for name in os.listdir(folder):
+        if not name.endswith(".xml") or name == "index.xml":
+            continue
+        for node in ElementTree.parse(os.path.join(folder, name)).iter():
+            place = node.find("location")
+            if place is None:
+                continue
+            if node.tag == "memberdef" and node.get("kind") in ("function", "typedef", "enum", "define") and \
+                    node.get("id").find("_8h_1") > 0:
+                places.setdefault((os.path.basename(place.get("file")), int(place.get("line"))), node.findtext("name"))
+            elif node.tag == "compounddef" and node.get("kind") == "struct":
+                places[os.path.basename(place.get("file")), int(place.get("line"))] = node.findtext("compoundname")
+    return places
+
+
+def bare(log):
+    with open(log, encoding="utf-8") as file:
+        names = {match.group(1) or match.group(3) for match in map(WARNING.search, file) if match}
+    with open(BARE, encoding="utf-8") as file:
+        allowed = {line.strip() for line in file if not line.startswith("#")}
+    wrong = ["%s has no comment" % name for name in sorted(names - allowed)]
+    return wrong + ["%s has a comment now: take it out of undocumented.txt" % name for name in sorted(allowed - names)]
+
+
+def plain(comment):
+    """A comment's text, as paragraphs of lines."""
+    lines = [re.sub(r"^ \* ?|^/\* ?", "", line) for line in re.sub(r" *\*/$", "", comment).split("\n")]
+    return re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))
+
+
+def linked(text, links, page):
+    def link(match):
+        if match.group().startswith("`") or match.group() not in links:
+            return match.group() if match.group().startswith("`") else "`%s`" % match.group()
+        target, anchor = links[match.group()]
+        return "[`%s`](%s#%s)" % (match.group(), "" if target == page else target + ".md", anchor)
+
+    pieces, at = [], 0
+    for match in NAME.finditer(text):
+        pieces += [re.sub(r"([*_<\[\]])", r"\\\1", text[at:match.start()]), link(match)]
+        at = match.end()
+    return "".join(pieces + [re.sub(r"([*_<\[\]])", r"\\\1", text[at:])])
+
+
+def prose(comment, links, page):
+    """A comment as Markdown. Indented paragraphs are code. Items of a list begin with a hyphen, or with a name and two
+    blanks."""
+    said = []
+    for paragraph in plain(comment):
+        lines = ITEM.sub(r"- `\1`: \2", paragraph).split("\n")
+        if all(line.startswith("  ") for line in lines):
+            said.append("```c\n%s\n```" % "\n".join(line[2:] for line in lines))
+            continue
+        in_list = False
+        shown = []
+        for line in lines:
+            item, was_in_list = line.lstrip().startswith("- "), in_list
+            in_list = item or (in_list and line.startswith(" "))
+            if in_list != was_in_list or re.match(r"Errors?: ", line):
+                shown.append("")
+            shown.append(("  " if in_list and not item else "") + line.strip())
+        said.append(re.sub(r"(?m)^(Errors?): ", r"**\1:** ", linked("\n".join(shown).strip("\n"), links, page)))
+    return "\n\n".join(said)
+
+
+def code(block):
+    """The declarations as printed, without the macros for the compiler."""
+    shown, cut = [], 0
+    for line in block.lines:
+        short = re.sub(r"^CLEAT_API (CLEAT_MUST_USE )?", "", line)
+        if short != line:
+            cut = len(line) - len(short)
+        elif not line.startswith(" " * (cut + 4)):
+            cut = 0
+        shown.append(short if short != line else line[cut:])
+    return "```c\n%s\n```" % "\n".join(shown)
+
+
+def write_page(page, head, blocks, links, out):
+    title, _, about = re.sub(r"^/\* ", "/* ", head).partition(": ")
+    text = ["# %s" % title[3:], prose("/* " + about[0].upper() + about[1:], links, page),
+            "`#include <cleat/%s.h>`, or `<cleat.h>` for all of them." % page]
+    section = ""
+    for block in blocks:
+        if not block.names:
+            continue
+        if block.section != section:
+            section = block.section
+            text.append("## " + section)
+        text.append("### " + block.names[0])
+        if block.comment:
+            text.append(prose(block.comment, links, page))
+        text.append(code(block))
+    with open(os.path.join(out, page + ".md"), "w", encoding="utf-8") as file:
+        file.write("\n\n".join(text) + "\n")
+
+
+def write_pages(folder, out):
+    places, pages, links = declared(folder), {}, {}
+    for name in sorted(os.listdir(HEADERS)):
+        if name.endswith(".h"):
+            with open(os.path.join(HEADERS, name), encoding="utf-8") as file:
+                pages[name[:-2]] = blocks_of(file.read())
+    for page, (blocks, _) in pages.items():
+        for block in blocks:
+            block.names = [places[page + ".h", number] for number in range(block.first, block.last + 1)
+                           if (page + ".h", number) in places]
+            for name in block.names:
+                links[name] = (page, block.names[0].lower())
+    missing = sorted(set(places.values()) - set(links))
+    os.makedirs(out, exist_ok=True)
+    for page, (blocks, head) in pages.items():
+        write_page(page, head, blocks, links, out)
+    return ["%s is on no page" % name for name in missing if not name.endswith("_H")]
+
+
+def main():
+    if sys.argv[1:2] == ["filter"] and len(sys.argv) == 3:
+        with open(sys.argv[2], encoding="utf-8") as file:
+            sys.stdout.write(for_doxygen(file.read()))
+        return 0
+    if sys.argv[1:2] != ["pages"] or len(sys.argv) != 5:
+        raise SystemExit(__doc__)
+    wrong = bare(sys.argv[3]) + write_pages(sys.argv[2], sys.argv[4])
+    for line in wrong:
+        print("C API: " + line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
