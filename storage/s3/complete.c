@@ -47,50 +47,6 @@ struct completion {
   const atomic_bool *cancel;
 };
 
-/* A store may answer every try with an error of its own for an upload that is no more: versitygw does, where another process
- * aborted the upload while parts came. It lists the parts even then, but not the upload. */
-struct doubt {
-  const struct completion *completion;
-  struct cleat_error gone; /* CLEAT_OK until the upload is known to be gone */
-};
-
-/* Whether the store's list of uploads is whole and lacks this one. *status is that of the list. */
-static bool is_unlisted(const struct completion *completion, const atomic_bool *cancel,
-                        cleat_status *status) {
-  const struct cleat__upload *upload = completion->upload;
-  struct cleat__upload_page page = {0};
-  struct cleat_error ignored;
-  *status = cleat__s3_multipart_list(completion->store, upload->key, NULL, &page, cancel, &ignored);
-  bool unlisted = *status == CLEAT_OK && page.next == NULL;
-  for (size_t i = 0; unlisted && i < page.count; i++)
-    unlisted = strcmp(page.entries[i].id, upload->id) != 0;
-  cleat__upload_page_clear(&page);
-  return unlisted;
-}
-
-static bool is_upload_gone(void *ctx, const atomic_bool *cancel) {
-  struct doubt *doubt = ctx;
-  const struct completion *completion = doubt->completion;
-  struct cleat__stored_part *held = NULL;
-  struct cleat_error problem;
-  size_t count = 0;
-  cleat_status listed, status = CLEAT_OK;
-  if (is_unlisted(completion, cancel, &listed)) {
-    cleat__error_set(&doubt->gone, CLEAT_NOT_FOUND,
-                     "CompleteMultipartUpload %s: the upload is gone: it was aborted",
-                     completion->upload->key);
-    return true;
-  }
-  if (listed == CLEAT_UNSUPPORTED)
-    status = cleat__s3_multipart_list_parts(completion->store, completion->upload, &held, &count,
-                                            cancel, &problem);
-  if (status != CLEAT_OK && cleat__object_is_absent(status, &problem))
-    doubt->gone = problem;
-  cleat__free(held);
-  return doubt->gone.status != CLEAT_OK;
-}
-
-/* *unnamed: the store calls it done, and does not tell the object's ETag. */
 static cleat_status send_complete(const struct completion *completion, unsigned *failed_tries,
                                   bool *unnamed, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)completion->store;
@@ -113,7 +69,7 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
     headers[header_count++] = (struct cleat__s3_pair){"x-amz-checksum-type", "FULL_OBJECT"};
     headers[header_count++] = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", crc};
   }
-  struct doubt doubt = {.completion = completion};
+  struct cleat__s3_doubt doubt = {.store = completion->store, .upload = upload};
   struct cleat__s3_request request = {.operation = "CompleteMultipartUpload",
                                       .kind = CLEAT__S3_COMPLETE,
                                       .method = "POST",
@@ -131,7 +87,7 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
                                       .any_pace = true, /* white space, a byte now and then */
                                       .accept = accept_completed,
                                       .accept_ctx = unnamed,
-                                      .is_pointless = is_upload_gone,
+                                      .is_pointless = cleat__s3_upload_is_gone,
                                       .pointless_ctx = &doubt,
                                       .failed_tries = failed_tries};
   struct cleat__http_reply reply;

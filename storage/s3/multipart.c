@@ -84,6 +84,7 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
   snprintf(number, sizeof number, "%u", part->number);
   snprintf(operation, sizeof operation, "UploadPart %u", part->number);
   struct cleat__s3_pair query[] = {{"partNumber", number}, {"uploadId", upload->id}};
+  struct cleat__s3_doubt doubt = {.store = &s3->store, .upload = upload};
   struct cleat__s3_request request = {.operation = operation,
                                       .kind = CLEAT__S3_PART,
                                       .method = "PUT",
@@ -98,7 +99,9 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
                                       .feed = body->feed,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .repeatable = true,
-                                      .accept = accept_part};
+                                      .accept = accept_part,
+                                      .is_pointless = cleat__s3_upload_is_gone,
+                                      .pointless_ctx = &doubt};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
@@ -108,7 +111,9 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
   if (status == CLEAT_OK)
     snprintf(part->etag, sizeof part->etag, "%s", reply.etag);
   cleat__http_reply_clear(&reply);
-  return status;
+  if (status != CLEAT_OK && doubt.gone.status != CLEAT_OK)
+    *err = doubt.gone;
+  return status == CLEAT_OK ? CLEAT_OK : err->status;
 }
 
 cleat_status cleat__s3_multipart_part(struct cleat__store *store,

@@ -215,6 +215,17 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
 cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
                                       const char *after, struct cleat__upload_page *page,
                                       const atomic_bool *cancel, struct cleat_error *err);
+
+/* For `is_pointless` of a request for an upload. A store may answer every try with an error of its own for an upload that is no
+ * more: moto does, and versitygw where another process aborted the upload while parts came (it lists the parts even
+ * then, but not the upload). The lists then say what the answers do not. */
+struct cleat__s3_doubt {
+  struct cleat__store *store;
+  const struct cleat__upload *upload;
+  struct cleat_error gone; /* CLEAT_OK until the upload is known to be gone */
+};
+bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel);
+
 cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const atomic_bool *cancel, struct cleat_error *err);

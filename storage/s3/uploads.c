@@ -96,3 +96,39 @@ cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
   (void)err;
   return CLEAT_OK;
 }
+
+/* ---- an upload that is gone ---- */
+
+/* Whether the store's list of uploads is whole and lacks this one. *status is that of the list. */
+static bool is_unlisted(const struct cleat__s3_doubt *doubt, const atomic_bool *cancel,
+                        cleat_status *status) {
+  struct cleat__upload_page page = {0};
+  struct cleat_error ignored;
+  *status =
+      cleat__s3_multipart_list(doubt->store, doubt->upload->key, NULL, &page, cancel, &ignored);
+  bool unlisted = *status == CLEAT_OK && page.next == NULL;
+  for (size_t i = 0; unlisted && i < page.count; i++)
+    unlisted = strcmp(page.entries[i].id, doubt->upload->id) != 0;
+  cleat__upload_page_clear(&page);
+  return unlisted;
+}
+
+bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel) {
+  struct cleat__s3_doubt *doubt = ctx;
+  struct cleat__stored_part *held = NULL;
+  struct cleat_error problem;
+  size_t count = 0;
+  cleat_status listed, status = CLEAT_OK;
+  if (is_unlisted(doubt, cancel, &listed)) {
+    cleat__error_set(&doubt->gone, CLEAT_NOT_FOUND, "%s: the upload is gone: it was aborted",
+                     doubt->upload->key);
+    return true;
+  }
+  if (listed == CLEAT_UNSUPPORTED)
+    status = cleat__s3_multipart_list_parts(doubt->store, doubt->upload, &held, &count, cancel,
+                                            &problem);
+  if (status != CLEAT_OK && cleat__object_is_absent(status, &problem))
+    doubt->gone = problem;
+  cleat__free(held);
+  return doubt->gone.status != CLEAT_OK;
+}

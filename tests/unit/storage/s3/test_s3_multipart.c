@@ -340,6 +340,21 @@ START_TEST(complete_of_an_upload_that_is_gone_answered_by_errors) {
 }
 END_TEST
 
+/* moto answers so to a part of an upload that is gone. */
+START_TEST(part_of_an_upload_that_is_gone_answered_by_errors) {
+  struct cleat__upload upload = an_upload();
+  struct cleat__stored_part part = {.number = 1, .size = 9, .has_crc32c = true};
+  char text[] = "123456789";
+  struct cleat__span body = {text, 9};
+  SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOADS(""));
+  ck_fails(
+      script.store->ops->multipart_part(script.store, &upload, &body, 1, &part, &no_cancel, &err),
+      CLEAT_NOT_FOUND);
+  ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
+  script_end(5);
+}
+END_TEST
+
 /* Where there is no list of uploads, that of the parts has to do. */
 START_TEST(complete_of_an_upload_that_is_gone_and_was_never_listed) {
   SCRIPT(BUSY, BUSY, BUSY, BUSY, ERROR_REPLY("501 Not Implemented", "NotImplemented"),
@@ -517,6 +532,7 @@ static Suite *suite(void) {
   tcase_add_test(c, lost_reply_to_a_complete);
   tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
   tcase_add_test(c, complete_of_an_upload_that_is_gone_answered_by_errors);
+  tcase_add_test(c, part_of_an_upload_that_is_gone_answered_by_errors);
   tcase_add_test(c, complete_of_an_upload_that_is_gone_and_was_never_listed);
   tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
   tcase_add_test(c, complete_that_is_called_done_too_early);
