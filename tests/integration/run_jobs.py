@@ -66,18 +66,19 @@ def contents(directory):
 
 # ---- A checkpoint that needs no tool --------------------------------------------------------------------------------
 
-def write_dcp(directory, step, files=None):
+def write_dcp(directory, step, files=None, metadata=None):
     """Like DCP's: parts, then .metadata by a rename. Returns what is to be found in the store."""
+    metadata = metadata or b"metadata of %d" % step
     files = files or {"__0_0.distcp": b"%d" % step * 1000}
     folder = Path(directory, "step-%d" % step)
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-    (folder / ".metadata.tmp").write_bytes(b"metadata of %d" % step)
+    (folder / ".metadata.tmp").write_bytes(metadata)
     os.rename(folder / ".metadata.tmp", folder / ".metadata")
     return {"step-%d/%s" % (step, name): data
-            for name, data in {**files, ".metadata": b"metadata of %d" % step}.items()}
+            for name, data in {**files, ".metadata": metadata}.items()}
 
 
 # ---- Processes ------------------------------------------------------------------------------------------------------
