@@ -1,7 +1,6 @@
 """`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no success."""
 
 import os
-import os
 
 import pytest
 
