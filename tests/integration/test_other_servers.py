@@ -1,7 +1,8 @@
 """Servers that speak S3 in ways of their own: what the doctor says of each, and what then happens there.
 
 CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation here,
-never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it saw.
+never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it saw, and the
+doctor's documents are put beside it.
 """
 
 import json
@@ -145,6 +146,9 @@ def expect_loaded(store, folder, wanted, *more):
 def test_the_verdict(store, note):
     result = store.cleat("doctor", store.url, "--json")
     document = result.json
+    if os.environ.get("CLEAT_TEST_OTHERS_TABLE"):
+        path = Path(os.environ["CLEAT_TEST_OTHERS_TABLE"]).parent / ("doctor-%s.json" % store.server.name)
+        path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     odd = ["%s %s" % (check["name"], check["result"]) for check in document["checks"] if check["result"] != "ok"]
     note("doctor", ("safe" if document["safe"] else "not safe") + ("; " + ", ".join(odd) if odd else ""))
     assert document["safe"] is store.ways.aborts, result
