@@ -100,9 +100,9 @@ static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
 
 /* What a warning means where another check says that no save is safe: nothing on how to save there. */
 static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
-    [CLEAT__DOCTOR_CREATE_ONLY] = BY_TOKENS_UNRESUMED,
-    [CLEAT__DOCTOR_RACE] = BOTH_BELIEVE_UNRESUMED,
-    [CLEAT__DOCTOR_IF_MATCH] = NO_SWITCH,
+    [CLEAT__DOCTOR_CREATE_ONLY] = (BY_TOKENS_UNRESUMED),
+    [CLEAT__DOCTOR_RACE] = (BOTH_BELIEVE_UNRESUMED),
+    [CLEAT__DOCTOR_IF_MATCH] = (NO_SWITCH),
 };
 
 /* ---- what checks share ---- */
