@@ -15,8 +15,8 @@ readonly COPY_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 
 install_s3mock() {
   local folder=$CACHE/s3mock-$S3MOCK_VERSION
+  { command -v java && command -v mvn; } >/dev/null || "$TOOLS/deps.sh" java >&2
   if [ ! -e "$folder/.complete" ]; then
-    { command -v java && command -v mvn; } >/dev/null || "$TOOLS/deps.sh" java
     mkdir -p "$folder"
     exec 9>"$CACHE/.s3mock-lock"
     flock 9

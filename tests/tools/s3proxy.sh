@@ -39,8 +39,8 @@ POM
 
 install_s3proxy() {
   local folder=$CACHE/s3proxy-$S3PROXY_VERSION
+  { command -v java && command -v mvn; } >/dev/null || "$TOOLS/deps.sh" java >&2
   if [ ! -e "$folder/.complete" ]; then
-    { command -v java && command -v mvn; } >/dev/null || "$TOOLS/deps.sh" java
     mkdir -p "$folder"
     exec 9>"$CACHE/.s3proxy-lock"
     flock 9

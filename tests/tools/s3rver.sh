@@ -13,8 +13,9 @@ readonly PACKAGES_BEFORE=2026-11-01
 
 install_s3rver() {
   local folder=$CACHE/s3rver-$S3RVER_VERSION
+  # It needs node to run, and npm to be installed.
+  { command -v node && command -v npm; } >/dev/null || "$TOOLS/deps.sh" node >&2
   if [ ! -e "$folder/.complete" ]; then
-    command -v npm >/dev/null || "$TOOLS/deps.sh" node
     mkdir -p "$folder"
     exec 9>"$CACHE/.s3rver-lock"
     flock 9
