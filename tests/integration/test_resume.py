@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -208,14 +209,17 @@ def stop_in_the_middle(store, source, *more):
     """A save that stands still with some of its parts sent, and is alive."""
     if store.proxy:
         process = None
+        started, once = threading.Event(), threading.Lock()  # a second signal, of another part's thread, might come after SIGCONT
 
         def after(request):
-            if request.kind == "part" and store.proxy.count("part") >= 5:
+            if request.kind == "part" and store.proxy.count("part") >= 5 and once.acquire(blocking=False):
+                assert started.wait(SECONDS_MAX)
                 process.send_signal(signal.SIGSTOP)
             return True
 
         store.proxy.after = after
         process = start(store, source, *more)
+        started.set()
         while not is_stopped(process):
             assert process.poll() is None
             time.sleep(0.005)
