@@ -83,6 +83,13 @@ class Reader:
         return line
 
 
+def status_of(reply):
+    line = re.match(rb"HTTP/1\.[01] (\d{3})\b", reply)
+    if not line:  # seen from Swift
+        raise Broken
+    return int(line.group(1))
+
+
 def copy(reader, to, length):
     while length > 0:
         data = reader.some(length)
@@ -165,7 +172,7 @@ class Proxy:
         reply = server_reader.head()
         if not reply:
             return False
-        request.status = int(reply.split(b" ", 2)[1])
+        request.status = status_of(reply)
         if self.after and self.after(request) is False:
             return False
         connection.sendall(reply)

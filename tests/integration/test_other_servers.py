@@ -30,6 +30,7 @@ SECONDS_MAX = 600  # of one start: Ceph and Java on a busy machine
 ZOMBIES = int(os.environ.get("CLEAT_TEST_ZOMBIES", 6))
 KILLS = int(os.environ.get("CLEAT_TEST_KILLS", 6))
 RACES = int(os.environ.get("CLEAT_TEST_RACES", 4))
+DOCTOR_TRIES = 5
 LOST, DAMAGED = 5, 4
 PARTS = ("--part-size", "5M", "--jobs", "3")
 NAMES = {"big.bin": 11 * MIB, "a+b%2Bc d.bin": 70001, "empty": 0, "sub/ünï.txt": 12}
@@ -143,6 +144,11 @@ def expect_loaded(store, folder, wanted, *more):
 
 # ---- What is said, and whether it is so --------------------------------------------------------------------------------
 
+def is_atomic(document):
+    told = {check["name"]: check["result"] for check in document["checks"]}
+    return told["create-only"] == told["create-only-race"] == "ok"
+
+
 def test_the_verdict(store, note):
     result = store.cleat("doctor", store.url, "--json")
     document = result.json
@@ -153,9 +159,10 @@ def test_the_verdict(store, note):
     note("doctor", ("safe" if document["safe"] else "not safe") + ("; " + ", ".join(odd) if odd else ""))
     assert document["safe"] is store.ways.aborts, result
     assert result.code == (0 if document["safe"] else 1), result
-    told = {check["name"]: check["result"] for check in document["checks"]}
-    atomic = told["create-only"] == told["create-only-race"] == "ok"
-    assert atomic is store.ways.one_writer, told
+    atomic = is_atomic(document)
+    for _ in range(DOCTOR_TRIES):  # its races find most servers that look first and store later, not all
+        atomic = atomic and (store.ways.one_writer or is_atomic(store.cleat("doctor", store.url, "--json").json))
+    assert atomic is store.ways.one_writer, document
     # Nothing of it stays.
     assert [key for key in store.keys() if store.ways.lists] == []
 
