@@ -4,7 +4,8 @@
 # Variables:
 #   CC=clang                     another compiler (use it with BUILD=build/clang)
 #   WERROR=1                     warnings are errors; CI sets it
-#   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan
+#   SANITIZE=address,undefined   instrumented build in build/asan; SANITIZE=thread: in build/tsan; both with assertions
+#   DEBUG=1                      assertions on, in build/debug
 #   CUDA=/usr/local/cuda         where CUDA is, if pkg-config, CUDA_HOME and /usr/local/cuda do not say; 1: it must be
 #                                found; 0: build without it
 #   PREFIX=/usr/local DESTDIR=   where `make install` puts things
@@ -31,8 +32,10 @@ SOVERSION := 0
 
 # --- where and how -------------------------------------------------------------------------------------------
 
-ifeq ($(SANITIZE),)
+ifeq ($(SANITIZE)$(DEBUG),)
 BUILD ?= build
+else ifeq ($(SANITIZE),)
+BUILD ?= build/debug
 else ifneq ($(findstring thread,$(SANITIZE)),)
 BUILD ?= build/tsan
 else
@@ -61,6 +64,10 @@ OPTIMIZE := -O2
 CFLAGS_EXTRA := $(CFLAGS_STANDALONE)
 LDFLAGS_EXTRA :=
 SO_LDFLAGS := -Wl,--no-undefined
+# assert() costs nothing in a release. Under a sanitizer and with DEBUG=1 it is on.
+ifeq ($(SANITIZE)$(DEBUG),)
+CFLAGS_EXTRA += -DNDEBUG
+endif
 ifneq ($(SANITIZE),)
 OPTIMIZE := -O1
 CFLAGS_EXTRA += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
@@ -440,4 +447,4 @@ help:
 	@echo 'make bench-smoke  the same with little data: whether it works'
 	@echo 'make deps         install the Debian packages for all of the above'
 	@echo 'make clean        remove build/'
-	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, CUDA=DIR|1|0, STANDALONE=1, BUILD'
+	@echo 'Variables: CC, WERROR=1, SANITIZE=address,undefined|thread, DEBUG=1, CUDA=DIR|1|0, STANDALONE=1, BUILD'
