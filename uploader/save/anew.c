@@ -1,4 +1,4 @@
-/* save/anew.c: a resumed save whose attempt is of no use goes on in a new one. See "Resume" in README.md.
+/* save/anew.c: a save that reuses an attempt, and finds it of no use, goes on in a new one. See "Resume" in README.md.
  *
  * What is in flight ends first, cancelled as by a failure; then ANEW leaves the attempt; then everything is as it was before LOOK.
  * All of it under the lock. */

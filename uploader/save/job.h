@@ -4,7 +4,7 @@
  * The way of a part:  planned → [staged: copied into buffers] → ready (its file can take it) →
  * stored. The way of a file:  waiting → opening (multipart create) → open → closing (complete) →
  * done; a file of one put has no multipart and goes from waiting to open at once. A file whose object a
- * resumed save found there is open at once too: its parts are only read, and closing compares the object with
+ * reusing save found there is open at once too: its parts are only read, and closing compares the object with
  * them. Where they differ, or another process has been at work in the attempt, all files wait again, for another
  * attempt (ANEW). */
 #ifndef CLEAT_UPLOADER_SAVE_JOB_H
@@ -54,7 +54,7 @@ struct cleat__save_file {
   struct cleat__save_file *next;   /* in the list of files to be completed */
 };
 
-/* An object, or an unfinished upload, that a resumed save has no use for. */
+/* An object, or an unfinished upload, that a reusing save has no use for. */
 struct cleat__stray {
   char *key;
   char *id; /* NULL: an object */
@@ -121,7 +121,7 @@ struct cleat_save {
   void *confirm_user;
   char **required; /* files that some rank must have; of rank 0 alone */
   size_t required_count;
-  bool resume;      /* go on with what an earlier try left, and leave what this one stores */
+  bool reuse;       /* go on with what an earlier try left, and leave what this one stores */
   bool shared;      /* another process may go on with this attempt: see claim.h */
   bool claimed;     /* set by LOOK: our claim may be in the store */
   bool claim_stood; /* set by LOOK: our claim was in the store */
@@ -198,7 +198,7 @@ void cleat__save_finish_watch_locked(struct cleat_save *save);
 void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat__save_task *task);
 
 /* After a failure: tells the others; then sees to it that clean_allowed or clean_failed is set. NULL: that is done. */
-struct cleat__save_task *cleat__save_take_farewell_locked(struct cleat_save *save);
+struct cleat__save_task *cleat__save_take_failure_notice_locked(struct cleat_save *save);
 
 /* Plans the request, and takes all memory that the save will need but for what lives in one task.
  * After a failure, destroy it. */

@@ -10,7 +10,7 @@
 #include "uploader/model/topology.h"
 #include "uploader/save/gather.h"
 #include "uploader/save/job.h"
-#include "uploader/save/resume.h"
+#include "uploader/save/reuse.h"
 
 /* All ranks come to the same attempt. */
 static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *err) {
@@ -210,19 +210,19 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   bool from_disk = false;
   for (size_t i = 0; i < save->plan->record.file_count; i++)
     from_disk = from_disk || save->plan->files[i].from_disk;
-  save->resume = request->resume != 0;
+  save->reuse = request->resume != 0;
   if (save->operation.client->world_size > 1) {
-    if (!save->resume)
+    if (!save->reuse)
       return CLEAT_OK;
     cleat__error_set(err, CLEAT_UNSUPPORTED, "a save of several ranks cannot be resumed");
     cleat__error_hint(err, "save without resume: all of it is sent again");
     return err->status;
   }
-  save->shared = able && (save->resume || (from_disk && request->tensor_count == 0));
-  if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
+  save->shared = able && (save->reuse || (from_disk && request->tensor_count == 0));
+  if (!save->reuse || (able && save->mode == CLEAT__SAVE_IN_PLACE))
     return CLEAT_OK;
   if (!able)
-    return cleat__resume_refuse(save, CLEAT__CONDITIONS_UNTRIED, err);
+    return cleat__reuse_refuse(save, CLEAT__CONDITIONS_UNTRIED, err);
   cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
   cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
   return err->status;

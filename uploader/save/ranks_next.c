@@ -129,7 +129,7 @@ static bool must_tell_locked(const struct cleat_save *save) {
          save->operation.synced.error.status != CLEAT_OK && !atomic_load(&ranks->closed);
 }
 
-struct cleat__save_task *cleat__save_take_farewell_locked(struct cleat_save *save) {
+struct cleat__save_task *cleat__save_take_failure_notice_locked(struct cleat_save *save) {
   struct cleat__ranks *ranks = save->ranks;
   if (must_tell_locked(save)) {
     ranks->synced.told = true;

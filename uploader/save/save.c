@@ -173,12 +173,12 @@ static bool file_needs_cleaning(const struct cleat_save *save,
  * attempt, makes it so. NULL, and nothing to be done, when it stays. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
   if (save->ranks != NULL)
-    return cleat__save_take_farewell_locked(save);
+    return cleat__save_take_failure_notice_locked(save);
   if (!save->shared)
     save->synced.clean_allowed = true;
   if (save->synced.clean_allowed || save->synced.clean_failed)
     return NULL;
-  if (save->resume || save->sealed || save->in_doubt || !save->claimed) {
+  if (save->reuse || save->sealed || save->in_doubt || !save->claimed) {
     save->synced.clean_failed = true;
     return NULL;
   }

@@ -9,7 +9,7 @@
 #include "uploader/save/ranks.h"
 #include "uploader/commit/starts.h"
 #include "uploader/model/name.h"
-#include "uploader/save/resume.h"
+#include "uploader/save/reuse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static cleat_status refuse_existing(const struct cleat_save *save, struct cleat_
 static cleat_status begin_attempt(struct cleat_save *save, struct cleat_error *err) {
   if (save->ranks != NULL)
     return cleat__ranks_claim(save, err);
-  return save->shared ? cleat__resume_begin(save, err) : CLEAT_OK;
+  return save->shared ? cleat__reuse_begin(save, err) : CLEAT_OK;
 }
 
 /* What if_exists means does not depend on who has committed the step. Of several ranks that replace, rank 0 alone says
@@ -142,7 +142,7 @@ static cleat_status put_whole(struct cleat_save *save, size_t file, const struct
       .condition = save->shared ? CLEAT__PUT_CREATE_ONLY : CLEAT__PUT_ALWAYS, .crc32c = crc32c};
   cleat_status status = CLEAT__STORE(save->operation.client->store, put, key, body, count, &options,
                                      &save->operation.cancel, err);
-  return status == CLEAT_EXISTS && save->shared ? cleat__resume_settle(save, file, err) : status;
+  return status == CLEAT_EXISTS && save->shared ? cleat__reuse_settle(save, file, err) : status;
 }
 
 static void note_crc32c(struct cleat_save *save, const struct cleat__save_part *part,
@@ -165,7 +165,7 @@ static cleat_status part_send(struct cleat_save *save, const struct cleat__save_
   struct cleat__stored_part *stored = &file->stored[part->index];
   uint64_t size = cleat__spans_length(body, count);
   *found = file->have != NULL &&
-           cleat__resume_part_is_there(&file->have[part->index], body, count, crc32c);
+           cleat__reuse_part_is_there(&file->have[part->index], body, count, crc32c);
   if (*found) {
     *stored = file->have[part->index];
     /* Some stores list no checksums and want to be told them at the end. */
@@ -195,7 +195,7 @@ static cleat_status feed_send(struct cleat_save *save, const struct cleat__save_
     return CLEAT_OK; /* compared as a whole, when all its parts were read */
   if (file->have != NULL) {
     const struct cleat__stored_part *have = &file->have[part->index];
-    status = cleat__resume_feed_is_there(have, feed, crc32c, cancel, found, err);
+    status = cleat__reuse_feed_is_there(have, feed, crc32c, cancel, found, err);
     if (status == CLEAT_OK && *found) {
       *stored = *have;
       stored->crc32c = crc32c;
@@ -267,7 +267,7 @@ static cleat_status task_open(struct cleat_save *save, struct cleat__save_file *
                               struct cleat_error *err) {
   if (file->upload->id[0] != '\0') {
     bool adopted = false;
-    cleat_status status = cleat__resume_upload(save, file, &adopted, err);
+    cleat_status status = cleat__reuse_upload(save, file, &adopted, err);
     if (status != CLEAT_OK || adopted)
       return status;
   }
@@ -279,12 +279,12 @@ static cleat_status task_close(struct cleat_save *save, struct cleat__save_file 
                                struct cleat_error *err) {
   struct cleat__store *store = save->operation.client->store;
   if (file->present)
-    return cleat__resume_object(save, index_of(save, file), found, err);
+    return cleat__reuse_object(save, index_of(save, file), found, err);
   cleat_status status = CLEAT__STORE(store, multipart_complete, file->upload, file->stored,
                                      file->part_count, &save->operation.cancel, err);
   if (status != CLEAT_EXISTS || !save->shared)
     return status;
-  status = cleat__resume_settle(save, index_of(save, file), err);
+  status = cleat__reuse_settle(save, index_of(save, file), err);
   if (status == CLEAT_OK)
     status = CLEAT__STORE(store, multipart_abort, file->upload, &save->operation.cancel, err);
   return status;
@@ -446,7 +446,7 @@ static cleat_status task_commit(struct cleat_save *save, struct cleat_error *err
   save->manifest.ranks = NULL;
   save->manifest.created = NULL;
   if (status == CLEAT_OK && !save->beaten)
-    cleat__resume_tidy(save);
+    cleat__reuse_tidy(save);
   return status;
 }
 
@@ -480,7 +480,7 @@ void cleat__save_process(struct cleat_save *save, struct cleat__save_task *task)
     task->status = task_commit(save, err);
     break;
   case CLEAT__SAVE_ANEW:
-    task->status = cleat__resume_anew(save, err);
+    task->status = cleat__reuse_anew(save, err);
     break;
   case CLEAT__SAVE_WATCH:
     task->status = cleat__ranks_watch(save, err);

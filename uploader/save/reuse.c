@@ -1,12 +1,12 @@
-/* resume.c: choosing what to go on with, and making it ours. See resume.h. */
-#include "uploader/save/resume.h"
+/* reuse.c: choosing what to go on with, and making it ours. See reuse.h. */
+#include "uploader/save/reuse.h"
 
 #include "base/mem.h"
 #include "uploader/engine/listing.h"
 
 #include <string.h>
 
-/* Attempts of one step that are looked at. A job that is killed again and again without ever resuming
+/* Attempts of one step that are looked at. A job that is killed again and again without ever reusing
  * leaves one each time; each costs a few requests here. */
 #define ATTEMPTS_MAX 100u
 /* Whoever had the best one may end at the same moment. */
@@ -73,13 +73,13 @@ static cleat_status try_record(struct search *search, const struct cleat__claim 
   cleat__record_clear(&theirs);
 
   cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
-  cleat_status status = cleat__resume_read_sources(save, search->err);
+  cleat_status status = cleat__reuse_read_sources(save, search->err);
   if (status == CLEAT_OK)
     status = cleat__record_encode(&save->plan->record, &text, search->err);
   bool same = status == CLEAT_OK && text.length == found->size &&
               memcmp(text.data, found->text, text.length) == 0;
   for (size_t i = 0; i < save->plan->record.file_count && same && status == CLEAT_OK; i++)
-    status = cleat__resume_compare(save, i, &same, search->err);
+    status = cleat__reuse_compare(save, i, &same, search->err);
   cleat__buffer_clear(&text);
   save->sealed = same && status == CLEAT_OK;
   if (!save->sealed) {
@@ -187,12 +187,12 @@ static cleat_status take_best(struct cleat_save *save, struct cleat__stock *best
     return status;
   }
   adopt(save, best);
-  return best->blocked ? cleat__resume_anew(save, err) : CLEAT_OK;
+  return best->blocked ? cleat__reuse_anew(save, err) : CLEAT_OK;
 }
 
 static cleat_status begin_shared(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  for (unsigned round = 0; save->resume && !save->anew && round < SEARCHES_MAX; round++) {
+  for (unsigned round = 0; save->reuse && !save->anew && round < SEARCHES_MAX; round++) {
     struct search search = {.save = save, .err = err};
     bool again = false;
     status = search_attempts(&search);
@@ -215,8 +215,8 @@ static bool has_uploads(const struct cleat_save *save) {
   return false;
 }
 
-cleat_status cleat__resume_refuse(const struct cleat_save *save, enum cleat__conditions found,
-                                  struct cleat_error *err) {
+cleat_status cleat__reuse_refuse(const struct cleat_save *save, enum cleat__conditions found,
+                                 struct cleat_error *err) {
   const char *why = "has no conditional writes";
   if (found == CLEAT__CONDITIONS_IGNORED)
     why = "ignores or refuses the conditions of puts (If-None-Match, If-Match)";
@@ -228,19 +228,19 @@ cleat_status cleat__resume_refuse(const struct cleat_save *save, enum cleat__con
   return err->status;
 }
 
-/* Who does not resume leaves an attempt that others may go on with: whether they may is theirs to find out. */
-cleat_status cleat__resume_begin(struct cleat_save *save, struct cleat_error *err) {
+/* Who does not reuse leaves an attempt that others may go on with: whether they may is theirs to find out. */
+cleat_status cleat__reuse_begin(struct cleat_save *save, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
   cleat_status status = CLEAT_OK;
   cleat__key_rank(save->plan->step, save->attempt, save->plan->record.rank, "trial", key);
-  if (save->resume)
+  if (save->reuse)
     status = cleat__prove_conditions(save->operation.client, key, has_uploads(save),
                                      &save->operation.cancel, &found, err);
   if (status != CLEAT_OK)
     return status;
   return cleat__conditions_suffice(found) ? begin_shared(save, err)
-                                          : cleat__resume_refuse(save, found, err);
+                                          : cleat__reuse_refuse(save, found, err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
@@ -282,8 +282,8 @@ static cleat_status upload_take(struct cleat_save *save, struct cleat__save_file
   return status;
 }
 
-cleat_status cleat__resume_upload(struct cleat_save *save, struct cleat__save_file *file,
-                                  bool *adopted, struct cleat_error *err) {
+cleat_status cleat__reuse_upload(struct cleat_save *save, struct cleat__save_file *file,
+                                 bool *adopted, struct cleat_error *err) {
   bool fits = false;
   cleat_status status = upload_take(save, file, &fits, err);
   if (status != CLEAT_OK)

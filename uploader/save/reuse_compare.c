@@ -1,6 +1,6 @@
-/* resume_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
- * alone. See resume.h. */
-#include "uploader/save/resume.h"
+/* reuse_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
+ * alone. See reuse.h. */
+#include "uploader/save/reuse.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"
@@ -23,8 +23,8 @@ static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
   return cleat__unhex(hex, sizeof found, found) && memcmp(found, digest, sizeof found) == 0;
 }
 
-bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
-                                 const struct cleat__span *body, size_t count, uint32_t crc32c) {
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have,
+                                const struct cleat__span *body, size_t count, uint32_t crc32c) {
   uint8_t digest[CLEAT__MD5_BYTES];
   if (have->number == 0 || have->size != cleat__spans_length(body, count))
     return false;
@@ -33,10 +33,10 @@ bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
   return cleat__md5_spans(body, count, digest) == CLEAT_OK && etag_is(have->etag, digest);
 }
 
-cleat_status cleat__resume_feed_is_there(const struct cleat__stored_part *have,
-                                         const struct cleat__feed *feed, uint32_t crc32c,
-                                         const atomic_bool *cancel, bool *there,
-                                         struct cleat_error *err) {
+cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
+                                        const struct cleat__feed *feed, uint32_t crc32c,
+                                        const atomic_bool *cancel, bool *there,
+                                        struct cleat_error *err) {
   uint8_t digest[CLEAT__MD5_BYTES];
   *there = false;
   if (have->number == 0 || have->size != feed->length)
@@ -119,8 +119,8 @@ static cleat_status read_back(struct cleat_save *save, size_t file, const char *
   return status;
 }
 
-cleat_status cleat__resume_compare(struct cleat_save *save, size_t file, bool *same,
-                                   struct cleat_error *err) {
+cleat_status cleat__reuse_compare(struct cleat_save *save, size_t file, bool *same,
+                                  struct cleat_error *err) {
   const struct cleat__file_entry *entry = &save->plan->record.files[file];
   struct cleat__object object = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
@@ -135,18 +135,18 @@ cleat_status cleat__resume_compare(struct cleat_save *save, size_t file, bool *s
   return read_back(save, file, key, same, err);
 }
 
-cleat_status cleat__resume_object(struct cleat_save *save, size_t file, bool *same,
-                                  struct cleat_error *err) {
+cleat_status cleat__reuse_object(struct cleat_save *save, size_t file, bool *same,
+                                 struct cleat_error *err) {
   bool found = false;
-  cleat_status status = cleat__resume_compare(save, file, &found, err);
+  cleat_status status = cleat__reuse_compare(save, file, &found, err);
   if (status == CLEAT_OK)
     *same = found;
   return status;
 }
 
-cleat_status cleat__resume_settle(struct cleat_save *save, size_t file, struct cleat_error *err) {
+cleat_status cleat__reuse_settle(struct cleat_save *save, size_t file, struct cleat_error *err) {
   bool same = false;
-  cleat_status status = cleat__resume_compare(save, file, &same, err);
+  cleat_status status = cleat__reuse_compare(save, file, &same, err);
   if (status != CLEAT_OK || same)
     return status;
   status = cleat__error_set(err, CLEAT_LOST,
@@ -178,7 +178,7 @@ static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part
   return CLEAT_OK;
 }
 
-cleat_status cleat__resume_read_sources(struct cleat_save *save, struct cleat_error *err) {
+cleat_status cleat__reuse_read_sources(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < save->plan->record.file_count && status == CLEAT_OK; i++) {
     struct cleat__file_entry *entry = &save->plan->record.files[i];

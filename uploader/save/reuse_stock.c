@@ -1,6 +1,6 @@
-/* resume_stock.c: what an earlier try left: objects and unfinished uploads of one attempt, file by file.
- * See resume.h. Nothing is changed here, and sizes alone are looked at. */
-#include "uploader/save/resume.h"
+/* reuse_stock.c: what an earlier try left: objects and unfinished uploads of one attempt, file by file.
+ * See reuse.h. Nothing is changed here, and sizes alone are looked at. */
+#include "uploader/save/reuse.h"
 
 #include "base/mem.h"
 #include "uploader/engine/listing.h"

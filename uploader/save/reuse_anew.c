@@ -1,8 +1,8 @@
-/* resume_anew.c: leaving an attempt of an earlier try, and tidying one that was committed. See resume.h.
+/* reuse_anew.c: leaving an attempt of an earlier try, and tidying one that was committed. See reuse.h.
  *
  * Nothing is removed while somebody else might commit it: a process that is stopped at any line here, and wakes when another
  * has gone on with the attempt, finds that its claim is gone, or removes what no record names. */
-#include "uploader/save/resume.h"
+#include "uploader/save/reuse.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"
@@ -29,7 +29,7 @@ static void remove_one(struct cleat_save *save, const char *key, const char *upl
                problem.message);
 }
 
-void cleat__resume_tidy(struct cleat_save *save) {
+void cleat__reuse_tidy(struct cleat_save *save) {
   for (size_t i = 0; i < save->stray_count; i++)
     remove_one(save, save->strays[i].key, save->strays[i].id);
 }
@@ -101,7 +101,7 @@ static cleat_status name_another(struct cleat_save *save, struct cleat_error *er
   return CLEAT_OK;
 }
 
-cleat_status cleat__resume_anew(struct cleat_save *save, struct cleat_error *err) {
+cleat_status cleat__reuse_anew(struct cleat_save *save, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   struct cleat_error problem;
   char record[CLEAT__OBJECT_KEY_MAX];
