@@ -4,8 +4,6 @@
  * All of it under the lock. */
 #include "uploader/save/job.h"
 
-#include "base/mem.h"
-
 #include <string.h>
 
 /* The store knows nothing of our upload or our parts any more, or has another's bytes where ours were to be. */
@@ -28,31 +26,25 @@ bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
                task->kind == CLEAT__SAVE_CLOSE;
   if (!moves || save->operation.synced.stopping)
     return false;
-  return save->synced.anew_wanted || (save->adopted && is_of_another(&task->error));
+  return save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING ||
+         (save->attempt.origin == CLEAT__ATTEMPT_ADOPTED && is_of_another(&task->error));
 }
 
 void cleat__save_want_anew_locked(struct cleat_save *save) {
-  save->synced.anew_wanted = true;
+  if (save->attempt.synced.phase != CLEAT__ATTEMPT_LEAVING)
+    cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_LEAVING);
   atomic_store(&save->operation.cancel, true); /* what is in flight is sent for nothing */
 }
 
 struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save) {
-  if (save->operation.job.in_flight > 0 || save->synced.anew_begun)
+  if (save->operation.job.in_flight > 0 || save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
     return NULL;
-  save->synced.anew_begun = true;
+  cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_REPLACING);
   atomic_store(&save->operation.cancel, false);
   return cleat__save_task_locked(save, CLEAT__SAVE_ANEW);
 }
 
 void cleat__save_begin_anew_locked(struct cleat_save *save) {
-  for (size_t i = 0; i < save->plan->record.file_count; i++) {
-    save->files[i].state = CLEAT__SAVE_FILE_WAITING;
-    save->files[i].parts_done = 0;
-  }
-  save->synced.anew_wanted = save->synced.anew_begun = false;
-  save->synced.look_begun = save->synced.look_done = false;
-  save->synced.ready_first = save->synced.ready_last = NULL;
-  save->synced.close_first = NULL;
-  save->synced.open_next = save->synced.open_uploads = save->synced.files_done = 0;
-  save->synced.bytes_done = save->synced.bytes_found = 0;
+  cleat__upload_rewind_locked(&save->upload);
+  cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_NEW);
 }
