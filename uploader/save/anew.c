@@ -4,6 +4,7 @@
  * All of it under the lock. */
 #include "uploader/save/job.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The store knows nothing of our upload or our parts any more, or has another's bytes where ours were to be. */
@@ -22,6 +23,7 @@ static bool is_of_another(const struct cleat_error *err) {
 
 bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
                                        const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moves = task->kind == CLEAT__SAVE_OPEN || task->kind == CLEAT__SAVE_PUT ||
                task->kind == CLEAT__SAVE_CLOSE;
   if (!moves || save->operation.synced.stopping)
@@ -31,12 +33,14 @@ bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
 }
 
 void cleat__save_want_anew_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->attempt.synced.phase != CLEAT__ATTEMPT_LEAVING)
     cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_LEAVING);
   atomic_store(&save->operation.cancel, true); /* what is in flight is sent for nothing */
 }
 
 struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->operation.job.in_flight > 0 || save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
     return NULL;
   cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_REPLACING);
@@ -45,6 +49,7 @@ struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save) {
 }
 
 void cleat__save_begin_anew_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   cleat__upload_rewind_locked(&save->upload);
   cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_NEW);
 }

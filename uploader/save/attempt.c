@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "uploader/engine/operation.h"
 #include "uploader/model/name.h"
 
 #include <assert.h>
@@ -36,12 +37,14 @@ void cleat__attempt_set_claim(struct cleat__attempt *attempt, enum cleat__attemp
 }
 
 void cleat__attempt_move_locked(struct cleat__attempt *attempt, enum cleat__attempt_phase to) {
+  assert(cleat__pool_is_mine(attempt->operation->client->pool));
   assert(to == (attempt->synced.phase == CLEAT__ATTEMPT_REPLACING ? CLEAT__ATTEMPT_NEW
                                                                   : attempt->synced.phase + 1));
   attempt->synced.phase = to;
 }
 
 void cleat__attempt_clean_locked(struct cleat__attempt *attempt, enum cleat__cleaning to) {
+  assert(cleat__pool_is_mine(attempt->operation->client->pool));
   assert(to == CLEAT__CLEANING_ENDED ||
          (to == CLEAT__CLEANING_ALLOWED && attempt->synced.cleaning == CLEAT__CLEANING_UNDECIDED));
   attempt->synced.cleaning = to;

@@ -11,6 +11,7 @@
 #include <assert.h>
 
 void cleat__end_move_locked(struct cleat__save_end *end, enum cleat__end_phase to) {
+  assert(cleat__pool_is_mine(end->operation->client->pool));
   assert(to == end->synced.phase + 1 && to <= CLEAT__END_COMMITTING);
   end->synced.phase = to;
 }

@@ -61,40 +61,40 @@ static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *e
   return CLEAT_OK;
 }
 
-static cleat_status file_prepare_upload(struct cleat_save *save, size_t index,
+static cleat_status file_prepare_upload(struct cleat__save_upload *upload, size_t index,
                                         struct cleat_error *err) {
-  const struct cleat__file_entry *entry = &save->upload.plan->record.files[index];
-  struct cleat__save_file *file = &save->upload.files[index];
+  const struct cleat__file_entry *entry = &upload->plan->record.files[index];
+  struct cleat__save_file *file = &upload->files[index];
   file->multipart = cleat__calloc(1, sizeof(*file->multipart));
   file->stored = cleat__calloc(file->part_count, sizeof(*file->stored));
   if (file->multipart == NULL || file->stored == NULL) {
     return cleat__error_no_memory(err, "the save");
   }
-  cleat__key_file(save->upload.plan->step, save->attempt.id, entry->name, file->multipart->key);
+  cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, file->multipart->key);
   file->multipart->size = entry->size;
   file->multipart->part_bytes = entry->part_bytes;
-  file->multipart->create_only = save->attempt.shared;
+  file->multipart->create_only = upload->attempt->shared;
   return CLEAT_OK;
 }
 
 /* A file of one part is one put, unless the store takes no put of that size. */
-static bool file_needs_upload(const struct cleat_save *save, size_t index) {
-  const struct cleat__file_entry *entry = &save->upload.plan->record.files[index];
-  return entry->part_count > 1 || entry->size > save->operation.client->store->max_put_bytes;
+static bool file_needs_upload(const struct cleat__save_upload *upload, size_t index) {
+  const struct cleat__file_entry *entry = &upload->plan->record.files[index];
+  return entry->part_count > 1 || entry->size > upload->operation->client->store->max_put_bytes;
 }
 
 /* Whether part `part` of file `file` is of device memory, in whole or in part, and whether any of it is
  * the caller's host memory. */
-static void part_memory(const struct cleat_save *save, size_t file, size_t part, bool *device,
-                        bool *borrows) {
-  const struct cleat__plan_file *planned = &save->upload.plan->files[file];
-  uint64_t end = save->upload.plan->record.files[file].part_bytes * part +
-                 cleat__plan_part_bytes(save->upload.plan, file, part);
+static void part_memory(const struct cleat__save_upload *upload, size_t file, size_t part,
+                        bool *device, bool *borrows) {
+  const struct cleat__plan_file *planned = &upload->plan->files[file];
+  uint64_t end = upload->plan->record.files[file].part_bytes * part +
+                 cleat__plan_part_bytes(upload->plan, file, part);
   *device = false;
   *borrows = planned->from_disk;
-  size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(save->upload.plan, file, part);
+  size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(upload->plan, file, part);
   for (; span < planned->span_count; span++) {
-    bool on_host = cleat__upload_lane(&save->upload, file, span) == CLEAT__LANE_HOST;
+    bool on_host = cleat__upload_lane(upload, file, span) == CLEAT__LANE_HOST;
     *device = *device || !on_host;
     *borrows = *borrows || (on_host && planned->tensors[span] != CLEAT__PLAN_OWN);
     if (planned->ends[span] >= end)
@@ -104,38 +104,38 @@ static void part_memory(const struct cleat_save *save, size_t file, size_t part,
 
 /* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its checksum.
  * So it takes no memory, and what is in flight does not depend on the size of the parts. */
-static bool part_is_fed(const struct cleat_save *save, size_t file, uint64_t bytes) {
-  return save->upload.plan->files[file].from_disk && file_needs_upload(save, file) &&
-         bytes > cleat__staging_buffer_bytes(save->operation.client->staging);
+static bool part_is_fed(const struct cleat__save_upload *upload, size_t file, uint64_t bytes) {
+  return upload->plan->files[file].from_disk && file_needs_upload(upload, file) &&
+         bytes > cleat__staging_buffer_bytes(upload->operation->client->staging);
 }
 
 /* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
-static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
-  struct cleat__save_part *part = save->upload.parts;
+static cleat_status lay_out(struct cleat__save_upload *upload, size_t *slots,
+                            struct cleat_error *err) {
+  struct cleat_client *client = upload->operation->client;
+  struct cleat__save_part *part = upload->parts;
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0; status == CLEAT_OK && i < save->upload.plan->record.file_count; i++) {
-    const struct cleat__file_entry *entry = &save->upload.plan->record.files[i];
-    struct cleat__save_file *file = &save->upload.files[i];
-    bool buffered =
-        save->upload.mode == CLEAT__SAVE_STAGED || save->upload.plan->files[i].from_disk;
+  for (size_t i = 0; status == CLEAT_OK && i < upload->plan->record.file_count; i++) {
+    const struct cleat__file_entry *entry = &upload->plan->record.files[i];
+    struct cleat__save_file *file = &upload->files[i];
+    bool buffered = upload->mode == CLEAT__SAVE_STAGED || upload->plan->files[i].from_disk;
     file->parts = part;
-    file->part_count = cleat__plan_put_count(save->upload.plan, i);
+    file->part_count = cleat__plan_put_count(upload->plan, i);
     for (size_t k = 0; k < file->part_count; k++, part++) {
-      uint64_t bytes = cleat__plan_part_bytes(save->upload.plan, i, k);
+      uint64_t bytes = cleat__plan_part_bytes(upload->plan, i, k);
       bool device = false;
       *part = (struct cleat__save_part){.file = i, .index = k};
-      part_memory(save, i, k, &device, &part->borrows);
-      save->upload.synced.borrowing += part->borrows;
-      part->fed = part_is_fed(save, i, bytes);
+      part_memory(upload, i, k, &device, &part->borrows);
+      upload->synced.borrowing += part->borrows;
+      part->fed = part_is_fed(upload, i, bytes);
       if ((buffered && !part->fed) || device)
         part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
       if (status == CLEAT_OK && part->buffers_needed > 0)
         status = cleat__client_check_part(client, bytes, entry->name, err);
       *slots += part->buffers_needed;
     }
-    if (status == CLEAT_OK && file_needs_upload(save, i)) {
-      status = file_prepare_upload(save, i, err);
+    if (status == CLEAT_OK && file_needs_upload(upload, i)) {
+      status = file_prepare_upload(upload, i, err);
     }
   }
   return status;
@@ -147,7 +147,7 @@ static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *er
     status = save_allocate(save, err);
   size_t slots = 0;
   if (status == CLEAT_OK)
-    status = save_lay_out(save, &slots, err);
+    status = lay_out(&save->upload, &slots, err);
   if (status != CLEAT_OK)
     return status;
   save->upload.buffer_slots = cleat__calloc(slots, sizeof(void *));

@@ -8,6 +8,7 @@
 
 void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer *peer,
                              enum cleat__peer_state to) {
+  assert(cleat__pool_is_mine(meeting->operation->client->pool));
   assert(to == peer->state + 1 && to <= CLEAT__PEER_READ);
   (void)meeting;
   peer->state = to;
@@ -19,15 +20,18 @@ static double spread(const struct cleat_save *save, double pause_s) {
 }
 
 static bool all_listed_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return save->meeting->synced.absent == 0;
 }
 
 bool cleat__save_ranks_ready_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return save->operation.client->rank == 0 &&
          save->meeting->synced.read + 1 == save->operation.client->world_size;
 }
 
 void cleat__save_ranks_wait_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   double now_s = cleat__seconds();
   meeting->synced.pause_s = CLEAT__RANKS_PAUSE_FIRST_S;
@@ -42,6 +46,7 @@ void cleat__save_ranks_wait_locked(struct cleat_save *save) {
 /* ---- Take --------------------------------------------------------------------------------------- */
 
 static struct cleat__save_task *take_read_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   struct cleat_client *client = save->operation.client;
   if (meeting->synced.unread == 0 || !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
@@ -59,6 +64,7 @@ static struct cleat__save_task *take_read_locked(struct cleat_save *save) {
 }
 
 static struct cleat__save_task *take_watch_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   if (meeting->synced.watching || save->end.synced.phase == CLEAT__END_COMMITTING ||
       (save->operation.client->rank == 0 && all_listed_locked(save)))
@@ -74,6 +80,7 @@ static struct cleat__save_task *take_watch_locked(struct cleat_save *save) {
 }
 
 struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__save_task *task = take_read_locked(save);
   return task != NULL ? task : take_watch_locked(save);
 }
@@ -82,6 +89,7 @@ struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save) 
 
 /* Ranks whose records have come; returns how many. */
 static unsigned note_arrivals_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   unsigned came = 0;
   for (unsigned rank = 1; meeting->peers != NULL && rank < save->operation.client->world_size;
@@ -98,6 +106,7 @@ static unsigned note_arrivals_locked(struct cleat_save *save) {
 
 /* When to look next: soon while something happens, and while everybody is done, less and less often. */
 static void pace_locked(struct cleat_save *save, unsigned came) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   double pause_s = meeting->synced.pause_s;
   meeting->synced.due_s = cleat__seconds() + spread(save, pause_s);
@@ -110,6 +119,7 @@ static void pace_locked(struct cleat_save *save, unsigned came) {
 }
 
 void cleat__save_finish_watch_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   meeting->synced.watching = false;
   if (save->operation.synced.stopping && meeting->found != CLEAT__WATCH_COMMITTED)
@@ -124,6 +134,7 @@ void cleat__save_finish_watch_locked(struct cleat_save *save) {
 }
 
 void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   cleat__peer_move_locked(save->meeting, &save->meeting->peers[task->rank], CLEAT__PEER_READ);
   save->meeting->synced.read++;
 }
@@ -133,12 +144,14 @@ void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat_
 /* Whoever waits for this rank is to know; but not while the manifest may yet appear. One that was refused as this rank
  * says nothing: cleat__ranks_tell claims it first. */
 static bool must_tell_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat__meeting *meeting = save->meeting;
   return !meeting->synced.told && !save->end.in_doubt &&
          save->operation.synced.error.status != CLEAT_OK && !atomic_load(&meeting->closed);
 }
 
 struct cleat__save_task *cleat__save_take_failure_notice_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
   if (must_tell_locked(save)) {
     meeting->synced.told = true;

@@ -1,15 +1,14 @@
-/* A save: what is done next, and what follows from what was done.
+/* save/save.c: what a save does next, and what follows from what was done.
  *
  * A save is a job of the worker pool. Its threads ask `take` for the next task under the pool's
  * lock, run it outside (save/tasks.c), and hand it to `finish` under the lock again; there is no
  * thread of its own and no waiting inside a task. The order of preference is the promise to the
  * training loop: copies out of the source come first, as long as there are buffers; then what frees
- * buffers. Follow a byte: take_stage → STAGE → staged → take_put → PUT → sent → take_close → CLOSE →
- * closed → RECORD → COMMIT. Which part is next, and what follows from it, is upload.c's; which phase, that of the part of
- * the save whose it is.
+ * buffers. Follow a byte: take_stage → STAGE → take_put → PUT → take_close → CLOSE → RECORD → COMMIT. upload.c knows
+ * which part or file is next.
  *
- * anew.c and ranks_next.c hold what a save in a second attempt and a save of several ranks do beside. They call back for
- * an idle task and to end the save: those three functions stand here, as they belong to all.
+ * anew.c and ranks_next.c are called from here, and call back for an idle task and to end the save. The circle stays,
+ * because only this file ends a save.
  *
  * save/prepare.c makes what is walked here. The save owns plan, parts and buffers in use; the client
  * outlives it. */
@@ -19,6 +18,7 @@
 #include "uploader/save/ranks.h"
 #include "uploader/save/job.h"
 
+#include <assert.h>
 #include <string.h>
 
 static struct cleat_save *save_of(struct cleat__job *job) {
@@ -29,6 +29,7 @@ static struct cleat_save *save_of(struct cleat__job *job) {
 
 struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
                                                  enum cleat__save_task_kind kind) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__save_task *task = save->synced.idle;
   save->synced.idle = task->next;
   *task = (struct cleat__save_task){.kind = kind};
@@ -37,6 +38,7 @@ struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
 
 /* Before any part is copied, or not at all. */
 static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->upload.synced.snapshot != CLEAT__SNAPSHOT_WANTED)
     return NULL;
   cleat__save_snapshot_move_locked(&save->upload, CLEAT__SNAPSHOT_TAKING);
@@ -46,6 +48,7 @@ static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
 static struct cleat__save_task *part_task_locked(struct cleat_save *save,
                                                  enum cleat__save_task_kind kind,
                                                  struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (part == NULL)
     return NULL;
   struct cleat__save_task *task = cleat__save_task_locked(save, kind);
@@ -57,6 +60,7 @@ static struct cleat__save_task *part_task_locked(struct cleat_save *save,
 static struct cleat__save_task *file_task_locked(struct cleat_save *save,
                                                  enum cleat__save_task_kind kind,
                                                  struct cleat__save_file *file) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (file == NULL)
     return NULL;
   struct cleat__save_task *task = cleat__save_task_locked(save, kind);
@@ -65,20 +69,24 @@ static struct cleat__save_task *file_task_locked(struct cleat_save *save,
 }
 
 static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return part_task_locked(save, CLEAT__SAVE_STAGE,
                           cleat__upload_next_to_stage_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return file_task_locked(save, CLEAT__SAVE_CLOSE,
                           cleat__upload_next_to_close_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return file_task_locked(save, CLEAT__SAVE_OPEN, cleat__upload_next_to_open_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__save_task *task =
       part_task_locked(save, CLEAT__SAVE_PUT, cleat__upload_next_to_send_locked(&save->upload));
   if (task != NULL)
@@ -88,6 +96,7 @@ static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
 
 /* Record, then manifest; the manifest once every older save of the client has ended. */
 static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->upload.synced.files_done < save->upload.plan->record.file_count)
     return NULL;
   if (save->end.synced.phase == CLEAT__END_STORING) {
@@ -106,6 +115,7 @@ static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
 
 /* Leaves the client's list, so that the next save may commit. */
 static void unlist_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (!save->synced.listed)
     return;
   save->synced.listed = false;
@@ -116,6 +126,7 @@ static void unlist_locked(struct cleat_save *save) {
 }
 
 static void end_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   unlist_locked(save);
   cleat__operation_end_locked(&save->operation);
 }
@@ -137,6 +148,7 @@ static bool file_needs_cleaning(const struct cleat_save *save,
 
 /* Whether our record, or our claim, may be in the store. */
 static bool record_may_stand_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   return save->end.synced.phase != CLEAT__END_STORING ||
          cleat__attempt_may_have_claim(&save->attempt);
 }
@@ -144,6 +156,7 @@ static bool record_may_stand_locked(const struct cleat_save *save) {
 /* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
  * attempt, makes it so. NULL, and nothing to be done, when it stays. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->meeting != NULL)
     return cleat__save_take_failure_notice_locked(save);
   if (!save->attempt.shared && save->attempt.synced.cleaning == CLEAT__CLEANING_UNDECIDED)
@@ -161,6 +174,7 @@ static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
 /* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
  * cannot be cleaned up is left: no manifest names it. */
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->operation.job.in_flight > 0 && save->attempt.synced.clean_next == 0)
     return NULL;
   if (save->attempt.synced.clean_next == 0) {
@@ -196,6 +210,7 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
 /* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged before
  * either: the older one may need the buffers. */
 static bool must_wait_its_turn_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat_save *older = save->operation.client->synced.saves;
   while (older != save && older->upload.plan->step != save->upload.plan->step)
     older = older->synced.next;
@@ -239,6 +254,7 @@ static struct cleat__task *save_take(struct cleat__job *job) {
 /* ---- Finish: what follows, under the lock ---------------------------------------------------- */
 
 static void finish_look_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_ENTERED);
   if (save->attempt.standing.exists && save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
     cleat__save_skipped_locked(save);
@@ -257,6 +273,7 @@ static void finish_look_locked(struct cleat_save *save) {
 
 /* An object that was there is the file, or the attempt is of no use. */
 static void finish_close_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (task->file->present && !task->found)
     cleat__save_want_anew_locked(save);
   else
@@ -265,6 +282,7 @@ static void finish_close_locked(struct cleat_save *save, const struct cleat__sav
 
 /* What was only read and compared says nothing about the store. */
 static void end_transfer_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moved = task->status == CLEAT_OK && !task->found && !task->file->present;
   uint64_t bytes = cleat__plan_part_bytes(save->upload.plan, task->part->file, task->part->index);
   cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s,
@@ -272,6 +290,7 @@ static void end_transfer_locked(struct cleat_save *save, const struct cleat__sav
 }
 
 void cleat__save_committed_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   /* A cancel that came while the manifest was put came too late. */
   cleat__error_clear(&save->operation.synced.error);
   save->end.synced.outcome = CLEAT_OUTCOME_COMMITTED;
@@ -279,12 +298,14 @@ void cleat__save_committed_locked(struct cleat_save *save) {
 }
 
 void cleat__save_skipped_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   save->end.synced.outcome = CLEAT_OUTCOME_SKIPPED;
   cleat__operation_stop_locked(&save->operation);
 }
 
 /* As after a commit that was lost: nobody can commit this attempt. */
 static void finish_commit_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (!save->end.beaten) {
     cleat__save_committed_locked(save);
     return;
@@ -297,12 +318,14 @@ static void finish_commit_locked(struct cleat_save *save) {
 
 /* Of several ranks, only the failure of rank 0 says that nobody commits. */
 static void finish_release_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   bool closed = save->meeting == NULL || atomic_load(&save->meeting->closed);
   cleat__attempt_clean_locked(&save->attempt,
                               closed ? CLEAT__CLEANING_ALLOWED : CLEAT__CLEANING_ENDED);
 }
 
 static void finish_success_locked(struct cleat_save *save, struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   switch (task->kind) {
   case CLEAT__SAVE_LOOK:
     finish_look_locked(save);
@@ -353,6 +376,7 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
 }
 
 static void finish_failure_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (task->kind == CLEAT__SAVE_CLEAN || task->kind == CLEAT__SAVE_RELEASE) {
     cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ENDED);
     /* Whatever went wrong: that the save goes on elsewhere is what its owner has to know. */

@@ -27,6 +27,7 @@ static bool file_may_move(enum cleat__save_file_state from, enum cleat__save_fil
 
 void cleat__save_file_move_locked(struct cleat__save_upload *upload, struct cleat__save_file *file,
                                   enum cleat__save_file_state to) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   bool legal = file_may_move(file->state, to);
   (void)upload;
   assert(legal);
@@ -43,6 +44,7 @@ static bool snapshot_may_move(enum cleat__save_snapshot from, enum cleat__save_s
 
 void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload,
                                       enum cleat__save_snapshot to) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   bool legal = snapshot_may_move(upload->synced.snapshot, to);
   assert(legal);
   (void)legal;
@@ -52,6 +54,7 @@ void cleat__save_snapshot_move_locked(struct cleat__save_upload *upload,
 /* ---- Buffers ---------------------------------------------------------------------------------- */
 
 static bool take_buffers_locked(struct cleat__save_upload *upload, struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (part->buffers_needed == 0)
     return true;
   uint64_t bytes = cleat__plan_part_bytes(upload->plan, part->file, part->index);
@@ -63,6 +66,7 @@ static bool take_buffers_locked(struct cleat__save_upload *upload, struct cleat_
 
 void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload,
                                        struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (!part->holds)
     return;
   part->holds = false;
@@ -72,6 +76,7 @@ void cleat__upload_give_buffers_locked(struct cleat__save_upload *upload,
 /* ---- What is next ----------------------------------------------------------------------------- */
 
 struct cleat__save_part *cleat__upload_next_to_stage_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (upload->mode != CLEAT__SAVE_STAGED)
     return NULL;
   if (upload->synced.snapshot == CLEAT__SNAPSHOT_WANTED ||
@@ -87,6 +92,7 @@ struct cleat__save_part *cleat__upload_next_to_stage_locked(struct cleat__save_u
 }
 
 struct cleat__save_file *cleat__upload_next_to_close_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   struct cleat__save_file *file = upload->synced.close_first;
   if (file != NULL)
     upload->synced.close_first = file->next;
@@ -95,6 +101,7 @@ struct cleat__save_file *cleat__upload_next_to_close_locked(struct cleat__save_u
 
 /* Multipart uploads are opened as they are needed: no more at once than there are transfers to fill them. */
 struct cleat__save_file *cleat__upload_next_to_open_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   size_t files = upload->plan->record.file_count;
   while (upload->synced.open_next < files &&
          (upload->files[upload->synced.open_next].multipart == NULL ||
@@ -112,6 +119,7 @@ struct cleat__save_file *cleat__upload_next_to_open_locked(struct cleat__save_up
 }
 
 struct cleat__save_part *cleat__upload_next_to_send_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   struct cleat__save_part *part = upload->synced.ready_first;
   if (part == NULL || !cleat__client_may_transfer_locked(upload->operation->client, CLEAT__UP))
     return NULL;
@@ -129,6 +137,7 @@ struct cleat__save_part *cleat__upload_next_to_send_locked(struct cleat__save_up
 /* ---- What follows ----------------------------------------------------------------------------- */
 
 static void make_ready_locked(struct cleat__save_upload *upload, struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   part->next = NULL;
   if (upload->synced.ready_last != NULL) {
     upload->synced.ready_last->next = part;
@@ -139,6 +148,7 @@ static void make_ready_locked(struct cleat__save_upload *upload, struct cleat__s
 }
 
 void cleat__upload_opened_locked(struct cleat__save_upload *upload, struct cleat__save_file *file) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   cleat__save_file_move_locked(upload, file, CLEAT__SAVE_FILE_OPEN);
   for (size_t i = 0; i < file->part_count; i++) {
     struct cleat__save_part *part = &file->parts[i];
@@ -150,12 +160,14 @@ void cleat__upload_opened_locked(struct cleat__save_upload *upload, struct cleat
 /* Nobody needs its source any more. */
 static void count_staged_locked(struct cleat__save_upload *upload,
                                 const struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   upload->synced.parts_staged++;
   upload->synced.borrowing -= part->borrows;
   upload->synced.bytes_staged += cleat__plan_part_bytes(upload->plan, part->file, part->index);
 }
 
 void cleat__upload_staged_locked(struct cleat__save_upload *upload, struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   struct cleat__save_file *file = &upload->files[part->file];
   part->staged = true;
   if (!part->fed)
@@ -165,6 +177,7 @@ void cleat__upload_staged_locked(struct cleat__save_upload *upload, struct cleat
 }
 
 static void file_done_locked(struct cleat__save_upload *upload, struct cleat__save_file *file) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   cleat__save_file_move_locked(upload, file, CLEAT__SAVE_FILE_DONE);
   upload->synced.files_done++;
   if (file->multipart != NULL && !file->present)
@@ -172,6 +185,7 @@ static void file_done_locked(struct cleat__save_upload *upload, struct cleat__sa
 }
 
 void cleat__upload_closed_locked(struct cleat__save_upload *upload, struct cleat__save_file *file) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (file->present) {
     uint64_t bytes = upload->plan->record.files[file - upload->files].size;
     upload->synced.bytes_done += bytes;
@@ -182,6 +196,7 @@ void cleat__upload_closed_locked(struct cleat__save_upload *upload, struct cleat
 
 void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__save_part *part,
                                bool found) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   struct cleat__save_file *file = &upload->files[part->file];
   uint64_t bytes = cleat__plan_part_bytes(upload->plan, part->file, part->index);
   if (!file->present)
@@ -202,6 +217,7 @@ void cleat__upload_sent_locked(struct cleat__save_upload *upload, struct cleat__
 }
 
 void cleat__upload_all_there_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   for (size_t i = 0; i < upload->plan->record.file_count; i++)
     cleat__save_file_move_locked(upload, &upload->files[i], CLEAT__SAVE_FILE_DONE);
   upload->synced.files_done = upload->plan->record.file_count;
@@ -209,6 +225,7 @@ void cleat__upload_all_there_locked(struct cleat__save_upload *upload) {
 }
 
 void cleat__upload_rewind_locked(struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   for (size_t i = 0; i < upload->plan->record.file_count; i++) {
     cleat__save_file_move_locked(upload, &upload->files[i], CLEAT__SAVE_FILE_WAITING);
     upload->files[i].parts_done = 0;

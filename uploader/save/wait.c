@@ -2,7 +2,10 @@
 #include "base/fork.h"
 #include "uploader/save/job.h"
 
+#include <assert.h>
+
 static bool is_staged_locked(const struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
   if (upload->synced.snapshot == CLEAT__SNAPSHOT_TAKEN && upload->synced.borrowing == 0)
     return true;
   return upload->mode == CLEAT__SAVE_STAGED &&
@@ -27,6 +30,7 @@ cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err) 
 }
 
 static enum cleat_phase phase_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->operation.synced.ended) {
     return save->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
   }
