@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -34,6 +36,7 @@ struct cleat__pool {
 
 /* The first task that any job has ready, oldest job first. */
 static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__job **job) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   for (*job = pool->first; *job != NULL; *job = (*job)->next) {
     struct cleat__task *task = (*job)->ops->take(*job);
     if (task != NULL)
@@ -46,11 +49,12 @@ static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__j
  * after. */
 static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
                             struct cleat__task *task) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   job->in_flight++;
   pthread_cond_signal(&pool->work);
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
   job->ops->process(job, task);
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
   job->ops->finish(job, task);
   job->in_flight--;
   pthread_cond_broadcast(&pool->change);
@@ -58,6 +62,7 @@ static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
 
 /* Waits for work; one of the idle threads no longer than until wake_s. */
 static void idle_locked(struct cleat__pool *pool) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   if (pool->kept || pool->wake_s == INFINITY) {
     pthread_cond_wait(&pool->work, &pool->lock);
     return;
@@ -78,7 +83,7 @@ static void idle_locked(struct cleat__pool *pool) {
 
 static void *worker_main(void *arg) {
   struct cleat__pool *pool = arg;
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
   while (!pool->ending) {
     struct cleat__job *job = NULL;
     struct cleat__task *task = take_locked(pool, &job);
@@ -87,7 +92,7 @@ static void *worker_main(void *arg) {
     else
       idle_locked(pool);
   }
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
   return NULL;
 }
 
@@ -132,7 +137,7 @@ cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct
   if (made == NULL)
     return cleat__error_no_memory(err, "the worker pool");
   /* With default attributes none of these can fail on Linux. */
-  pthread_mutex_init(&made->lock, NULL);
+  cleat__mutex_init(&made->lock);
   init_monotonic(&made->work);
   made->wake_s = INFINITY;
   pthread_cond_init(&made->change, NULL);
@@ -152,15 +157,15 @@ cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct
 void cleat__pool_free(struct cleat__pool *pool) {
   if (pool == NULL)
     return;
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
   pool->ending = true;
   pthread_cond_broadcast(&pool->work);
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
   for (unsigned i = 0; i < pool->started; i++)
     pthread_join(pool->threads[i], NULL);
   pthread_cond_destroy(&pool->change);
   pthread_cond_destroy(&pool->work);
-  pthread_mutex_destroy(&pool->lock);
+  cleat__mutex_destroy(&pool->lock);
   cleat__free(pool);
 }
 
@@ -171,40 +176,48 @@ unsigned cleat__pool_threads(const struct cleat__pool *pool) {
 void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
                      const struct cleat__job_ops *ops) {
   *job = (struct cleat__job){.ops = ops, .pool = pool};
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
   struct cleat__job **end = &pool->first;
   while (*end != NULL)
     end = &(*end)->next;
   *end = job;
   pthread_cond_signal(&pool->work);
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
 }
 
 void cleat__pool_remove(struct cleat__job *job) {
   struct cleat__pool *pool = job->pool;
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
   struct cleat__job **link = &pool->first;
   while (*link != NULL && *link != job)
     link = &(*link)->next;
   if (*link == job)
     *link = job->next;
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
 }
 
 void cleat__pool_lock(struct cleat__pool *pool) {
-  pthread_mutex_lock(&pool->lock);
+  cleat__mutex_lock(&pool->lock);
 }
 
 void cleat__pool_unlock(struct cleat__pool *pool) {
-  pthread_mutex_unlock(&pool->lock);
+  cleat__mutex_unlock(&pool->lock);
 }
 
+#ifndef NDEBUG
+bool cleat__pool_is_mine(const struct cleat__pool *pool) {
+  return cleat__mutex_is_mine(&pool->lock);
+}
+#endif
+
 void cleat__pool_wake_locked(struct cleat__pool *pool) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   pthread_cond_signal(&pool->work);
   pthread_cond_broadcast(&pool->change);
 }
 
 void cleat__pool_wake_at_locked(struct cleat__pool *pool, double seconds) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   if (seconds >= pool->wake_s || (pool->kept && seconds >= pool->kept_s))
     return;
   pool->wake_s = seconds;
@@ -214,5 +227,6 @@ void cleat__pool_wake_at_locked(struct cleat__pool *pool, double seconds) {
 }
 
 void cleat__pool_wait_locked(struct cleat__pool *pool) {
+  assert(cleat__mutex_is_mine(&pool->lock));
   pthread_cond_wait(&pool->change, &pool->lock);
 }

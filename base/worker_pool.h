@@ -56,6 +56,11 @@ void cleat__pool_remove(struct cleat__job *job);
 void cleat__pool_lock(struct cleat__pool *pool);
 void cleat__pool_unlock(struct cleat__pool *pool);
 
+#ifndef NDEBUG
+/* Whether the calling thread holds the pool's lock, for assert() alone: see base/mutex.h. */
+bool cleat__pool_is_mine(const struct cleat__pool *pool);
+#endif
+
 /* Under the lock: state of some job changed, so that workers ask take again and waiters look
  * again. */
 void cleat__pool_wake_locked(struct cleat__pool *pool);

@@ -276,10 +276,9 @@ static bool is_ours(const struct cleat__manifest *stored, const struct cleat__ma
          (stored->replaced != NULL && strcmp(stored->replaced, ours->attempt) == 0);
 }
 
-/* Somebody resumed this very attempt: its objects are those of the checkpoint. */
-static void keep_if_resumed(const struct cleat__manifest *stored,
-                            const struct cleat__manifest *ours, bool *in_doubt,
-                            struct cleat_error *err) {
+/* Somebody reuses this very attempt: its objects are those of the checkpoint. */
+static void keep_if_reused(const struct cleat__manifest *stored, const struct cleat__manifest *ours,
+                           bool *in_doubt, struct cleat_error *err) {
   if (strcmp(stored->attempt, ours->attempt) != 0)
     return;
   *in_doubt = true;
@@ -307,7 +306,7 @@ static cleat_status manifest_settle(struct cleat_client *client,
     if (late)
       cleat__error_hint(err, "that checkpoint stands; the bytes of this one are left, since a try "
                              "to commit it failed without saying what became of it");
-    keep_if_resumed(&stored, manifest, in_doubt, err);
+    keep_if_reused(&stored, manifest, in_doubt, err);
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
     if (read == CLEAT_OK && !found && err->status == CLEAT_EXISTS)
@@ -329,7 +328,7 @@ static cleat_status manifest_foresee(struct cleat_client *client,
       manifest_read(client, manifest->step, &client->never, &object, &stored, &found, err);
   if (status == CLEAT_OK && found) {
     status = lost_to(manifest->step, stored.attempt, err);
-    keep_if_resumed(&stored, manifest, in_doubt, err);
+    keep_if_reused(&stored, manifest, in_doubt, err);
   }
   cleat__manifest_clear(&stored);
   return status;
@@ -351,7 +350,7 @@ static cleat_status manifest_confirm(struct cleat_client *client,
   else if (!is_ours(&stored, manifest)) {
     *in_doubt = late;
     status = lost_to(manifest->step, stored.attempt, err);
-    keep_if_resumed(&stored, manifest, in_doubt, err);
+    keep_if_reused(&stored, manifest, in_doubt, err);
   }
   cleat__manifest_clear(&stored);
   return status;

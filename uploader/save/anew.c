@@ -1,11 +1,10 @@
-/* save/anew.c: a resumed save whose attempt is of no use goes on in a new one. See "Resume" in README.md.
+/* save/anew.c: a save that reuses an attempt, and finds it of no use, goes on in a new one. See "Resume" in README.md.
  *
  * What is in flight ends first, cancelled as by a failure; then ANEW leaves the attempt; then everything is as it was before LOOK.
  * All of it under the lock. */
 #include "uploader/save/job.h"
 
-#include "base/mem.h"
-
+#include <assert.h>
 #include <string.h>
 
 /* The store knows nothing of our upload or our parts any more, or has another's bytes where ours were to be. */
@@ -24,35 +23,33 @@ static bool is_of_another(const struct cleat_error *err) {
 
 bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
                                        const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moves = task->kind == CLEAT__SAVE_OPEN || task->kind == CLEAT__SAVE_PUT ||
                task->kind == CLEAT__SAVE_CLOSE;
   if (!moves || save->operation.synced.stopping)
     return false;
-  return save->synced.anew_wanted || (save->adopted && is_of_another(&task->error));
+  return save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING ||
+         (save->attempt.origin == CLEAT__ATTEMPT_ADOPTED && is_of_another(&task->error));
 }
 
 void cleat__save_want_anew_locked(struct cleat_save *save) {
-  save->synced.anew_wanted = true;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->attempt.synced.phase != CLEAT__ATTEMPT_LEAVING)
+    cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_LEAVING);
   atomic_store(&save->operation.cancel, true); /* what is in flight is sent for nothing */
 }
 
 struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save) {
-  if (save->operation.job.in_flight > 0 || save->synced.anew_begun)
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->operation.job.in_flight > 0 || save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
     return NULL;
-  save->synced.anew_begun = true;
+  cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_REPLACING);
   atomic_store(&save->operation.cancel, false);
   return cleat__save_task_locked(save, CLEAT__SAVE_ANEW);
 }
 
 void cleat__save_begin_anew_locked(struct cleat_save *save) {
-  for (size_t i = 0; i < save->plan->record.file_count; i++) {
-    save->files[i].state = CLEAT__SAVE_FILE_WAITING;
-    save->files[i].parts_done = 0;
-  }
-  save->synced.anew_wanted = save->synced.anew_begun = false;
-  save->synced.look_begun = save->synced.look_done = false;
-  save->synced.ready_first = save->synced.ready_last = NULL;
-  save->synced.close_first = NULL;
-  save->synced.open_next = save->synced.open_uploads = save->synced.files_done = 0;
-  save->synced.bytes_done = save->synced.bytes_found = 0;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  cleat__upload_rewind_locked(&save->upload);
+  cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_NEW);
 }

@@ -10,45 +10,48 @@
 #include "uploader/model/topology.h"
 #include "uploader/save/gather.h"
 #include "uploader/save/job.h"
-#include "uploader/save/resume.h"
+#include "uploader/save/reuse.h"
 
 /* All ranks come to the same attempt. */
 static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   if (client->world_size == 1) {
-    if (cleat__random_hex((sizeof(save->attempt) - 1) / 2, save->attempt) == CLEAT_OK)
+    if (cleat__random_hex((sizeof(save->attempt.id) - 1) / 2, save->attempt.id) == CLEAT_OK)
       return CLEAT_OK;
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  cleat_status status = cleat__client_count_try(client, save->plan->step, &save->nth, err);
-  save->counted = status == CLEAT_OK;
+  cleat_status status =
+      cleat__client_count_try(client, save->attempt.step, &save->attempt.nth, err);
+  save->attempt.counted = status == CLEAT_OK;
   if (status == CLEAT_OK)
-    status =
-        cleat__identity_attempt(client->start, save->plan->step, save->nth, save->attempt, err);
-  return status == CLEAT_OK ? cleat__ranks_prepare(save, err) : status;
+    status = cleat__identity_attempt(client->start, save->attempt.step, save->attempt.nth,
+                                     save->attempt.id, err);
+  return status == CLEAT_OK ? cleat__ranks_meet(&save->operation, &save->attempt, save->upload.plan,
+                                                &save->meeting, err)
+                            : status;
 }
 
 static cleat_status save_names(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = save_attempt(save, err);
   if (status != CLEAT_OK)
     return status;
-  if (cleat__random_hex((sizeof(save->nonce) - 1) / 2, save->nonce) != CLEAT_OK ||
-      cleat__random_hex(CLEAT__TOKEN_LENGTH / 2, save->token) != CLEAT_OK) {
+  if (cleat__random_hex((sizeof(save->attempt.nonce) - 1) / 2, save->attempt.nonce) != CLEAT_OK ||
+      cleat__random_hex(CLEAT__TOKEN_LENGTH / 2, save->attempt.token) != CLEAT_OK) {
     return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
   }
-  save->plan->record.attempt = save->attempt;
-  save->plan->record.nonce = save->nonce;
-  save->plan->record.shared = save->shared;
+  save->upload.plan->record.attempt = save->attempt.id;
+  save->upload.plan->record.nonce = save->attempt.nonce;
+  save->upload.plan->record.shared = save->attempt.shared;
   return CLEAT_OK;
 }
 
 static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *err) {
-  const struct cleat__plan *plan = save->plan;
+  const struct cleat__plan *plan = save->upload.plan;
   unsigned threads = cleat__pool_threads(save->operation.client->pool);
-  save->files = cleat__calloc(plan->record.file_count, sizeof(*save->files));
-  save->parts = cleat__calloc(plan->total_parts, sizeof(*save->parts));
+  save->upload.files = cleat__calloc(plan->record.file_count, sizeof(*save->upload.files));
+  save->upload.parts = cleat__calloc(plan->total_parts, sizeof(*save->upload.parts));
   save->tasks = cleat__calloc(threads, sizeof(*save->tasks));
-  if (save->files == NULL || save->parts == NULL || save->tasks == NULL) {
+  if (save->upload.files == NULL || save->upload.parts == NULL || save->tasks == NULL) {
     return cleat__error_no_memory(err, "the save");
   }
   for (unsigned i = 0; i < threads; i++) {
@@ -58,40 +61,40 @@ static cleat_status save_allocate(struct cleat_save *save, struct cleat_error *e
   return CLEAT_OK;
 }
 
-static cleat_status file_prepare_upload(struct cleat_save *save, size_t index,
+static cleat_status file_prepare_upload(struct cleat__save_upload *upload, size_t index,
                                         struct cleat_error *err) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[index];
-  struct cleat__save_file *file = &save->files[index];
-  file->upload = cleat__calloc(1, sizeof(*file->upload));
+  const struct cleat__file_entry *entry = &upload->plan->record.files[index];
+  struct cleat__save_file *file = &upload->files[index];
+  file->multipart = cleat__calloc(1, sizeof(*file->multipart));
   file->stored = cleat__calloc(file->part_count, sizeof(*file->stored));
-  if (file->upload == NULL || file->stored == NULL) {
+  if (file->multipart == NULL || file->stored == NULL) {
     return cleat__error_no_memory(err, "the save");
   }
-  cleat__key_file(save->plan->step, save->attempt, entry->name, file->upload->key);
-  file->upload->size = entry->size;
-  file->upload->part_bytes = entry->part_bytes;
-  file->upload->create_only = save->shared;
+  cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, file->multipart->key);
+  file->multipart->size = entry->size;
+  file->multipart->part_bytes = entry->part_bytes;
+  file->multipart->create_only = upload->attempt->shared;
   return CLEAT_OK;
 }
 
 /* A file of one part is one put, unless the store takes no put of that size. */
-static bool file_needs_upload(const struct cleat_save *save, size_t index) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[index];
-  return entry->part_count > 1 || entry->size > save->operation.client->store->max_put_bytes;
+static bool file_needs_upload(const struct cleat__save_upload *upload, size_t index) {
+  const struct cleat__file_entry *entry = &upload->plan->record.files[index];
+  return entry->part_count > 1 || entry->size > upload->operation->client->store->max_put_bytes;
 }
 
 /* Whether part `part` of file `file` is of device memory, in whole or in part, and whether any of it is
  * the caller's host memory. */
-static void part_memory(const struct cleat_save *save, size_t file, size_t part, bool *device,
-                        bool *borrows) {
-  const struct cleat__plan_file *planned = &save->plan->files[file];
-  uint64_t end = save->plan->record.files[file].part_bytes * part +
-                 cleat__plan_part_bytes(save->plan, file, part);
+static void part_memory(const struct cleat__save_upload *upload, size_t file, size_t part,
+                        bool *device, bool *borrows) {
+  const struct cleat__plan_file *planned = &upload->plan->files[file];
+  uint64_t end = upload->plan->record.files[file].part_bytes * part +
+                 cleat__plan_part_bytes(upload->plan, file, part);
   *device = false;
   *borrows = planned->from_disk;
-  size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(save->plan, file, part);
+  size_t span = planned->from_disk ? 0 : cleat__plan_part_first_span(upload->plan, file, part);
   for (; span < planned->span_count; span++) {
-    bool on_host = cleat__save_lane(save, file, span) == CLEAT__LANE_HOST;
+    bool on_host = cleat__upload_lane(upload, file, span) == CLEAT__LANE_HOST;
     *device = *device || !on_host;
     *borrows = *borrows || (on_host && planned->tensors[span] != CLEAT__PLAN_OWN);
     if (planned->ends[span] >= end)
@@ -101,37 +104,38 @@ static void part_memory(const struct cleat_save *save, size_t file, size_t part,
 
 /* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its checksum.
  * So it takes no memory, and what is in flight does not depend on the size of the parts. */
-static bool part_is_fed(const struct cleat_save *save, size_t file, uint64_t bytes) {
-  return save->plan->files[file].from_disk && file_needs_upload(save, file) &&
-         bytes > cleat__staging_buffer_bytes(save->operation.client->staging);
+static bool part_is_fed(const struct cleat__save_upload *upload, size_t file, uint64_t bytes) {
+  return upload->plan->files[file].from_disk && file_needs_upload(upload, file) &&
+         bytes > cleat__staging_buffer_bytes(upload->operation->client->staging);
 }
 
 /* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
-static cleat_status save_lay_out(struct cleat_save *save, size_t *slots, struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
-  struct cleat__save_part *part = save->parts;
+static cleat_status lay_out(struct cleat__save_upload *upload, size_t *slots,
+                            struct cleat_error *err) {
+  struct cleat_client *client = upload->operation->client;
+  struct cleat__save_part *part = upload->parts;
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0; status == CLEAT_OK && i < save->plan->record.file_count; i++) {
-    const struct cleat__file_entry *entry = &save->plan->record.files[i];
-    struct cleat__save_file *file = &save->files[i];
-    bool buffered = save->mode == CLEAT__SAVE_STAGED || save->plan->files[i].from_disk;
+  for (size_t i = 0; status == CLEAT_OK && i < upload->plan->record.file_count; i++) {
+    const struct cleat__file_entry *entry = &upload->plan->record.files[i];
+    struct cleat__save_file *file = &upload->files[i];
+    bool buffered = upload->mode == CLEAT__SAVE_STAGED || upload->plan->files[i].from_disk;
     file->parts = part;
-    file->part_count = cleat__plan_put_count(save->plan, i);
+    file->part_count = cleat__plan_put_count(upload->plan, i);
     for (size_t k = 0; k < file->part_count; k++, part++) {
-      uint64_t bytes = cleat__plan_part_bytes(save->plan, i, k);
+      uint64_t bytes = cleat__plan_part_bytes(upload->plan, i, k);
       bool device = false;
       *part = (struct cleat__save_part){.file = i, .index = k};
-      part_memory(save, i, k, &device, &part->borrows);
-      save->synced.borrowing += part->borrows;
-      part->fed = part_is_fed(save, i, bytes);
+      part_memory(upload, i, k, &device, &part->borrows);
+      upload->synced.borrowing += part->borrows;
+      part->fed = part_is_fed(upload, i, bytes);
       if ((buffered && !part->fed) || device)
         part->buffers_needed = cleat__staging_buffers_for(client->staging, bytes);
       if (status == CLEAT_OK && part->buffers_needed > 0)
         status = cleat__client_check_part(client, bytes, entry->name, err);
       *slots += part->buffers_needed;
     }
-    if (status == CLEAT_OK && file_needs_upload(save, i)) {
-      status = file_prepare_upload(save, i, err);
+    if (status == CLEAT_OK && file_needs_upload(upload, i)) {
+      status = file_prepare_upload(upload, i, err);
     }
   }
   return status;
@@ -143,17 +147,17 @@ static cleat_status save_arrange(struct cleat_save *save, struct cleat_error *er
     status = save_allocate(save, err);
   size_t slots = 0;
   if (status == CLEAT_OK)
-    status = save_lay_out(save, &slots, err);
+    status = lay_out(&save->upload, &slots, err);
   if (status != CLEAT_OK)
     return status;
-  save->buffer_slots = cleat__calloc(slots, sizeof(void *));
-  if (save->buffer_slots == NULL)
+  save->upload.buffer_slots = cleat__calloc(slots, sizeof(void *));
+  if (save->upload.buffer_slots == NULL)
     return cleat__error_no_memory(err, "the save");
-  void **slot = save->buffer_slots;
-  atomic_init(&save->parts_to_copy, save->plan->total_parts);
-  for (size_t i = 0; i < save->plan->total_parts; i++) {
-    save->parts[i].buffers = slot;
-    slot += save->parts[i].buffers_needed;
+  void **slot = save->upload.buffer_slots;
+  atomic_init(&save->upload.parts_to_copy, save->upload.plan->total_parts);
+  for (size_t i = 0; i < save->upload.plan->total_parts; i++) {
+    save->upload.parts[i].buffers = slot;
+    slot += save->upload.parts[i].buffers_needed;
   }
   return CLEAT_OK;
 }
@@ -178,26 +182,27 @@ static cleat_status save_plan(struct cleat_client *client, const struct cleat_sa
   return status;
 }
 
-void cleat__save_destroy(struct cleat_save *save) {
-  for (size_t i = 0; save->files != NULL && i < save->plan->record.file_count; i++) {
-    cleat__free(save->files[i].upload);
-    cleat__free(save->files[i].stored);
-    cleat__free(save->files[i].have);
+void cleat__save_upload_clear(struct cleat__save_upload *upload) {
+  for (size_t i = 0; upload->files != NULL && i < upload->plan->record.file_count; i++) {
+    cleat__free(upload->files[i].multipart);
+    cleat__free(upload->files[i].stored);
+    cleat__free(upload->files[i].have);
   }
-  cleat__ranks_free(save);
-  cleat__strays_free(save->strays, save->stray_count);
-  for (size_t i = 0; i < save->required_count; i++)
-    cleat__free(save->required[i]);
-  cleat__free(save->required);
-  cleat__save_drop_snapshot(save);
-  cleat__lanes_clear(&save->lanes);
-  cleat__free(save->tensor_lanes);
-  cleat__manifest_clear(&save->manifest);
-  cleat__plan_free(save->plan);
-  cleat__free(save->files);
-  cleat__free(save->parts);
+  cleat__upload_drop_snapshot(upload);
+  cleat__lanes_clear(&upload->lanes);
+  cleat__free(upload->tensor_lanes);
+  cleat__plan_free(upload->plan);
+  cleat__free(upload->files);
+  cleat__free(upload->parts);
+  cleat__free(upload->buffer_slots);
+}
+
+void cleat__save_destroy(struct cleat_save *save) {
+  cleat__ranks_free(save->meeting);
+  cleat__attempt_drop_strays(&save->attempt);
+  cleat__manifest_clear(&save->end.manifest);
+  cleat__save_upload_clear(&save->upload);
   cleat__free(save->tasks);
-  cleat__free(save->buffer_slots);
   cleat__free(save);
 }
 
@@ -208,55 +213,62 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
   const unsigned needed = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH;
   bool able = (save->operation.client->store->capabilities & needed) == needed;
   bool from_disk = false;
-  for (size_t i = 0; i < save->plan->record.file_count; i++)
-    from_disk = from_disk || save->plan->files[i].from_disk;
-  save->resume = request->resume != 0;
+  for (size_t i = 0; i < save->upload.plan->record.file_count; i++)
+    from_disk = from_disk || save->upload.plan->files[i].from_disk;
+  save->attempt.reuse = request->resume != 0;
   if (save->operation.client->world_size > 1) {
-    if (!save->resume)
+    if (!save->attempt.reuse)
       return CLEAT_OK;
     cleat__error_set(err, CLEAT_UNSUPPORTED, "a save of several ranks cannot be resumed");
     cleat__error_hint(err, "save without resume: all of it is sent again");
     return err->status;
   }
-  save->shared = able && (save->resume || (from_disk && request->tensor_count == 0));
-  if (!save->resume || (able && save->mode == CLEAT__SAVE_IN_PLACE))
+  save->attempt.shared = able && (save->attempt.reuse || (from_disk && request->tensor_count == 0));
+  if (!save->attempt.reuse || (able && save->upload.mode == CLEAT__SAVE_IN_PLACE))
     return CLEAT_OK;
   if (!able)
-    return cleat__resume_refuse(save, CLEAT__CONDITIONS_UNTRIED, err);
+    return cleat__reuse_refuse(save->operation.client, CLEAT__CONDITIONS_UNTRIED, err);
   cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
   cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
   return err->status;
 }
 
-static cleat_status save_require(struct cleat_save *save, const struct cleat_save_request *request,
+/* Rank 0 alone checks that the files are there. */
+static cleat_status save_require(struct cleat__meeting *meeting,
+                                 const struct cleat_save_request *request,
                                  struct cleat_error *err) {
-  const struct cleat_client *client = save->operation.client;
-  if (request->required_count == 0 || client->world_size == 1 || client->rank != 0)
+  if (request->required_count == 0 || meeting->operation->client->rank != 0)
     return CLEAT_OK;
-  save->required = cleat__calloc(request->required_count, sizeof *save->required);
-  while (save->required != NULL && save->required_count < request->required_count) {
-    char *name = cleat__strdup(request->required[save->required_count]);
+  meeting->required = cleat__calloc(request->required_count, sizeof *meeting->required);
+  while (meeting->required != NULL && meeting->required_count < request->required_count) {
+    char *name = cleat__strdup(request->required[meeting->required_count]);
     if (name == NULL)
       break;
-    save->required[save->required_count++] = name;
+    meeting->required[meeting->required_count++] = name;
   }
-  if (save->required_count < request->required_count)
+  if (meeting->required_count < request->required_count)
     return cleat__error_no_memory(err, "the names of files");
   return CLEAT_OK;
 }
 
 cleat_status cleat__save_prepare(struct cleat_save *save, const struct cleat_save_request *request,
                                  struct cleat_error *err) {
-  cleat_status status = save_plan(save->operation.client, request, &save->plan, err);
-  save->confirm = request->confirm;
-  save->confirm_user = request->confirm_user;
-  if (status == CLEAT_OK)
-    status = save_require(save, request, err);
+  cleat_status status = save_plan(save->operation.client, request, &save->upload.plan, err);
+  if (status == CLEAT_OK) {
+    save->attempt.step = save->upload.plan->step;
+    save->attempt.rank = save->upload.plan->record.rank;
+  }
+  save->end.confirm = request->confirm;
+  save->end.confirm_user = request->confirm_user;
   if (status == CLEAT_OK)
     status = save_share(save, request, err);
   if (status == CLEAT_OK)
-    status = cleat__save_find_lanes(save, request, err);
-  save->synced.snapshot_wanted = request->device_snapshot != 0 && save->tensor_lanes != NULL &&
-                                 save->mode == CLEAT__SAVE_STAGED;
-  return status == CLEAT_OK ? save_arrange(save, err) : status;
+    status = cleat__upload_find_lanes(&save->upload, request, err);
+  if (request->device_snapshot != 0 && save->upload.tensor_lanes != NULL &&
+      save->upload.mode == CLEAT__SAVE_STAGED)
+    save->upload.synced.snapshot = CLEAT__SNAPSHOT_WANTED;
+  if (status == CLEAT_OK)
+    status = save_arrange(save, err);
+  return status == CLEAT_OK && save->meeting != NULL ? save_require(save->meeting, request, err)
+                                                     : status;
 }

@@ -17,55 +17,62 @@
 /* ---- What the others say ----------------------------------------------------------------------------- */
 
 /* *found: there is a failure of `rank`, which is in *failure. */
-static cleat_status failure_read(struct cleat_save *save, unsigned rank, const atomic_bool *cancel,
-                                 bool *found, struct cleat_error *failure,
-                                 struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
+static cleat_status failure_read(struct cleat__meeting *meeting, unsigned rank,
+                                 const atomic_bool *cancel, bool *found,
+                                 struct cleat_error *failure, struct cleat_error *err) {
+  struct cleat_client *client = meeting->operation->client;
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_rank(save->plan->step, save->attempt, rank, "failed", key);
+  cleat__key_rank(meeting->attempt->step, meeting->attempt->id, rank, "failed", key);
   return cleat__note_read(client, key, rank, cancel, found, failure, err);
 }
 
-cleat_status cleat__ranks_look_closed(struct cleat_save *save, struct cleat_error *err) {
+cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
   cleat_status status =
-      failure_read(save, 0, &save->operation.client->never, &found, &failure, err);
+      failure_read(meeting, 0, &meeting->operation->client->never, &found, &failure, err);
   if (status == CLEAT_OK && found)
-    atomic_store(&save->ranks->closed, true);
+    atomic_store(&meeting->closed, true);
   return status;
 }
 
 /* ---- Before the save ---------------------------------------------------------------------------- */
 
-cleat_status cleat__ranks_prepare(struct cleat_save *save, struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
-  struct cleat__ranks *ranks = cleat__calloc(1, sizeof *ranks);
-  if (ranks == NULL)
+cleat_status cleat__ranks_meet(struct cleat__operation *operation,
+                               const struct cleat__attempt *attempt, const struct cleat__plan *plan,
+                               struct cleat__meeting **fresh, struct cleat_error *err) {
+  struct cleat_client *client = operation->client;
+  struct cleat__meeting *meeting = cleat__calloc(1, sizeof *meeting);
+  if (meeting == NULL)
     return cleat__error_no_memory(err, "the save");
-  save->ranks = ranks;
-  atomic_init(&ranks->closed, false);
-  ranks->synced.pause_s = CLEAT__RANKS_PAUSE_BUSY_S;
-  ranks->synced.due_s = cleat__seconds() + CLEAT__RANKS_PAUSE_BUSY_S;
+  *fresh = meeting;
+  meeting->operation = operation;
+  meeting->attempt = attempt;
+  meeting->plan = plan;
+  atomic_init(&meeting->closed, false);
+  meeting->synced.pause_s = CLEAT__RANKS_PAUSE_BUSY_S;
+  meeting->synced.due_s = cleat__seconds() + CLEAT__RANKS_PAUSE_BUSY_S;
   if (client->rank != 0)
     return CLEAT_OK;
-  ranks->peers = cleat__calloc(client->world_size, sizeof *ranks->peers);
-  ranks->synced.absent = client->world_size - 1;
-  ranks->listed = cleat__calloc(client->world_size, sizeof *ranks->listed);
-  return ranks->peers != NULL && ranks->listed != NULL ? CLEAT_OK
-                                                       : cleat__error_no_memory(err, "the save");
+  meeting->peers = cleat__calloc(client->world_size, sizeof *meeting->peers);
+  meeting->synced.absent = client->world_size - 1;
+  meeting->listed = cleat__calloc(client->world_size, sizeof *meeting->listed);
+  return meeting->peers != NULL && meeting->listed != NULL
+             ? CLEAT_OK
+             : cleat__error_no_memory(err, "the save");
 }
 
-void cleat__ranks_free(struct cleat_save *save) {
-  struct cleat__ranks *ranks = save->ranks;
-  if (ranks == NULL)
+void cleat__ranks_free(struct cleat__meeting *meeting) {
+  if (meeting == NULL)
     return;
-  for (unsigned i = 0; ranks->peers != NULL && i < save->operation.client->world_size; i++)
-    cleat__record_clear(&ranks->peers[i].record);
-  cleat__free(ranks->peers);
-  cleat__free(ranks->listed);
-  cleat__free(ranks);
-  save->ranks = NULL;
+  for (unsigned i = 0; meeting->peers != NULL && i < meeting->operation->client->world_size; i++)
+    cleat__record_clear(&meeting->peers[i].record);
+  for (size_t i = 0; i < meeting->required_count; i++)
+    cleat__free(meeting->required[i]);
+  cleat__free(meeting->required);
+  cleat__free(meeting->peers);
+  cleat__free(meeting->listed);
+  cleat__free(meeting);
 }
 
 static cleat_status claim(struct cleat_client *client, int64_t step, const char *attempt,
@@ -88,10 +95,10 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
   return status;
 }
 
-cleat_status cleat__ranks_claim(struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status =
-      claim(save->operation.client, save->plan->step, save->attempt, &save->operation.cancel, err);
-  save->ranks->claimed = status == CLEAT_OK;
+cleat_status cleat__ranks_claim(struct cleat__meeting *meeting, struct cleat_error *err) {
+  cleat_status status = claim(meeting->operation->client, meeting->attempt->step,
+                              meeting->attempt->id, &meeting->operation->cancel, err);
+  meeting->claimed = status == CLEAT_OK;
   return status;
 }
 
@@ -105,7 +112,7 @@ static cleat_status has_twin(unsigned rank, struct cleat_error *err) {
 
 /* A look at the list of the attempt. */
 struct watch {
-  struct cleat_save *save;
+  struct cleat__meeting *meeting;
   size_t folder; /* the length of its name */
 };
 
@@ -113,109 +120,113 @@ struct watch {
 static cleat_status watch_entry(void *user, const struct cleat__list_entry *entry,
                                 struct cleat_error *err) {
   const struct watch *watch = user;
-  struct cleat_save *save = watch->save;
+  struct cleat__meeting *meeting = watch->meeting;
   char what[CLEAT__RECORD_NAME_MAX];
   struct cleat_error failure;
   unsigned rank = 0;
   bool found = false;
   if (!cleat__name_parse_rank(entry->key + watch->folder, &rank, what))
     return CLEAT_OK;
-  if (rank >= save->operation.client->world_size)
+  if (rank >= meeting->operation->client->world_size)
     return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks",
-                            rank, save->operation.client->world_size);
+                            rank, meeting->operation->client->world_size);
   if (what[0] == '\0')
-    save->ranks->listed[rank] = 1;
+    meeting->listed[rank] = 1;
   if (strcmp(what, "twin") == 0)
     return has_twin(rank, err);
   if (strcmp(what, "failed") != 0)
     return CLEAT_OK;
-  cleat_status status = failure_read(save, rank, &save->operation.cancel, &found, &failure, err);
+  cleat_status status =
+      failure_read(meeting, rank, &meeting->operation->cancel, &found, &failure, err);
   if (status != CLEAT_OK || !found)
     return status;
   *err = failure;
   return failure.status;
 }
 
-static cleat_status watch_list(struct cleat_save *save, struct cleat_error *err) {
+static cleat_status watch_list(struct cleat__meeting *meeting, struct cleat_error *err) {
   char prefix[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_attempt(save->plan->step, save->attempt, prefix);
-  struct watch watch = {save, strlen(prefix)};
+  cleat__key_attempt(meeting->attempt->step, meeting->attempt->id, prefix);
+  struct watch watch = {meeting, strlen(prefix)};
   memcpy(prefix + watch.folder, "rank-", 6);
-  const struct cleat__listing documents = {save->operation.client->store, prefix, false,
-                                           &save->operation.cancel};
+  const struct cleat__listing documents = {meeting->operation->client->store, prefix, false,
+                                           &meeting->operation->cancel};
   return cleat__listing_each(&documents, watch_entry, &watch, err);
 }
 
 /* Whose manifest stands? */
-static cleat_status watch_manifest(struct cleat_save *save, struct cleat_error *err) {
+static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat__standing now = {.exists = false};
-  cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
-                                           &save->operation.cancel, &now, err);
+  cleat_status status = cleat__commit_look(meeting->operation->client, meeting->attempt->step,
+                                           &meeting->operation->cancel, &now, err);
   if (status != CLEAT_OK || !now.exists)
     return status;
   /* Ours stands; or it did, and somebody has replaced it since. */
-  if (strcmp(now.attempt, save->attempt) == 0 || strcmp(now.replaced, save->attempt) == 0) {
-    save->ranks->found = CLEAT__WATCH_COMMITTED;
+  if (strcmp(now.attempt, meeting->attempt->id) == 0 ||
+      strcmp(now.replaced, meeting->attempt->id) == 0) {
+    meeting->found = CLEAT__WATCH_COMMITTED;
     return CLEAT_OK;
   }
   /* What is to be replaced, or what came in between: rank 0 knows, which replaces it, or fails and says so. */
-  if (save->plan->if_exists == CLEAT_IF_EXISTS_REPLACE && save->operation.client->rank != 0)
+  if (meeting->plan->if_exists == CLEAT_IF_EXISTS_REPLACE && meeting->operation->client->rank != 0)
     return CLEAT_OK;
   /* What is to be replaced still stands. */
-  if (save->standing.exists && strcmp(now.attempt, save->standing.attempt) == 0)
+  if (meeting->attempt->standing.exists &&
+      strcmp(now.attempt, meeting->attempt->standing.attempt) == 0)
     return CLEAT_OK;
-  if (save->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
-    save->ranks->found = CLEAT__WATCH_SKIP;
+  if (meeting->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
+    meeting->found = CLEAT__WATCH_SKIP;
     return CLEAT_OK;
   }
   status =
       cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
-                       (long long)save->plan->step, now.attempt);
+                       (long long)meeting->attempt->step, now.attempt);
   cleat__error_hint(err, "that checkpoint stands");
   return status;
 }
 
 /* Rank 0's failure is everybody's. */
-static cleat_status watch_rank_0(struct cleat_save *save, struct cleat_error *err) {
+static cleat_status watch_rank_0(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
-  cleat_status status = failure_read(save, 0, &save->operation.cancel, &found, &failure, err);
+  cleat_status status =
+      failure_read(meeting, 0, &meeting->operation->cancel, &found, &failure, err);
   if (status != CLEAT_OK || !found)
     return status;
-  atomic_store(&save->ranks->closed, true);
+  atomic_store(&meeting->closed, true);
   *err = failure;
   return failure.status;
 }
 
-static cleat_status look(struct cleat_save *save, struct cleat_error *err) {
-  if (save->operation.client->rank == 0) {
-    cleat_status status = watch_list(save, err);
-    return status == CLEAT_OK ? watch_manifest(save, err) : status;
+static cleat_status look(struct cleat__meeting *meeting, struct cleat_error *err) {
+  if (meeting->operation->client->rank == 0) {
+    cleat_status status = watch_list(meeting, err);
+    return status == CLEAT_OK ? watch_manifest(meeting, err) : status;
   }
   cleat_status status = CLEAT_OK;
-  if (save->ranks->may_be_committed)
-    status = watch_manifest(save, err);
-  if (status != CLEAT_OK || save->ranks->found != CLEAT__WATCH_NOTHING)
+  if (meeting->may_be_committed)
+    status = watch_manifest(meeting, err);
+  if (status != CLEAT_OK || meeting->found != CLEAT__WATCH_NOTHING)
     return status;
-  return watch_rank_0(save, err);
+  return watch_rank_0(meeting, err);
 }
 
-cleat_status cleat__ranks_watch(struct cleat_save *save, struct cleat_error *err) {
-  cleat_status status = look(save, err);
-  if (status != CLEAT_OK || save->ranks->found != CLEAT__WATCH_NOTHING || !save->ranks->late)
+cleat_status cleat__ranks_watch(struct cleat__meeting *meeting, struct cleat_error *err) {
+  cleat_status status = look(meeting, err);
+  if (status != CLEAT_OK || meeting->found != CLEAT__WATCH_NOTHING || !meeting->late)
     return status;
-  return cleat__ranks_late(save, err);
+  return cleat__ranks_late(meeting, err);
 }
 
 /* ---- Records of the others ---------------------------------------------------------------------- */
 
-static cleat_status record_fetch(struct cleat_save *save, const char *key, struct cleat__peer *peer,
-                                 struct cleat_error *err) {
-  struct cleat_client *client = save->operation.client;
+static cleat_status record_fetch(struct cleat__meeting *meeting, const char *key,
+                                 struct cleat__peer *peer, struct cleat_error *err) {
+  struct cleat_client *client = meeting->operation->client;
   char *text = NULL;
   size_t size = 0;
   cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                     &size, NULL, &save->operation.cancel, err);
+                                     &size, NULL, &meeting->operation->cancel, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, &peer->record, err);
   if (status == CLEAT_OK && cleat__sha256(text, size, peer->ref.sha256) != CLEAT_OK)
@@ -232,13 +243,14 @@ static void describe(struct cleat__peer *peer) {
     peer->ref.bytes += peer->record.files[i].size;
 }
 
-cleat_status cleat__ranks_read(struct cleat_save *save, unsigned rank, struct cleat_error *err) {
-  struct cleat__peer *peer = &save->ranks->peers[rank];
+cleat_status cleat__ranks_read(struct cleat__meeting *meeting, unsigned rank,
+                               struct cleat_error *err) {
+  struct cleat__peer *peer = &meeting->peers[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_record(save->plan->step, save->attempt, rank, key);
+  cleat__key_record(meeting->attempt->step, meeting->attempt->id, rank, key);
   cleat_status status = CLEAT_FORMAT;
   for (int i = 0; i < TRIES && status == CLEAT_FORMAT; i++)
-    status = record_fetch(save, key, peer, err);
+    status = record_fetch(meeting, key, peer, err);
   if (status != CLEAT_OK) {
     cleat__error_context(err, "rank %u", rank);
     return status;
@@ -262,21 +274,21 @@ static void tell(struct cleat_client *client, int64_t step, const char *attempt,
                problem.message);
 }
 
-void cleat__ranks_tell(struct cleat_save *save, const struct cleat_error *why) {
-  struct cleat_client *client = save->operation.client;
+void cleat__ranks_tell(struct cleat__meeting *meeting, const struct cleat_error *why) {
+  struct cleat_client *client = meeting->operation->client;
   struct cleat_error ignored;
-  if (!save->ranks->claimed &&
-      claim(client, save->plan->step, save->attempt, &client->never, &ignored) != CLEAT_OK)
+  if (!meeting->claimed && claim(client, meeting->attempt->step, meeting->attempt->id,
+                                 &client->never, &ignored) != CLEAT_OK)
     return;
-  tell(client, save->plan->step, save->attempt, why);
+  tell(client, meeting->attempt->step, meeting->attempt->id, why);
 }
 
 void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
-                               const struct cleat_save *save, const struct cleat_error *why) {
+                               const struct cleat__attempt *known, const struct cleat_error *why) {
   char attempt[17];
   struct cleat_error problem;
-  bool counted = save != NULL && save->counted;
-  unsigned nth = counted ? save->nth : 0;
+  bool counted = known != NULL && known->counted;
+  unsigned nth = counted ? known->nth : 0;
   if (step < 0 || (!counted && cleat__client_count_try(client, step, &nth, &problem) != CLEAT_OK) ||
       cleat__identity_attempt(client->start, step, nth, attempt, &problem) != CLEAT_OK ||
       claim(client, step, attempt, &client->never, &problem) != CLEAT_OK)

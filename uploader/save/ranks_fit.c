@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cleat_status check_record(const struct cleat_save *save, unsigned rank,
+static cleat_status check_record(const struct cleat__meeting *meeting, unsigned rank,
                                  const struct cleat__record *record, struct cleat_error *err) {
-  const struct cleat__record *ours = &save->plan->record;
+  const struct cleat__record *ours = &meeting->plan->record;
   unsigned world_size = record->world_size != 0 ? record->world_size : 1;
   const char *topology = record->topology != NULL ? record->topology : "{}";
-  if (record->rank != rank || strcmp(record->attempt, save->attempt) != 0)
+  if (record->rank != rank || strcmp(record->attempt, meeting->attempt->id) != 0)
     return cleat__error_set(err, CLEAT_MISMATCH, "the record of rank %u is of rank %u, attempt %s",
                             rank, record->rank, record->attempt);
   if (world_size != ours->world_size)
@@ -74,11 +74,11 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 /* Whether every file that must be there is some rank's. */
-static cleat_status check_required(const struct cleat_save *save,
+static cleat_status check_required(const struct cleat__meeting *meeting,
                                    const struct cleat_checkpoint *view, struct cleat_error *err) {
   size_t missing = 0;
   const char *example = NULL;
-  if (save->required_count == 0)
+  if (meeting->required_count == 0)
     return CLEAT_OK;
   const char **names = cleat__calloc(view->file_count, sizeof *names);
   if (names == NULL)
@@ -87,8 +87,8 @@ static cleat_status check_required(const struct cleat_save *save,
     names[i] = view->files[i].info.name;
   if (view->file_count > 0)
     qsort(names, view->file_count, sizeof *names, compare_texts);
-  for (size_t i = 0; i < save->required_count; i++) {
-    const char *wanted = save->required[i];
+  for (size_t i = 0; i < meeting->required_count; i++) {
+    const char *wanted = meeting->required[i];
     if (bsearch(&wanted, names, view->file_count, sizeof *names, compare_texts) == NULL &&
         missing++ == 0)
       example = wanted;
@@ -102,22 +102,22 @@ static cleat_status check_required(const struct cleat_save *save,
                           missing, example);
 }
 
-cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) {
-  unsigned world_size = save->operation.client->world_size;
-  struct cleat_checkpoint view = {.client = save->operation.client};
-  view.manifest.step = save->plan->step;
+cleat_status cleat__ranks_fit(struct cleat__meeting *meeting, struct cleat_error *err) {
+  unsigned world_size = meeting->operation->client->world_size;
+  struct cleat_checkpoint view = {.client = meeting->operation->client};
+  view.manifest.step = meeting->attempt->step;
   view.manifest.world_size = world_size;
   /* Borrowed for the view: the records stay the peers' and the plan's. */
   view.records = cleat__calloc(world_size, sizeof *view.records);
   if (view.records == NULL)
     return cleat__error_no_memory(err, "the check of the ranks' records");
   cleat_status status = CLEAT_OK;
-  view.records[0] = save->plan->record;
+  view.records[0] = meeting->plan->record;
   for (unsigned rank = 1; rank < world_size && status == CLEAT_OK; rank++) {
-    view.records[rank] = save->ranks->peers[rank].record;
-    status = check_record(save, rank, &view.records[rank], err);
+    view.records[rank] = meeting->peers[rank].record;
+    status = check_record(meeting, rank, &view.records[rank], err);
     if (status != CLEAT_OK)
-      cleat__error_context(err, "step %lld", (long long)save->plan->step);
+      cleat__error_context(err, "step %lld", (long long)meeting->attempt->step);
   }
   if (status == CLEAT_OK)
     status = cleat__checkpoint_view(&view, err);
@@ -128,9 +128,9 @@ cleat_status cleat__ranks_fit(struct cleat_save *save, struct cleat_error *err) 
     if (status == CLEAT_OK)
       status = check_tensors(&view, err);
     if (status == CLEAT_OK)
-      status = check_required(save, &view, err);
+      status = check_required(meeting, &view, err);
     if (status != CLEAT_OK)
-      cleat__error_context(err, "step %lld", (long long)save->plan->step);
+      cleat__error_context(err, "step %lld", (long long)meeting->attempt->step);
   }
   cleat__free(view.records);
   cleat__free(view.files);

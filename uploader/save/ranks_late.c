@@ -13,12 +13,12 @@
 #define STEPS_MAX 32u
 
 /* "1, 3 and 5 more"; *first is the lowest. Returns how many are missing. */
-static unsigned name_missing(const struct cleat_save *save, char *text, size_t size,
+static unsigned name_missing(const struct cleat__meeting *meeting, char *text, size_t size,
                              unsigned *first) {
   unsigned missing = 0;
   size_t length = 0;
-  for (unsigned rank = 1; rank < save->operation.client->world_size; rank++) {
-    if (save->ranks->listed[rank] != 0)
+  for (unsigned rank = 1; rank < meeting->operation->client->world_size; rank++) {
+    if (meeting->listed[rank] != 0)
       continue;
     if (missing++ == 0)
       *first = rank;
@@ -51,20 +51,20 @@ static cleat_status note_step(void *user, const struct cleat__list_entry *entry,
 }
 
 /* Best effort: what was listed until a failure counts. */
-static unsigned newest_steps(struct cleat_save *save, struct newest *newest) {
-  const struct cleat__listing steps = {save->operation.client->store, "step-", true,
-                                       &save->operation.cancel};
+static unsigned newest_steps(struct cleat__meeting *meeting, struct newest *newest) {
+  const struct cleat__listing steps = {meeting->operation->client->store, "step-", true,
+                                       &meeting->operation->cancel};
   struct cleat_error ignored;
-  *newest = (struct newest){.ours = save->plan->step};
+  *newest = (struct newest){.ours = meeting->attempt->step};
   (void)cleat__listing_each(&steps, note_step, newest, &ignored);
   return newest->count < STEPS_MAX ? newest->count : STEPS_MAX;
 }
 
 /* Whether that rank of our start is saving, or has saved, another step. */
-static bool find_elsewhere(struct cleat_save *save, unsigned rank, int64_t *where) {
-  struct cleat_client *client = save->operation.client;
+static bool find_elsewhere(struct cleat__meeting *meeting, unsigned rank, int64_t *where) {
+  struct cleat_client *client = meeting->operation->client;
   struct newest newest;
-  unsigned count = newest_steps(save, &newest);
+  unsigned count = newest_steps(meeting, &newest);
   for (unsigned i = 0; i < count; i++) {
     struct cleat__object object;
     struct cleat_error ignored;
@@ -72,21 +72,21 @@ static bool find_elsewhere(struct cleat_save *save, unsigned rank, int64_t *wher
     if (cleat__identity_attempt(client->start, newest.steps[i], 0, attempt, &ignored) != CLEAT_OK)
       return false;
     cleat__key_manifest(newest.steps[i], key);
-    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+    if (CLEAT__STORE(client->store, head, key, &object, &meeting->operation->cancel, &ignored) ==
         CLEAT_OK)
       continue; /* that one has been committed */
     cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
     *where = newest.steps[i];
-    if (CLEAT__STORE(client->store, head, key, &object, &save->operation.cancel, &ignored) ==
+    if (CLEAT__STORE(client->store, head, key, &object, &meeting->operation->cancel, &ignored) ==
         CLEAT_OK)
       return true;
   }
   return false;
 }
 
-static void tell_where(struct cleat_save *save, unsigned rank, struct cleat_error *err) {
+static void tell_where(struct cleat__meeting *meeting, unsigned rank, struct cleat_error *err) {
   int64_t where = 0;
-  if (!find_elsewhere(save, rank, &where))
+  if (!find_elsewhere(meeting, rank, &where))
     return;
   size_t length = strlen(err->message);
   (void)snprintf(err->message + length, sizeof err->message - length, "; rank %u saves step %lld",
@@ -94,24 +94,24 @@ static void tell_where(struct cleat_save *save, unsigned rank, struct cleat_erro
   cleat__error_hint(err, "all ranks must save the same steps, in the same order");
 }
 
-cleat_status cleat__ranks_late(struct cleat_save *save, struct cleat_error *err) {
-  const struct cleat_client *client = save->operation.client;
+cleat_status cleat__ranks_late(struct cleat__meeting *meeting, struct cleat_error *err) {
+  const struct cleat_client *client = meeting->operation->client;
   char ranks[160] = "";
   unsigned first = 0;
   if (client->rank == 0) {
-    if (name_missing(save, ranks, sizeof ranks, &first) == 0)
+    if (name_missing(meeting, ranks, sizeof ranks, &first) == 0)
       return CLEAT_OK;
     (void)cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
-                           (long long)save->plan->step, client->rank_timeout_s, ranks);
+                           (long long)meeting->attempt->step, client->rank_timeout_s, ranks);
     cleat__error_hint(err,
                       "look whether it still runs, saves this very step, and has the same start");
   } else {
     (void)cleat__error_set(err, CLEAT_TIMEOUT,
                            "step %lld: rank 0 has not committed it within %u s; it may yet",
-                           (long long)save->plan->step, client->rank_timeout_s);
+                           (long long)meeting->attempt->step, client->rank_timeout_s);
     cleat__error_hint(err,
                       "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
   }
-  tell_where(save, first, err);
+  tell_where(meeting, first, err);
   return CLEAT_TIMEOUT;
 }

@@ -1,11 +1,14 @@
-/* A save: what is done next, and what follows from what was done.
+/* save/save.c: what a save does next, and what follows from what was done.
  *
  * A save is a job of the worker pool. Its threads ask `take` for the next task under the pool's
  * lock, run it outside (save/tasks.c), and hand it to `finish` under the lock again; there is no
  * thread of its own and no waiting inside a task. The order of preference is the promise to the
  * training loop: copies out of the source come first, as long as there are buffers; then what frees
- * buffers. Follow a byte: take_stage → process STAGE → finish_stage → take_put → process PUT →
- * finish_put → take_close → RECORD → COMMIT.
+ * buffers. Follow a byte: take_stage → STAGE → take_put → PUT → take_close → CLOSE → RECORD → COMMIT. upload.c knows
+ * which part or file is next.
+ *
+ * anew.c and ranks_next.c are called from here, and call back for an idle task and to end the save. The circle stays,
+ * because only this file ends a save.
  *
  * save/prepare.c makes what is walked here. The save owns plan, parts and buffers in use; the client
  * outlives it. */
@@ -15,6 +18,7 @@
 #include "uploader/save/ranks.h"
 #include "uploader/save/job.h"
 
+#include <assert.h>
 #include <string.h>
 
 static struct cleat_save *save_of(struct cleat__job *job) {
@@ -25,121 +29,93 @@ static struct cleat_save *save_of(struct cleat__job *job) {
 
 struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
                                                  enum cleat__save_task_kind kind) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__save_task *task = save->synced.idle;
   save->synced.idle = task->next;
   *task = (struct cleat__save_task){.kind = kind};
   return task;
 }
 
-static bool take_buffers_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  if (part->buffers_needed == 0)
-    return true;
-  part->holds =
-      cleat__client_take_buffers_locked(save->operation.client, &save->operation.job,
-                                        cleat__plan_part_bytes(save->plan, part->file, part->index),
-                                        part->buffers_needed, part->buffers);
-  return part->holds;
-}
-
-static void give_buffers_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  if (!part->holds)
-    return;
-  part->holds = false;
-  cleat__client_give_buffers_locked(save->operation.client, part->buffers_needed, part->buffers);
-}
-
 /* Before any part is copied, or not at all. */
 static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
-  if (!save->synced.snapshot_wanted || save->synced.snapshot_begun)
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->upload.synced.snapshot != CLEAT__SNAPSHOT_WANTED)
     return NULL;
-  save->synced.snapshot_begun = true;
+  cleat__save_snapshot_move_locked(&save->upload, CLEAT__SNAPSHOT_TAKING);
   return cleat__save_task_locked(save, CLEAT__SAVE_SNAPSHOT);
 }
 
-static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
-  if (save->mode != CLEAT__SAVE_STAGED)
+static struct cleat__save_task *part_task_locked(struct cleat_save *save,
+                                                 enum cleat__save_task_kind kind,
+                                                 struct cleat__save_part *part) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (part == NULL)
     return NULL;
-  if (save->synced.snapshot_wanted && !save->synced.snapshot_done)
-    return NULL;
-  if (save->synced.stage_next == save->plan->total_parts)
-    return NULL;
-  struct cleat__save_part *part = &save->parts[save->synced.stage_next];
-  if (!take_buffers_locked(save, part))
-    return NULL;
-  save->synced.stage_next++;
-  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_STAGE);
+  struct cleat__save_task *task = cleat__save_task_locked(save, kind);
   task->part = part;
+  task->file = &save->upload.files[part->file];
   return task;
+}
+
+static struct cleat__save_task *file_task_locked(struct cleat_save *save,
+                                                 enum cleat__save_task_kind kind,
+                                                 struct cleat__save_file *file) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (file == NULL)
+    return NULL;
+  struct cleat__save_task *task = cleat__save_task_locked(save, kind);
+  task->file = file;
+  return task;
+}
+
+static struct cleat__save_task *take_stage_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  return part_task_locked(save, CLEAT__SAVE_STAGE,
+                          cleat__upload_next_to_stage_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_close_locked(struct cleat_save *save) {
-  struct cleat__save_file *file = save->synced.close_first;
-  if (file == NULL)
-    return NULL;
-  save->synced.close_first = file->next;
-  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_CLOSE);
-  task->file = file;
-  return task;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  return file_task_locked(save, CLEAT__SAVE_CLOSE,
+                          cleat__upload_next_to_close_locked(&save->upload));
 }
 
-/* Uploads are opened as they are needed: no more at once than there are transfers to fill them. */
 static struct cleat__save_task *take_open_locked(struct cleat_save *save) {
-  size_t files = save->plan->record.file_count;
-  while (save->synced.open_next < files &&
-         (save->files[save->synced.open_next].upload == NULL ||
-          save->files[save->synced.open_next].state != CLEAT__SAVE_FILE_WAITING)) {
-    save->synced.open_next++;
-  }
-  if (save->synced.open_next == files ||
-      save->synced.open_uploads >= save->operation.client->synced.transfers[CLEAT__UP].limit)
-    return NULL;
-  struct cleat__save_file *file = &save->files[save->synced.open_next++];
-  file->state = CLEAT__SAVE_FILE_OPENING;
-  save->synced.open_uploads++;
-  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_OPEN);
-  task->file = file;
-  return task;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  return file_task_locked(save, CLEAT__SAVE_OPEN, cleat__upload_next_to_open_locked(&save->upload));
 }
 
 static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
-  struct cleat__save_part *part = save->synced.ready_first;
-  if (part == NULL || !cleat__client_may_transfer_locked(save->operation.client, CLEAT__UP))
-    return NULL;
-  if (!part->holds && !take_buffers_locked(save, part))
-    return NULL;
-  save->synced.ready_first = part->next;
-  if (part->next == NULL)
-    save->synced.ready_last = NULL;
-  struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_PUT);
-  task->part = part;
-  task->file = &save->files[part->file];
-  task->began_s = cleat__client_begin_transfer_locked(save->operation.client, CLEAT__UP);
-  if (task->file->upload == NULL && !task->file->present)
-    task->file->state = CLEAT__SAVE_FILE_CLOSING;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  struct cleat__save_task *task =
+      part_task_locked(save, CLEAT__SAVE_PUT, cleat__upload_next_to_send_locked(&save->upload));
+  if (task != NULL)
+    task->began_s = cleat__client_begin_transfer_locked(save->operation.client, CLEAT__UP);
   return task;
 }
 
 /* Record, then manifest; the manifest once every older save of the client has ended. */
 static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
-  if (save->synced.files_done < save->plan->record.file_count)
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->upload.synced.files_done < save->upload.plan->record.file_count)
     return NULL;
-  if (!save->synced.record_begun) {
-    save->synced.record_begun = true;
-    save->synced.record_stored = true; /* from now on it may be */
+  if (save->end.synced.phase == CLEAT__END_STORING) {
+    cleat__end_move_locked(&save->end, CLEAT__END_RECORDING);
     return cleat__save_task_locked(save, CLEAT__SAVE_RECORD);
   }
-  if (!save->synced.record_done || save->synced.commit_begun)
+  if (save->end.synced.phase != CLEAT__END_RECORDED)
     return NULL;
-  if (save->ranks != NULL && !cleat__save_ranks_ready_locked(save))
+  if (save->meeting != NULL && !cleat__save_ranks_ready_locked(save))
     return NULL;
   if (save->operation.client->synced.saves != save)
     return NULL;
-  save->synced.commit_begun = true;
+  cleat__end_move_locked(&save->end, CLEAT__END_COMMITTING);
   return cleat__save_task_locked(save, CLEAT__SAVE_COMMIT);
 }
 
 /* Leaves the client's list, so that the next save may commit. */
 static void unlist_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (!save->synced.listed)
     return;
   save->synced.listed = false;
@@ -150,6 +126,7 @@ static void unlist_locked(struct cleat_save *save) {
 }
 
 static void end_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   unlist_locked(save);
   cleat__operation_end_locked(&save->operation);
 }
@@ -159,27 +136,36 @@ static bool file_needs_cleaning(const struct cleat_save *save,
                                 const struct cleat__save_file *file) {
   switch (file->state) {
   case CLEAT__SAVE_FILE_OPEN:
-    return file->upload != NULL;
+    return file->multipart != NULL;
   case CLEAT__SAVE_FILE_CLOSING:
     return true;
   case CLEAT__SAVE_FILE_DONE:
-    return !save->in_doubt;
+    return !save->end.in_doubt;
   default:
     return false;
   }
 }
 
+/* Whether our record, or our claim, may be in the store. */
+static bool record_may_stand_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  return save->end.synced.phase != CLEAT__END_STORING ||
+         cleat__attempt_may_have_claim(&save->attempt);
+}
+
 /* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
  * attempt, makes it so. NULL, and nothing to be done, when it stays. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
-  if (save->ranks != NULL)
-    return cleat__save_take_farewell_locked(save);
-  if (!save->shared)
-    save->synced.clean_allowed = true;
-  if (save->synced.clean_allowed || save->synced.clean_failed)
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->meeting != NULL)
+    return cleat__save_take_failure_notice_locked(save);
+  if (!save->attempt.shared && save->attempt.synced.cleaning == CLEAT__CLEANING_UNDECIDED)
+    cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ALLOWED);
+  if (save->attempt.synced.cleaning != CLEAT__CLEANING_UNDECIDED)
     return NULL;
-  if (save->resume || save->sealed || save->in_doubt || !save->claimed) {
-    save->synced.clean_failed = true;
+  if (save->attempt.reuse || save->attempt.origin == CLEAT__ATTEMPT_SEALED || save->end.in_doubt ||
+      !cleat__attempt_may_have_claim(&save->attempt)) {
+    cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ENDED);
     return NULL;
   }
   return cleat__save_task_locked(save, CLEAT__SAVE_RELEASE);
@@ -188,30 +174,32 @@ static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
 /* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
  * cannot be cleaned up is left: no manifest names it. */
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
-  if (save->operation.job.in_flight > 0 && save->synced.clean_next == 0)
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (save->operation.job.in_flight > 0 && save->attempt.synced.clean_next == 0)
     return NULL;
-  if (save->synced.clean_next == 0) {
-    for (size_t i = 0; i < save->plan->total_parts; i++)
-      give_buffers_locked(save, &save->parts[i]);
+  if (save->attempt.synced.clean_next == 0) {
+    for (size_t i = 0; i < save->upload.plan->total_parts; i++)
+      cleat__upload_give_buffers_locked(&save->upload, &save->upload.parts[i]);
   }
   if (save->operation.job.in_flight == 0) {
     struct cleat__save_task *release = take_release_locked(save);
     if (release != NULL)
       return release;
   }
-  if (!save->synced.clean_allowed && !save->synced.clean_failed)
+  if (save->attempt.synced.cleaning == CLEAT__CLEANING_UNDECIDED)
     return NULL;
   /* The record is cleaned up like a file, after the last of them. */
-  size_t count = save->plan->record.file_count + 1;
-  while (save->synced.clean_next < count && !save->synced.clean_failed) {
-    size_t at = save->synced.clean_next++;
-    bool is_record = at == save->plan->record.file_count;
-    bool needed = is_record ? (save->synced.record_stored || save->claimed) && !save->in_doubt
-                            : file_needs_cleaning(save, &save->files[at]);
+  size_t count = save->upload.plan->record.file_count + 1;
+  while (save->attempt.synced.clean_next < count &&
+         save->attempt.synced.cleaning != CLEAT__CLEANING_ENDED) {
+    size_t at = save->attempt.synced.clean_next++;
+    bool is_record = at == save->upload.plan->record.file_count;
+    bool needed = is_record ? record_may_stand_locked(save) && !save->end.in_doubt
+                            : file_needs_cleaning(save, &save->upload.files[at]);
     if (!needed)
       continue;
     struct cleat__save_task *task = cleat__save_task_locked(save, CLEAT__SAVE_CLEAN);
-    task->file = is_record ? NULL : &save->files[at];
+    task->file = is_record ? NULL : &save->upload.files[at];
     return task;
   }
   if (save->operation.job.in_flight == 0)
@@ -222,8 +210,9 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
 /* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged before
  * either: the older one may need the buffers. */
 static bool must_wait_its_turn_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat_save *older = save->operation.client->synced.saves;
-  while (older != save && older->plan->step != save->plan->step)
+  while (older != save && older->upload.plan->step != save->upload.plan->step)
     older = older->synced.next;
   return older != save;
 }
@@ -235,19 +224,20 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     return NULL;
   if (save->operation.synced.stopping)
     return (struct cleat__task *)take_clean_locked(save);
-  if (save->synced.anew_wanted)
+  if (save->attempt.synced.phase == CLEAT__ATTEMPT_LEAVING ||
+      save->attempt.synced.phase == CLEAT__ATTEMPT_REPLACING)
     return (struct cleat__task *)cleat__save_take_anew_locked(save);
   task = take_snapshot_locked(save);
   if (task != NULL)
     return (struct cleat__task *)task;
-  if (!save->synced.look_begun && must_wait_its_turn_locked(save))
-    return NULL;
-  if (!save->synced.look_begun) {
-    save->synced.look_begun = true;
+  if (save->attempt.synced.phase == CLEAT__ATTEMPT_NEW) {
+    if (must_wait_its_turn_locked(save))
+      return NULL;
+    cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_LOOKING);
     return (struct cleat__task *)cleat__save_task_locked(save, CLEAT__SAVE_LOOK);
   }
   task = take_stage_locked(save);
-  if (task != NULL || !save->synced.look_done)
+  if (task != NULL || save->attempt.synced.phase == CLEAT__ATTEMPT_LOOKING)
     return (struct cleat__task *)task;
   task = take_close_locked(save);
   if (task == NULL)
@@ -256,166 +246,109 @@ static struct cleat__task *save_take(struct cleat__job *job) {
     task = take_put_locked(save);
   if (task == NULL)
     task = take_end_locked(save);
-  if (task == NULL && save->ranks != NULL)
+  if (task == NULL && save->meeting != NULL)
     task = cleat__save_take_ranks_locked(save);
   return (struct cleat__task *)task;
 }
 
 /* ---- Finish: what follows, under the lock ---------------------------------------------------- */
 
-static void make_ready_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  part->next = NULL;
-  if (save->synced.ready_last != NULL) {
-    save->synced.ready_last->next = part;
-  } else {
-    save->synced.ready_first = part;
-  }
-  save->synced.ready_last = part;
-}
-
-/* The file can take parts: those that are staged are ready; in place, all are. */
-static void file_open_locked(struct cleat_save *save, struct cleat__save_file *file) {
-  file->state = CLEAT__SAVE_FILE_OPEN;
-  for (size_t i = 0; i < file->part_count; i++) {
-    struct cleat__save_part *part = &file->parts[i];
-    if (save->mode == CLEAT__SAVE_IN_PLACE || part->staged)
-      make_ready_locked(save, part);
-  }
-}
-
 static void finish_look_locked(struct cleat_save *save) {
-  save->synced.look_done = true;
-  if (save->standing.exists && save->plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_ENTERED);
+  if (save->attempt.standing.exists && save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP) {
     cleat__save_skipped_locked(save);
     return;
   }
-  for (size_t i = 0; i < save->plan->record.file_count; i++) {
-    struct cleat__save_file *file = &save->files[i];
-    if (save->sealed) {
-      file->state = CLEAT__SAVE_FILE_DONE;
-      save->synced.files_done++;
-    } else if (file->upload == NULL || file->present) {
-      file_open_locked(save, file);
-    }
+  if (save->attempt.origin == CLEAT__ATTEMPT_SEALED) {
+    cleat__upload_all_there_locked(&save->upload);
+    return;
   }
-  if (save->sealed)
-    save->synced.bytes_done = save->synced.bytes_found = save->plan->total_bytes;
-}
-
-/* Nobody needs its source any more. */
-static void count_staged_locked(struct cleat_save *save, const struct cleat__save_part *part) {
-  save->synced.parts_staged++;
-  save->synced.borrowing -= part->borrows;
-  save->synced.bytes_staged += cleat__plan_part_bytes(save->plan, part->file, part->index);
-}
-
-static void finish_stage_locked(struct cleat_save *save, struct cleat__save_part *part) {
-  struct cleat__save_file *file = &save->files[part->file];
-  part->staged = true;
-  if (!part->fed)
-    count_staged_locked(save, part);
-  if (file->state == CLEAT__SAVE_FILE_OPEN)
-    make_ready_locked(save, part);
-}
-
-static void file_done_locked(struct cleat_save *save, struct cleat__save_file *file) {
-  file->state = CLEAT__SAVE_FILE_DONE;
-  save->synced.files_done++;
-  if (file->upload != NULL && !file->present)
-    save->synced.open_uploads--;
+  for (size_t i = 0; i < save->upload.plan->record.file_count; i++) {
+    struct cleat__save_file *file = &save->upload.files[i];
+    if (file->multipart == NULL || file->present)
+      cleat__upload_opened_locked(&save->upload, file);
+  }
 }
 
 /* An object that was there is the file, or the attempt is of no use. */
 static void finish_close_locked(struct cleat_save *save, const struct cleat__save_task *task) {
-  struct cleat__save_file *file = task->file;
-  if (file->present && !task->found) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (task->file->present && !task->found)
     cleat__save_want_anew_locked(save);
-    return;
-  }
-  if (file->present) {
-    uint64_t bytes = save->plan->record.files[file - save->files].size;
-    save->synced.bytes_done += bytes;
-    save->synced.bytes_found += bytes;
-  }
-  file_done_locked(save, file);
+  else
+    cleat__upload_closed_locked(&save->upload, task->file);
 }
 
 /* What was only read and compared says nothing about the store. */
 static void end_transfer_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moved = task->status == CLEAT_OK && !task->found && !task->file->present;
-  uint64_t bytes = cleat__plan_part_bytes(save->plan, task->part->file, task->part->index);
+  uint64_t bytes = cleat__plan_part_bytes(save->upload.plan, task->part->file, task->part->index);
   cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s,
                                     moved ? bytes : 0);
 }
 
-static void finish_put_locked(struct cleat_save *save, const struct cleat__save_task *task) {
-  struct cleat__save_file *file = &save->files[task->part->file];
-  uint64_t bytes = cleat__plan_part_bytes(save->plan, task->part->file, task->part->index);
-  if (!file->present)
-    save->synced.bytes_done += bytes;
-  if (task->found)
-    save->synced.bytes_found += bytes;
-  if (task->part->fed && task->part->staged)
-    count_staged_locked(save, task->part);
-  if (++file->parts_done < file->part_count)
-    return;
-  if (file->upload == NULL && !file->present) {
-    file_done_locked(save, file);
-    return;
-  }
-  file->state = CLEAT__SAVE_FILE_CLOSING;
-  file->next = save->synced.close_first;
-  save->synced.close_first = file;
-}
-
 void cleat__save_committed_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   /* A cancel that came while the manifest was put came too late. */
   cleat__error_clear(&save->operation.synced.error);
-  save->synced.outcome = CLEAT_OUTCOME_COMMITTED;
+  save->end.synced.outcome = CLEAT_OUTCOME_COMMITTED;
   end_locked(save);
 }
 
 void cleat__save_skipped_locked(struct cleat_save *save) {
-  save->synced.outcome = CLEAT_OUTCOME_SKIPPED;
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  save->end.synced.outcome = CLEAT_OUTCOME_SKIPPED;
   cleat__operation_stop_locked(&save->operation);
 }
 
 /* As after a commit that was lost: nobody can commit this attempt. */
 static void finish_commit_locked(struct cleat_save *save) {
-  if (!save->beaten) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  if (!save->end.beaten) {
     cleat__save_committed_locked(save);
     return;
   }
-  if (!save->in_doubt && !save->sealed)
-    save->synced.clean_allowed = true;
+  if (!save->end.in_doubt && save->attempt.origin != CLEAT__ATTEMPT_SEALED)
+    cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ALLOWED);
   cleat__error_clear(&save->operation.synced.error); /* a cancel that came too late */
   cleat__save_skipped_locked(save);
 }
 
+/* Of several ranks, only the failure of rank 0 says that nobody commits. */
+static void finish_release_locked(struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
+  bool closed = save->meeting == NULL || atomic_load(&save->meeting->closed);
+  cleat__attempt_clean_locked(&save->attempt,
+                              closed ? CLEAT__CLEANING_ALLOWED : CLEAT__CLEANING_ENDED);
+}
+
 static void finish_success_locked(struct cleat_save *save, struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   switch (task->kind) {
   case CLEAT__SAVE_LOOK:
     finish_look_locked(save);
     break;
   case CLEAT__SAVE_SNAPSHOT:
-    save->synced.snapshot_done = true;
-    save->synced.snapshot_taken = task->found;
+    cleat__save_snapshot_move_locked(&save->upload,
+                                     task->found ? CLEAT__SNAPSHOT_TAKEN : CLEAT__SNAPSHOT_REFUSED);
     break;
   case CLEAT__SAVE_STAGE:
-    finish_stage_locked(save, task->part);
+    cleat__upload_staged_locked(&save->upload, task->part);
     break;
   case CLEAT__SAVE_OPEN:
-    file_open_locked(save, task->file);
+    cleat__upload_opened_locked(&save->upload, task->file);
     break;
   case CLEAT__SAVE_PUT:
-    finish_put_locked(save, task);
+    cleat__upload_sent_locked(&save->upload, task->part, task->found);
     break;
   case CLEAT__SAVE_CLOSE:
     finish_close_locked(save, task);
     break;
   case CLEAT__SAVE_RECORD:
-    save->synced.record_done = true;
-    if (save->ranks != NULL)
+    cleat__end_move_locked(&save->end, CLEAT__END_RECORDED);
+    if (save->meeting != NULL)
       cleat__save_ranks_wait_locked(save);
     break;
   case CLEAT__SAVE_COMMIT:
@@ -433,19 +366,19 @@ static void finish_success_locked(struct cleat_save *save, struct cleat__save_ta
   case CLEAT__SAVE_TELL:
     break;
   case CLEAT__SAVE_RELEASE:
-    save->synced.clean_allowed = save->ranks == NULL || atomic_load(&save->ranks->closed);
-    save->synced.clean_failed = !save->synced.clean_allowed;
+    finish_release_locked(save);
     break;
   case CLEAT__SAVE_CLEAN:
     if (task->file != NULL)
-      task->file->state = CLEAT__SAVE_FILE_GONE;
+      cleat__save_file_move_locked(&save->upload, task->file, CLEAT__SAVE_FILE_GONE);
     break;
   }
 }
 
 static void finish_failure_locked(struct cleat_save *save, const struct cleat__save_task *task) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (task->kind == CLEAT__SAVE_CLEAN || task->kind == CLEAT__SAVE_RELEASE) {
-    save->synced.clean_failed = true;
+    cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ENDED);
     /* Whatever went wrong: that the save goes on elsewhere is what its owner has to know. */
     if (task->status == CLEAT_LOST)
       save->operation.synced.error = task->error;
@@ -456,9 +389,9 @@ static void finish_failure_locked(struct cleat_save *save, const struct cleat__s
     cleat__save_want_anew_locked(save);
   } else {
     /* Another attempt has the step: nobody can commit this one. */
-    if (task->kind == CLEAT__SAVE_COMMIT && task->status == CLEAT_LOST && !save->in_doubt &&
-        !save->sealed)
-      save->synced.clean_allowed = true;
+    if (task->kind == CLEAT__SAVE_COMMIT && task->status == CLEAT_LOST && !save->end.in_doubt &&
+        save->attempt.origin != CLEAT__ATTEMPT_SEALED)
+      cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ALLOWED);
     cleat__operation_fail_locked(&save->operation, &task->error);
   }
 }
@@ -468,7 +401,7 @@ static void save_finish(struct cleat__job *job, struct cleat__task *finished) {
   struct cleat__save_task *task = (struct cleat__save_task *)finished;
   if (task->kind == CLEAT__SAVE_PUT) {
     end_transfer_locked(save, task);
-    give_buffers_locked(save, task->part);
+    cleat__upload_give_buffers_locked(&save->upload, task->part);
   }
   if (task->kind == CLEAT__SAVE_READ)
     cleat__client_end_transfer_locked(save->operation.client, CLEAT__DOWN, task->began_s,
@@ -526,8 +459,10 @@ static bool is_busy(struct cleat_client *client) {
 
 static cleat_status prepare(struct cleat_save *save, const struct cleat_save_request *request,
                             enum cleat__save_mode mode, struct cleat_error *err) {
-  cleat__lanes_init(&save->lanes, save->operation.client);
-  save->mode = mode;
+  save->upload.operation = save->attempt.operation = save->end.operation = &save->operation;
+  save->upload.attempt = &save->attempt;
+  cleat__lanes_init(&save->upload.lanes, save->operation.client);
+  save->upload.mode = mode;
   cleat_status status = cleat__save_prepare(save, request, err);
   return status == CLEAT_OK && !save_enlist(save, request->if_busy) ? refuse_busy(err) : status;
 }
@@ -548,7 +483,7 @@ static cleat_status begin(struct cleat_client *client, const struct cleat_save_r
   }
   /* The other ranks are to know, or they wait for this one. */
   if (client->world_size > 1)
-    cleat__ranks_tell_unbegun(client, request->step, fresh, err);
+    cleat__ranks_tell_unbegun(client, request->step, fresh != NULL ? &fresh->attempt : NULL, err);
   if (fresh != NULL)
     cleat__save_destroy(fresh);
   return err->status;

@@ -2,10 +2,14 @@
 #include "base/fork.h"
 #include "uploader/save/job.h"
 
-static bool is_staged_locked(const struct cleat_save *save) {
-  if (save->synced.snapshot_taken && save->synced.borrowing == 0)
+#include <assert.h>
+
+static bool is_staged_locked(const struct cleat__save_upload *upload) {
+  assert(cleat__pool_is_mine(upload->operation->client->pool));
+  if (upload->synced.snapshot == CLEAT__SNAPSHOT_TAKEN && upload->synced.borrowing == 0)
     return true;
-  return save->mode == CLEAT__SAVE_STAGED && save->synced.parts_staged == save->plan->total_parts;
+  return upload->mode == CLEAT__SAVE_STAGED &&
+         upload->synced.parts_staged == upload->plan->total_parts;
 }
 
 cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error *err) {
@@ -14,7 +18,7 @@ cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error
     return cleat__fork_refuse("the client", err);
   cleat__pool_lock(pool);
   /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
-  while (!is_staged_locked(save) && !save->operation.synced.ended)
+  while (!is_staged_locked(&save->upload) && !save->operation.synced.ended)
     cleat__pool_wait_locked(pool);
   cleat_status status = cleat__operation_status_locked(&save->operation, err);
   cleat__pool_unlock(pool);
@@ -26,10 +30,12 @@ cleat_status cleat__save_wait(struct cleat_save *save, struct cleat_error *err) 
 }
 
 static enum cleat_phase phase_locked(const struct cleat_save *save) {
+  assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->operation.synced.ended) {
     return save->operation.synced.error.status == CLEAT_OK ? CLEAT_PHASE_DONE : CLEAT_PHASE_FAILED;
   }
-  return save->synced.record_begun ? CLEAT_PHASE_COMMITTING : CLEAT_PHASE_RUNNING;
+  return save->end.synced.phase != CLEAT__END_STORING ? CLEAT_PHASE_COMMITTING
+                                                      : CLEAT_PHASE_RUNNING;
 }
 
 void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *progress) {
@@ -38,18 +44,19 @@ void cleat__save_progress(const struct cleat_save *save, struct cleat_progress *
     *progress = (struct cleat_progress){.phase = CLEAT_PHASE_FAILED};
     return;
   }
+  const struct cleat__save_upload *upload = &save->upload;
   cleat__pool_lock(pool);
   *progress = (struct cleat_progress){
       .phase = phase_locked(save),
-      .outcome = save->operation.synced.ended ? save->synced.outcome : CLEAT_OUTCOME_PENDING,
-      .bytes_total = save->plan->total_bytes,
-      .bytes_staged = save->synced.bytes_staged,
-      .bytes_done = save->synced.bytes_done,
-      .bytes_resumed = save->synced.bytes_found,
-      .files_total = save->plan->record.file_count,
-      .files_done = save->synced.files_done,
+      .outcome = save->operation.synced.ended ? save->end.synced.outcome : CLEAT_OUTCOME_PENDING,
+      .bytes_total = upload->plan->total_bytes,
+      .bytes_staged = upload->synced.bytes_staged,
+      .bytes_done = upload->synced.bytes_done,
+      .bytes_resumed = upload->synced.bytes_found,
+      .files_total = upload->plan->record.file_count,
+      .files_done = upload->synced.files_done,
       .elapsed_s = cleat__operation_elapsed_locked(&save->operation),
-      .device_snapshot = save->synced.snapshot_taken,
+      .device_snapshot = upload->synced.snapshot == CLEAT__SNAPSHOT_TAKEN,
   };
   cleat__pool_unlock(pool);
 }

@@ -1,4 +1,4 @@
-/* test_save.c: uploader/save/save.c and save/tasks.c: what is stored is what was given, the fence, and
+/* test_save.c: uploader/save/save.c, upload.c and send.c: what is stored is what was given, the fence, and
  * several saves at once; on a store in memory whose gates make every moment of a save one that a test
  * can stop at. */
 #include "api/cleat.h"

@@ -286,10 +286,10 @@ START_TEST(five_terabytes) {
   ck_ok(cleat__client_on_store(store, &options, &client, &err));
   memory_hold(bucket, "", ""); /* nothing is read */
   struct cleat_save *save = begin(client, false, false);
-  ck_assert_uint_le(save->plan->total_parts, 10000);
-  ck_assert_uint_gt(cleat__plan_part_bytes(save->plan, 0, 0), UINT64_C(256) << 20);
-  for (size_t i = 0; i < save->plan->total_parts; i++)
-    ck_assert_uint_eq(save->parts[i].buffers_needed, 0);
+  ck_assert_uint_le(save->upload.plan->total_parts, 10000);
+  ck_assert_uint_gt(cleat__plan_part_bytes(save->upload.plan, 0, 0), UINT64_C(256) << 20);
+  for (size_t i = 0; i < save->upload.plan->total_parts; i++)
+    ck_assert_uint_eq(save->upload.parts[i].buffers_needed, 0);
   cleat_save_cancel(save);
   memory_release(bucket);
   ck_fails(cleat_save_wait(save, &err), CLEAT_CANCELLED);

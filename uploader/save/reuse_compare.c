@@ -1,6 +1,6 @@
-/* resume_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
- * alone. See resume.h. */
-#include "uploader/save/resume.h"
+/* reuse_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
+ * alone. See reuse.h. */
+#include "uploader/save/reuse.h"
 
 #include "base/checksum.h"
 #include "base/mem.h"
@@ -23,8 +23,8 @@ static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
   return cleat__unhex(hex, sizeof found, found) && memcmp(found, digest, sizeof found) == 0;
 }
 
-bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
-                                 const struct cleat__span *body, size_t count, uint32_t crc32c) {
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have,
+                                const struct cleat__span *body, size_t count, uint32_t crc32c) {
   uint8_t digest[CLEAT__MD5_BYTES];
   if (have->number == 0 || have->size != cleat__spans_length(body, count))
     return false;
@@ -33,10 +33,10 @@ bool cleat__resume_part_is_there(const struct cleat__stored_part *have,
   return cleat__md5_spans(body, count, digest) == CLEAT_OK && etag_is(have->etag, digest);
 }
 
-cleat_status cleat__resume_feed_is_there(const struct cleat__stored_part *have,
-                                         const struct cleat__feed *feed, uint32_t crc32c,
-                                         const atomic_bool *cancel, bool *there,
-                                         struct cleat_error *err) {
+cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
+                                        const struct cleat__feed *feed, uint32_t crc32c,
+                                        const atomic_bool *cancel, bool *there,
+                                        struct cleat_error *err) {
   uint8_t digest[CLEAT__MD5_BYTES];
   *there = false;
   if (have->number == 0 || have->size != feed->length)
@@ -82,17 +82,17 @@ static bool checksum_tells(const struct cleat__object *object,
   return false;
 }
 
-static cleat_status read_part(struct cleat_save *save, const char *key, uint64_t offset,
+static cleat_status read_part(struct cleat__save_upload *upload, const char *key, uint64_t offset,
                               uint64_t size, void *block, uint32_t *crc32c,
                               struct cleat_error *err) {
-  struct cleat__store *store = save->operation.client->store;
+  struct cleat__store *store = upload->operation->client->store;
   cleat_status status = CLEAT_OK;
   uint32_t ignored = 0;
   *crc32c = 0;
   while (size > 0 && status == CLEAT_OK) {
     struct cleat__span into = {block, size < BLOCK_BYTES ? (size_t)size : BLOCK_BYTES};
     status =
-        CLEAT__STORE(store, get, key, offset, &into, 1, &ignored, &save->operation.cancel, err);
+        CLEAT__STORE(store, get, key, offset, &into, 1, &ignored, &upload->operation->cancel, err);
     if (status == CLEAT_OK)
       *crc32c = cleat__crc32c(*crc32c, block, into.length);
     offset += into.length;
@@ -101,9 +101,9 @@ static cleat_status read_part(struct cleat_save *save, const char *key, uint64_t
   return status;
 }
 
-static cleat_status read_back(struct cleat_save *save, size_t file, const char *key, bool *same,
-                              struct cleat_error *err) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[file];
+static cleat_status read_back(struct cleat__save_upload *upload, size_t file, const char *key,
+                              bool *same, struct cleat_error *err) {
+  const struct cleat__file_entry *entry = &upload->plan->record.files[file];
   cleat_status status = CLEAT_OK;
   void *block = cleat__alloc(BLOCK_BYTES);
   if (block == NULL)
@@ -111,47 +111,48 @@ static cleat_status read_back(struct cleat_save *save, size_t file, const char *
   *same = true;
   for (size_t i = 0; i < entry->part_count && *same && status == CLEAT_OK; i++) {
     uint32_t crc32c = 0;
-    status = read_part(save, key, entry->part_bytes * i,
-                       cleat__plan_part_bytes(save->plan, file, i), block, &crc32c, err);
+    status = read_part(upload, key, entry->part_bytes * i,
+                       cleat__plan_part_bytes(upload->plan, file, i), block, &crc32c, err);
     *same = crc32c == entry->crc32c[i];
   }
   cleat__free(block);
   return status;
 }
 
-cleat_status cleat__resume_compare(struct cleat_save *save, size_t file, bool *same,
-                                   struct cleat_error *err) {
-  const struct cleat__file_entry *entry = &save->plan->record.files[file];
+cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file, bool *same,
+                                  struct cleat_error *err) {
+  const struct cleat__file_entry *entry = &upload->plan->record.files[file];
   struct cleat__object object = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat__key_file(save->plan->step, save->attempt, entry->name, key);
-  cleat_status status =
-      CLEAT__STORE(save->operation.client->store, head, key, &object, &save->operation.cancel, err);
+  cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, key);
+  cleat_status status = CLEAT__STORE(upload->operation->client->store, head, key, &object,
+                                     &upload->operation->cancel, err);
   *same = false;
   if (cleat__object_is_absent(status, err))
     return CLEAT_OK;
   if (status != CLEAT_OK || object.size != entry->size || checksum_tells(&object, entry, same))
     return status;
-  return read_back(save, file, key, same, err);
+  return read_back(upload, file, key, same, err);
 }
 
-cleat_status cleat__resume_object(struct cleat_save *save, size_t file, bool *same,
-                                  struct cleat_error *err) {
+cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same,
+                                 struct cleat_error *err) {
   bool found = false;
-  cleat_status status = cleat__resume_compare(save, file, &found, err);
+  cleat_status status = cleat__reuse_compare(upload, file, &found, err);
   if (status == CLEAT_OK)
     *same = found;
   return status;
 }
 
-cleat_status cleat__resume_settle(struct cleat_save *save, size_t file, struct cleat_error *err) {
+cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
+                                 struct cleat_error *err) {
   bool same = false;
-  cleat_status status = cleat__resume_compare(save, file, &same, err);
+  cleat_status status = cleat__reuse_compare(upload, file, &same, err);
   if (status != CLEAT_OK || same)
     return status;
   status = cleat__error_set(err, CLEAT_LOST,
                             "another process has written %s into this attempt, with other bytes",
-                            save->plan->record.files[file].name);
+                            upload->plan->record.files[file].name);
   cleat__error_hint(err, "nothing was committed; see that one process alone saves this step, and "
                          "save it again");
   return status;
@@ -159,18 +160,18 @@ cleat_status cleat__resume_settle(struct cleat_save *save, size_t file, struct c
 
 /* ---- The sources ------------------------------------------------------------------------------ */
 
-static cleat_status source_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
-                               struct cleat_error *err) {
+static cleat_status source_crc(struct cleat__save_upload *upload, size_t file, size_t part,
+                               uint32_t *crc32c, struct cleat_error *err) {
   return cleat__source_crc32c(
-      &save->plan->files[file].source, save->plan->record.files[file].part_bytes * part,
-      cleat__plan_part_bytes(save->plan, file, part), &save->operation.cancel, crc32c, err);
+      &upload->plan->files[file].source, upload->plan->record.files[file].part_bytes * part,
+      cleat__plan_part_bytes(upload->plan, file, part), &upload->operation->cancel, crc32c, err);
 }
 
-static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part, uint32_t *crc32c,
-                               struct cleat_error *err) {
+static cleat_status memory_crc(struct cleat__save_upload *upload, size_t file, size_t part,
+                               uint32_t *crc32c, struct cleat_error *err) {
   struct cleat__span *spans = NULL;
   size_t count = 0;
-  cleat_status status = cleat__plan_part_spans(save->plan, file, part, &spans, &count, err);
+  cleat_status status = cleat__plan_part_spans(upload->plan, file, part, &spans, &count, err);
   if (status != CLEAT_OK)
     return status;
   *crc32c = cleat__spans_crc32c(spans, count);
@@ -178,13 +179,13 @@ static cleat_status memory_crc(struct cleat_save *save, size_t file, size_t part
   return CLEAT_OK;
 }
 
-cleat_status cleat__resume_read_sources(struct cleat_save *save, struct cleat_error *err) {
+cleat_status cleat__reuse_read_sources(struct cleat__save_upload *upload, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0; i < save->plan->record.file_count && status == CLEAT_OK; i++) {
-    struct cleat__file_entry *entry = &save->plan->record.files[i];
+  for (size_t i = 0; i < upload->plan->record.file_count && status == CLEAT_OK; i++) {
+    struct cleat__file_entry *entry = &upload->plan->record.files[i];
     for (size_t k = 0; k < entry->part_count && status == CLEAT_OK; k++) {
-      status = save->plan->files[i].from_disk ? source_crc(save, i, k, &entry->crc32c[k], err)
-                                              : memory_crc(save, i, k, &entry->crc32c[k], err);
+      status = upload->plan->files[i].from_disk ? source_crc(upload, i, k, &entry->crc32c[k], err)
+                                                : memory_crc(upload, i, k, &entry->crc32c[k], err);
     }
   }
   return status;

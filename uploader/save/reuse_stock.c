@@ -1,20 +1,12 @@
-/* resume_stock.c: what an earlier try left: objects and unfinished uploads of one attempt, file by file.
- * See resume.h. Nothing is changed here, and sizes alone are looked at. */
-#include "uploader/save/resume.h"
+/* reuse_stock.c: what an earlier try left: objects and unfinished uploads of one attempt, file by file.
+ * See reuse.h. Nothing is changed here, and sizes alone are looked at. */
+#include "uploader/save/reuse.h"
 
 #include "base/mem.h"
 #include "uploader/engine/listing.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-void cleat__strays_free(struct cleat__stray *strays, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    cleat__free(strays[i].key);
-    cleat__free(strays[i].id);
-  }
-  cleat__free(strays);
-}
 
 void cleat__stock_clear(struct cleat__stock *stock) {
   cleat__claim_clear(&stock->claim);
@@ -34,7 +26,7 @@ struct named {
 };
 
 struct walk {
-  struct cleat_save *save;
+  struct cleat__save_upload *upload;
   struct cleat__stock *stock;
   struct named *names; /* of all files of the save, sorted */
   char folder[CLEAT__OBJECT_KEY_MAX];
@@ -48,7 +40,7 @@ static int compare_named(const void *left, const void *right) {
 }
 
 static cleat_status names_sort(struct walk *walk) {
-  const struct cleat__record *record = &walk->save->plan->record;
+  const struct cleat__record *record = &walk->upload->plan->record;
   walk->names = cleat__calloc(record->file_count, sizeof *walk->names);
   if (walk->names == NULL)
     return cleat__error_no_memory(walk->err, "the files of a save");
@@ -62,7 +54,7 @@ static cleat_status names_sort(struct walk *walk) {
 /* The number of the file with this key; false: the save has none. */
 static bool file_of(const struct walk *walk, const char *key, size_t *file) {
   struct named wanted = {key + strlen(walk->folder), 0};
-  const struct named *found = bsearch(&wanted, walk->names, walk->save->plan->record.file_count,
+  const struct named *found = bsearch(&wanted, walk->names, walk->upload->plan->record.file_count,
                                       sizeof *walk->names, compare_named);
   if (found != NULL)
     *file = found->file;
@@ -91,12 +83,12 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
   char record[CLEAT__OBJECT_KEY_MAX];
   size_t file = 0;
   (void)err; /* it is the walk's */
-  cleat__key_record(walk->save->plan->step, walk->stock->attempt, walk->save->plan->record.rank,
+  cleat__key_record(walk->upload->plan->step, walk->stock->attempt, walk->upload->plan->record.rank,
                     record);
   if (strcmp(entry->key, record) == 0)
     return CLEAT_OK;
   bool wanted = file_of(walk, entry->key, &file);
-  if (!wanted || walk->save->plan->record.files[file].size != entry->size) {
+  if (!wanted || walk->upload->plan->record.files[file].size != entry->size) {
     walk->stock->blocked = walk->stock->blocked || wanted;
     return add_stray(walk, entry->key, NULL);
   }
@@ -106,8 +98,8 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
 }
 
 static cleat_status see_objects(struct walk *walk) {
-  const struct cleat__listing objects = {walk->save->operation.client->store, walk->folder, false,
-                                         &walk->save->operation.cancel};
+  const struct cleat__listing objects = {walk->upload->operation->client->store, walk->folder,
+                                         false, &walk->upload->operation->cancel};
   return cleat__listing_each(&objects, see_object, walk, walk->err);
 }
 
@@ -115,16 +107,16 @@ static cleat_status see_objects(struct walk *walk) {
 
 /* How many bytes the upload holds; 0 when it cannot be told. */
 static cleat_status count_bytes(struct walk *walk, size_t file, const char *key, const char *id) {
-  struct cleat_save *save = walk->save;
-  struct cleat__store *store = save->operation.client->store;
-  struct cleat__upload upload = {.size = save->plan->record.files[file].size,
-                                 .part_bytes = save->plan->record.files[file].part_bytes};
+  struct cleat__save_upload *upload = walk->upload;
+  struct cleat__store *store = upload->operation->client->store;
+  struct cleat__upload multipart = {.size = upload->plan->record.files[file].size,
+                                    .part_bytes = upload->plan->record.files[file].part_bytes};
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
-  strncpy(upload.key, key, CLEAT__KEY_MAX);
-  strncpy(upload.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status = CLEAT__STORE(store, multipart_list_parts, &upload, &parts, &count,
-                                     &save->operation.cancel, walk->err);
+  strncpy(multipart.key, key, CLEAT__KEY_MAX);
+  strncpy(multipart.id, id, CLEAT__UPLOAD_ID_MAX);
+  cleat_status status = CLEAT__STORE(store, multipart_list_parts, &multipart, &parts, &count,
+                                     &upload->operation->cancel, walk->err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     walk->stock->bytes += parts[i].size;
   cleat__free(parts);
@@ -134,7 +126,7 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
 static cleat_status see_upload(struct walk *walk, const struct cleat__upload_entry *entry) {
   struct cleat__stock *stock = walk->stock;
   size_t file = 0;
-  if (!file_of(walk, entry->key, &file) || walk->save->files[file].upload == NULL ||
+  if (!file_of(walk, entry->key, &file) || walk->upload->files[file].multipart == NULL ||
       stock->present[file] || stock->uploads[file] != NULL)
     return add_stray(walk, entry->key, entry->id);
   stock->uploads[file] = cleat__strdup(entry->id);
@@ -154,8 +146,8 @@ static cleat_status see_listed(void *user, struct cleat__upload_entry *entry,
 
 /* All uploads whose key starts with `prefix`, or with `exact` is `prefix`. */
 static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exact) {
-  const struct cleat__listing uploads = {walk->save->operation.client->store, prefix, false,
-                                         &walk->save->operation.cancel};
+  const struct cleat__listing uploads = {walk->upload->operation->client->store, prefix, false,
+                                         &walk->upload->operation->cancel};
   walk->exactly = exact ? prefix : NULL;
   cleat_status status = cleat__listing_each_upload(&uploads, see_listed, walk, walk->err);
   /* A store without such a list: what earlier tries had sent of a file is sent anew. */
@@ -169,22 +161,22 @@ static cleat_status see_named_uploads(struct walk *walk) {
   cleat_status status = CLEAT_OK;
   char key[CLEAT__OBJECT_KEY_MAX];
   for (size_t i = 0; i < claim->upload_count && status == CLEAT_OK; i++) {
-    cleat__key_file(walk->save->plan->step, walk->stock->attempt, claim->uploads[i], key);
+    cleat__key_file(walk->upload->plan->step, walk->stock->attempt, claim->uploads[i], key);
     status = see_uploads(walk, key, true);
   }
   return status;
 }
 
-cleat_status cleat__stock_take(struct cleat_save *save, const char *attempt,
+cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *attempt,
                                struct cleat__stock *stock, struct cleat_error *err) {
-  struct walk walk = {.save = save, .stock = stock, .err = err};
+  struct walk walk = {.upload = upload, .stock = stock, .err = err};
   char key[CLEAT__OBJECT_KEY_MAX];
-  size_t files = save->plan->record.file_count;
+  size_t files = upload->plan->record.file_count;
   strncpy(stock->attempt, attempt, sizeof stock->attempt - 1);
-  cleat__key_attempt(save->plan->step, attempt, walk.folder);
-  cleat__key_record(save->plan->step, attempt, save->plan->record.rank, key);
-  cleat_status status =
-      cleat__claim_look(save->operation.client, key, &save->operation.cancel, &stock->claim, err);
+  cleat__key_attempt(upload->plan->step, attempt, walk.folder);
+  cleat__key_record(upload->plan->step, attempt, upload->plan->record.rank, key);
+  cleat_status status = cleat__claim_look(upload->operation->client, key,
+                                          &upload->operation->cancel, &stock->claim, err);
   if (status != CLEAT_OK || stock->claim.kind != CLEAT__CLAIM_OPEN)
     return status;
   stock->present = cleat__calloc(files, sizeof *stock->present);
