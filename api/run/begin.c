@@ -211,7 +211,7 @@ void cleat__run_begin_restore(struct cleat__run_loop *loop) {
                                                       .layout = options->layout,
                                                       .pattern = options->pattern,
                                                       .step = options->step,
-                                                      .look_only = options->no_restore};
+                                                      .query_only = options->no_restore};
   /* Several ranks first join the start of the job; what they go on from comes with that. */
   bool joins = loop->ranks.world_size > 1 && loop->phase_of_ranks == CLEAT__RUN_APART;
   loop->order = (struct cleat__run_order){.kind = joins ? CLEAT__RUN_JOIN : CLEAT__RUN_RESTORE,

@@ -41,7 +41,7 @@ struct cleat__run_item *cleat__run_items_find(struct cleat__run_items *items, in
   return at < items->count && items->items[at]->found.step == step ? items->items[at] : NULL;
 }
 
-/* ---- Looking ----------------------------------------------------------------------------------- */
+/* ---- Checking ----------------------------------------------------------------------------------- */
 
 static bool is_busy(const struct cleat__run_item *item) {
   return item->state == CLEAT__RUN_SAVING || item->deleting || item->lent;
@@ -84,8 +84,8 @@ static bool is_relinked(struct cleat__run_item *item, const char *now, const cha
 }
 
 /* What cannot be read, because it is being written or removed, has changed; or it holds what is never saved. */
-static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t now_ms,
-                         struct cleat_error *err) {
+static cleat_status check_files(struct cleat__run_item *item, const char *dir, int64_t now_ms,
+                                struct cleat_error *err) {
   struct cleat__run_contents contents;
   char now[CLEAT__RUN_ID_MAX] = "", id[CLEAT__RUN_ID_MAX] = "";
   size_t files = 0;
@@ -146,7 +146,7 @@ static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *e
 }
 
 /* Compares what is held with DIR, where it is whole too. False: DIR has another one by now. */
-static bool look_beside(struct cleat__run_item *item, const char *dir, bool *stirred) {
+static bool check_beside(struct cleat__run_item *item, const char *dir, bool *stirred) {
   struct cleat_error ignored;
   bool sure = item->hold->sure && !item->hold->rewrote;
   switch (cleat__run_hold_compare(item->hold, dir, &item->found)) {
@@ -168,12 +168,12 @@ static bool look_beside(struct cleat__run_item *item, const char *dir, bool *sti
 }
 
 /* False: it is held no more. `newer`: DIR has a newer one that is whole. */
-static bool look_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
-  enum cleat__run_hold_news news = cleat__run_hold_look(item->hold);
+static bool check_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
+  enum cleat__run_hold_news news = cleat__run_hold_check(item->hold);
   bool stirred = news == CLEAT__RUN_HOLD_STIRRED, good = news != CLEAT__RUN_HOLD_LOST;
   item->alone = item->gone || (item->found.has_sign && !item->found.whole);
   if (good && !item->alone)
-    good = look_beside(item, dir, &stirred);
+    good = check_beside(item, dir, &stirred);
   else if (good)
     good = cleat__run_hold_stands_alone(item->hold, newer);
   if (good && stirred)
@@ -226,7 +226,7 @@ static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat_
   memmove(&grown[at + 1], &grown[at], (items->count - at) * sizeof(struct cleat__run_item *));
   grown[at] = item;
   item->found = *found;
-  item->fresh = items->looked;
+  item->fresh = items->scanned;
   items->count++;
   *found = (struct cleat__run_found){0};
   return CLEAT_OK;
@@ -289,15 +289,15 @@ static bool has_newer(const struct cleat__run_items *items, size_t than) {
   return false;
 }
 
-static cleat_status look_at(struct cleat__run_items *items, size_t at, const char *dir,
-                            const struct cleat__run_watch *watch, int64_t quiet_ms, int64_t now_ms,
-                            struct cleat_error *err) {
+static cleat_status check_item(struct cleat__run_items *items, size_t at, const char *dir,
+                               const struct cleat__run_watch *watch, int64_t quiet_ms,
+                               int64_t now_ms, struct cleat_error *err) {
   struct cleat__run_item *item = items->items[at];
   cleat_status status = CLEAT_OK;
-  if (item->hold && look_held(item, dir, has_newer(items, at), now_ms))
+  if (item->hold && check_held(item, dir, has_newer(items, at), now_ms))
     status = see_hold(item, err);
   else if (!item->gone && may_have_changed(item, watch))
-    status = look(item, dir, now_ms, err);
+    status = check_files(item, dir, now_ms, err);
   judge(item, quiet_ms, now_ms);
   bool is_signed = item->found.has_sign && cleat__run_item_is_whole(item);
   if (item->whole_ms == 0 && (is_signed || item->state == CLEAT__RUN_READY))
@@ -319,10 +319,10 @@ cleat_status cleat__run_items_update(struct cleat__run_items *items, struct clea
   /* The newest first: whether there is a newer one counts for those that are gone. */
   for (size_t i = items->count; status == CLEAT_OK && i-- > 0;) {
     if (!is_busy(items->items[i]))
-      status = look_at(items, i, dir, watch, quiet_ms, now_ms, err);
+      status = check_item(items, i, dir, watch, quiet_ms, now_ms, err);
   }
   drop_gone(items);
-  items->looked = true;
+  items->scanned = true;
   return status;
 }
 

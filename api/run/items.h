@@ -62,14 +62,14 @@ struct cleat__run_items {
   struct cleat__run_item *
       *items; /* by step, the lowest first; each stays where it is while it is busy */
   size_t count, capacity;
-  bool looked;        /* what is added from now on has come since */
+  bool scanned;       /* what is added from now on has come since */
   uint64_t passed_by; /* that were whole, and went before they were saved */
 };
 
 /* Holds are left for the next start. */
 void cleat__run_items_clear(struct cleat__run_items *items);
 
-/* Takes over what a scan has found (which is empty after), and looks at the files of those that may have changed.
+/* Takes over what a scan has found (which is empty after), and checks the files of those that may have changed.
  * `watch` NULL: of all. `quiet_ms`: how long one without a sign must be unchanged. Errors: NO_MEMORY. */
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
                                      const char *dir, const struct cleat__run_watch *watch,
@@ -84,7 +84,7 @@ bool cleat__run_item_is_whole(const struct cleat__run_item *item);
 /* Lets go of its hold, if there is one. */
 void cleat__run_item_let_go(struct cleat__run_item *item);
 
-/* When a checkpoint that is seen can be ready, if nothing of it changes: then it is to be looked at again. -1: none. */
+/* When a checkpoint that is seen can be ready, if nothing of it changes: then it is to be checked again. -1: none. */
 int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet_ms);
 
 /* The one to be saved next: the lowest step or the highest. NULL: none is ready now; *retry_ms (-1: never) says when

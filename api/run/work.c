@@ -220,7 +220,7 @@ static bool wants_final(struct cleat__run_loop *loop) {
 static void give_look(struct cleat__run_loop *loop, int64_t now_ms) {
   if (now_ms < loop->ask_ms)
     return;
-  loop->restore.look_only = true;
+  loop->restore.query_only = true;
   loop->order = (struct cleat__run_order){.kind = CLEAT__RUN_RESTORE, .restore = &loop->restore};
   give(loop, NULL);
 }
