@@ -4,6 +4,7 @@
 #include "api/run/metadata.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,6 +42,40 @@ struct cleat__run_item *cleat__run_items_find(struct cleat__run_items *items, in
   return at < items->count && items->items[at]->found.step == step ? items->items[at] : NULL;
 }
 
+/* ---- States --------------------------------------------------------------------------------------- */
+
+static bool is_legal(enum cleat__run_item_state from, enum cleat__run_item_state to) {
+  switch (to) {
+  case CLEAT__RUN_SEEN:
+  case CLEAT__RUN_LEFT:
+    return true;
+  case CLEAT__RUN_READY:
+    return from == CLEAT__RUN_SEEN || from == CLEAT__RUN_SAVING;
+  case CLEAT__RUN_SAVING:
+    return from == CLEAT__RUN_READY;
+  case CLEAT__RUN_STORED:
+    return from != CLEAT__RUN_LEFT && from != CLEAT__RUN_STORED;
+  }
+  return false;
+}
+
+void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state) {
+  bool legal = is_legal(item->state, state);
+  assert(legal);
+  (void)legal; /* in a release */
+  item->state = state;
+}
+
+void cleat__run_item_leave(struct cleat__run_item *item) {
+  cleat__run_item_move(item, CLEAT__RUN_LEFT);
+  cleat__run_id_copy(item->judged, item->fingerprint);
+}
+
+const char *cleat__run_item_name(const struct cleat__run_item *item) {
+  const struct cleat__run_found *found = &item->found;
+  return strcmp(found->path, ".") == 0 && found->entry_count ? found->entries[0] : found->path;
+}
+
 /* ---- Checking ----------------------------------------------------------------------------------- */
 
 static bool is_busy(const struct cleat__run_item *item) {
@@ -66,9 +101,9 @@ static void take_change(struct cleat__run_item *item) {
     return;
   bool shrunk = item->files < item->settled_files;
   if (shrunk && item->state != CLEAT__RUN_STORED)
-    item->state = CLEAT__RUN_LEFT;
+    cleat__run_item_move(item, CLEAT__RUN_LEFT);
   else if (!shrunk)
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
 }
 
 /* Its own hold has come or gone since, and bytes have not: see hold.c. */
@@ -130,7 +165,7 @@ static void stir(struct cleat__run_item *item, int64_t now_ms) {
   item->tries = 0;
   item->retry_ms = 0;
   if (item->state == CLEAT__RUN_READY)
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
 }
 
 static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *err) {
@@ -197,7 +232,7 @@ static int64_t ready_ms(const struct cleat__run_item *item, int64_t quiet_ms) {
 }
 
 void cleat__run_item_make_ready(struct cleat__run_item *item) {
-  item->state = CLEAT__RUN_READY;
+  cleat__run_item_move(item, CLEAT__RUN_READY);
   if (item->settled_files == 0)
     item->settled_files = item->files;
   if (item->hold && !item->alone)
@@ -209,7 +244,7 @@ static void judge(struct cleat__run_item *item, int64_t quiet_ms, int64_t now_ms
   if (item->state == CLEAT__RUN_SEEN && due_ms >= 0 && now_ms >= due_ms)
     cleat__run_item_make_ready(item);
   else if (item->state == CLEAT__RUN_READY && due_ms < 0)
-    item->state = CLEAT__RUN_SEEN; /* its sign has been taken away */
+    cleat__run_item_move(item, CLEAT__RUN_SEEN); /* its sign has been taken away */
 }
 
 /* ---- Updating ---------------------------------------------------------------------------------- */
@@ -241,7 +276,7 @@ static void take_name(struct cleat__run_item *item, const struct cleat__run_foun
     return;
   char *before = cleat__strprintf("%s/%s", dir, item->found.path);
   if (before && lstat(before, &info) == 0) {
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
     item->settled_files = 0;
   }
   cleat__free(before);

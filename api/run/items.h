@@ -1,9 +1,8 @@
 /* items.h: what is known of each checkpoint in DIR, from when its first name shows up until it is in the store.
  *
  *     seen ──(whole, unchanged long enough)──► ready ──► saving ──► stored
- *       ▲                                        ▲          │          │
- *       └──────── its files changed ─────────────┴──────────┴──────────┘
- *     left: not to be saved as it is, and why has been said; a change makes it seen again
+ *
+ * left: not to be saved as it is, and why has been said.
  *
  * One that is held (hold.h) is what is held, whatever becomes of it in DIR. When DIR has it no more, nothing changes it, and
  * it is ready at once.
@@ -19,6 +18,13 @@
 
 #include <stdbool.h>
 
+/*     SEEN ────► READY     it is whole, and nothing of it has changed for long enough
+ *     READY ───► SAVING    the saver has it
+ *     SAVING ──► STORED    it is in the store
+ *     SAVING ──► READY     the save failed
+ *     SEEN ────► STORED    at the start: it is what the store has; so from READY
+ *     any ─────► SEEN      its files have changed
+ *     any ─────► LEFT      it is not saved as it is */
 enum cleat__run_item_state {
   CLEAT__RUN_SEEN = 0,
   CLEAT__RUN_READY,
@@ -74,6 +80,15 @@ void cleat__run_items_clear(struct cleat__run_items *items);
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
                                      const char *dir, const struct cleat__run_watch *watch,
                                      int64_t quiet_ms, int64_t now_ms, struct cleat_error *err);
+
+/* Makes one of the moves above. */
+void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state);
+
+/* It is not to be saved as it is. */
+void cleat__run_item_leave(struct cleat__run_item *item);
+
+/* What a person calls it: its path, or its first name if it lies in DIR itself. */
+const char *cleat__run_item_name(const struct cleat__run_item *item);
 
 /* It may be saved from now on, as it was last seen. */
 void cleat__run_item_make_ready(struct cleat__run_item *item);

@@ -389,7 +389,7 @@ static struct cleat__task *saver_take(struct cleat__job *job) {
 
 static void saver_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
-  struct cleat__run_result *result = &saver->synced.result; /* nobody else reads it before the end */
+  struct cleat__run_result *result = &saver->synced.result; /* read by others at the end */
   struct cleat__run_work work = {.saver = saver, .order = &saver->synced.order, .result = result};
   (void)task;
   memset(result, 0, sizeof *result);
