@@ -45,7 +45,7 @@ bool cleat__run_following_hear(struct cleat__run_following *following,
   bool waited = following->phase == CLEAT__RUN_WAITING;
   following->hear_ms = now_ms + HEAR_SOON_MS;
   following->until_ms = -1;
-  following->deaf = false;
+  following->hear_failed = false;
   following->over = word == CLEAT__RUN_SAID_OVER;
   if (waited)
     move(following, CLEAT__RUN_TOGETHER);
@@ -53,8 +53,8 @@ bool cleat__run_following_hear(struct cleat__run_following *following,
 }
 
 bool cleat__run_following_misses(struct cleat__run_following *following, bool heard) {
-  bool news = !heard && !following->deaf;
-  following->deaf = !heard;
+  bool news = !heard && !following->hear_failed;
+  following->hear_failed = !heard;
   return news;
 }
 

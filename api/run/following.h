@@ -20,7 +20,7 @@ struct cleat__run_following {
   int64_t hear_ms;    /* when rank 0 is to be heard next */
   int64_t until_ms;   /* until when it has to say something */
   int64_t failed;     /* the step whose last save failed; -1: none */
-  bool deaf;          /* the last try to hear failed, and that was told */
+  bool hear_failed;   /* the last try to hear failed, and that was told */
   bool over;          /* rank 0 has said that nothing more is to be saved */
 };
 

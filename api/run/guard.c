@@ -150,7 +150,7 @@ static void make(struct guard *guard, struct cleat__run_guard_request *request) 
                     .kind = CLEAT__RUN_GUARD_MADE, .pid = guard->child.pid, .code = code});
 }
 
-static void go(struct guard *guard) {
+static void start_child(struct guard *guard) {
   int code = cleat__run_guard_child_go(&guard->child);
   guard->started = code == 0;
   if (code != 0) {
@@ -177,7 +177,7 @@ static void hear(struct guard *guard) {
   else if (request.kind == CLEAT__RUN_GUARD_MAKE && guard->child.pid == 0)
     make(guard, &request);
   else if (request.kind == CLEAT__RUN_GUARD_GO && guard->child.pid != 0 && !guard->started)
-    go(guard);
+    start_child(guard);
 }
 
 /* ---- The end of all ------------------------------------------------------------------------------------------ */

@@ -525,17 +525,17 @@ enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold) {
         now.device != file->stamp.device)
       return CLEAT__RUN_HOLD_LOST;
     bool written = now.bytes != file->stamp.bytes || now.modified_ns != file->stamp.modified_ns;
-    bool stirred = now.changed_ns != file->stamp.changed_ns && links == file->links;
+    bool touched = now.changed_ns != file->stamp.changed_ns && links == file->links;
     if (written && now.bytes > file->stamp.bytes)
       hold->grew = true;
     else if (written)
       hold->rewrote = true;
-    if (written || stirred)
-      news = CLEAT__RUN_HOLD_STIRRED;
+    if (written || touched)
+      news = CLEAT__RUN_HOLD_TOUCHED;
     file->stamp = now;
     file->links = links;
   }
-  if (news == CLEAT__RUN_HOLD_STIRRED) {
+  if (news == CLEAT__RUN_HOLD_TOUCHED) {
     if (!hold->found.has_sign)
       hold->sure = false;
     mark(hold);

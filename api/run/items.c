@@ -160,7 +160,7 @@ void cleat__run_item_let_go(struct cleat__run_item *item) {
 }
 
 /* Settling begins anew. */
-static void stir(struct cleat__run_item *item, int64_t now_ms) {
+static void restart_settling(struct cleat__run_item *item, int64_t now_ms) {
   item->since_ms = now_ms;
   item->tries = 0;
   item->retry_ms = 0;
@@ -181,12 +181,12 @@ static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *e
 }
 
 /* Compares what is held with DIR, where it is whole too. False: DIR has another one by now. */
-static bool check_beside(struct cleat__run_item *item, const char *dir, bool *stirred) {
+static bool check_beside(struct cleat__run_item *item, const char *dir, bool *touched) {
   struct cleat_error ignored;
   bool sure = item->hold->sure && !item->hold->rewrote;
   switch (cleat__run_hold_compare(item->hold, dir, &item->found)) {
   case CLEAT__RUN_BESIDE_MORE:
-    *stirred = true;
+    *touched = true;
     (void)cleat__run_hold_extend(item->hold, dir, &item->found, &ignored);
     return true;
   case CLEAT__RUN_BESIDE_MOVED:
@@ -205,14 +205,14 @@ static bool check_beside(struct cleat__run_item *item, const char *dir, bool *st
 /* False: it is held no more. `newer`: DIR has a newer one that is whole. */
 static bool check_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
   enum cleat__run_hold_news news = cleat__run_hold_check(item->hold);
-  bool stirred = news == CLEAT__RUN_HOLD_STIRRED, good = news != CLEAT__RUN_HOLD_LOST;
+  bool touched = news == CLEAT__RUN_HOLD_TOUCHED, good = news != CLEAT__RUN_HOLD_LOST;
   item->alone = item->gone || (item->found.has_sign && !item->found.whole);
   if (good && !item->alone)
-    good = check_beside(item, dir, &stirred);
+    good = check_beside(item, dir, &touched);
   else if (good)
     good = cleat__run_hold_stands_alone(item->hold, newer);
-  if (good && stirred)
-    stir(item, now_ms);
+  if (good && touched)
+    restart_settling(item, now_ms);
   if (!good)
     cleat__run_item_let_go(item);
   return good;

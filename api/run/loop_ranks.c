@@ -6,7 +6,7 @@
 /* ---- Before the command ------------------------------------------------------------------------------------ */
 
 /* Rank 0 has our folder, or we have one of our own. */
-static cleat_status take_place(struct cleat__run_loop *loop) {
+static cleat_status find_role(struct cleat__run_loop *loop) {
   struct cleat_error *err = loop->verdict.err;
   if (loop->ranks.role == CLEAT__RUN_LEADER)
     return CLEAT_OK;
@@ -33,7 +33,7 @@ void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_r
     cleat__run_loop_fail_restore(loop, &result->error);
     return;
   }
-  if (take_place(loop) != CLEAT_OK) {
+  if (find_role(loop) != CLEAT_OK) {
     cleat__run_loop_fail(loop, loop->life.asked_by ? CLEAT__RUN_SIGNAL + loop->life.asked_by
                                                    : CLEAT__RUN_FAILED);
     return;

@@ -41,7 +41,7 @@ void cleat__run_scanner_hear(struct cleat__run_scanner *scanner, int64_t now_ms)
 int64_t cleat__run_scanner_due(const struct cleat__run_scanner *scanner) {
   int64_t due_ms = scanner->scan_ms;
   int64_t ready_ms = cleat__run_items_due(&scanner->items, scanner->quiet_ms);
-  if (scanner->blind) /* what was due is due still */
+  if (scanner->failed) /* what was due is due still */
     return due_ms;
   if (scanner->heard_ms >= 0 && scanner->heard_ms + GATHER_MS < due_ms)
     due_ms = scanner->heard_ms + GATHER_MS;
@@ -93,9 +93,9 @@ bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int
         cleat__run_items_update(&scanner->items, &findings->scan, scanner->dir,
                                 first ? NULL : &scanner->watch, scanner->quiet_ms, now_ms, err);
   }
-  findings->failed = status != CLEAT_OK && !scanner->blind;
-  scanner->blind = status != CLEAT_OK;
-  if (scanner->blind)
+  findings->failed = status != CLEAT_OK && !scanner->failed;
+  scanner->failed = status != CLEAT_OK;
+  if (scanner->failed)
     return false;
   findings->first = first;
   cleat__run_watch_forget(&scanner->watch);

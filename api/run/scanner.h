@@ -28,7 +28,7 @@ struct cleat__run_scanner {
   int64_t recovered; /* the step that an earlier start held when it was killed, and that is in DIR
                       * again; -1: none */
   bool scanned;      /* DIR was scanned once */
-  bool blind;        /* the last scan failed */
+  bool failed;       /* the last scan failed */
   bool told_limited, told_duplicate;
   int64_t scan_ms;  /* when DIR is to be scanned again */
   int64_t heard_ms; /* when the first change was heard that was not scanned yet */

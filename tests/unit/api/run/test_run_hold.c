@@ -139,7 +139,7 @@ START_TEST(a_write_is_never_missed) {
   put_dcp("step-7");
   make("dcp", true, false);
   writes[_i]();
-  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_STIRRED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
   ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   if (writes[_i] != hide_a_write) {
     ck_assert(hold->rewrote);
@@ -156,7 +156,7 @@ START_TEST(links_are_no_writes) {
   ck_assert_int_eq(unlink(in_dir("elsewhere")), 0);
   ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   hide_a_write(); /* what came before does not hide it */
-  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_STIRRED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(what_grows_counts_when_its_turn_has_passed) {
   put("checkpoint-7/trainer_state.json", "{}");
   make("huggingface", true, false);
   rewrite("checkpoint-7/rng_state_1.pth", "state");
-  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_STIRRED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
   ck_assert(!cleat__run_hold_stands_alone(hold, false));
   ck_assert(cleat__run_hold_stands_alone(hold, true));
 }
