@@ -141,7 +141,7 @@ static bool await_guard(const struct cleat__run_command *command, int limit_ms) 
 }
 
 /* True: it listens. */
-static bool say_farewell(const struct cleat__run_command *command, bool leave) {
+static bool tell_to_end(const struct cleat__run_command *command, bool leave) {
   const struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_LEAVE};
   if (!command->linked)
     return false;
@@ -153,7 +153,7 @@ static bool say_farewell(const struct cleat__run_command *command, bool leave) {
 bool cleat__run_command_close(struct cleat__run_command *command, bool leave) {
   bool over = true;
   if (command->guard > 0) {
-    bool listens = say_farewell(command, leave);
+    bool listens = tell_to_end(command, leave);
     over = listens && await_guard(command, leave ? LEAVE_MS : SWEEP_MS);
     if (!over && (leave || !listens))
       over = kill(command->guard, SIGKILL) == 0;

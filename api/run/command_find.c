@@ -13,7 +13,7 @@
 #define DEFAULT_PATH "/bin:/usr/bin"
 
 /* 0, or the errno value that execve would have for it. */
-static int look_at(const char *path) {
+static int check_program(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0)
     return errno;
@@ -40,7 +40,7 @@ static cleat_status refuse(const char *name, const char *path, int code, struct 
 }
 
 static cleat_status find_as_it_is(const char *name, char **path, struct cleat_error *err) {
-  int code = look_at(name);
+  int code = check_program(name);
   if (is_absent(code))
     return cleat__error_set(err, CLEAT_NOT_FOUND, "there is no program %s", name);
   if (code)
@@ -67,7 +67,7 @@ static cleat_status find_along(const char *search, const char *name, char **path
     char *candidate = join(at, length, name);
     if (!candidate)
       return cleat__error_no_memory(err, "the command's name");
-    int code = look_at(candidate);
+    int code = check_program(candidate);
     if (code == 0) {
       *path = candidate;
       return CLEAT_OK;

@@ -36,7 +36,7 @@ struct part {
 /* Whether what is held is still the part as `here` has it, or as it was before its tool began to remove it. */
 static bool is_part(struct part *part, const struct cleat__run_found *here) {
   struct cleat_error ignored;
-  if (cleat__run_hold_look(part->hold) == CLEAT__RUN_HOLD_LOST)
+  if (cleat__run_hold_check(part->hold) == CLEAT__RUN_HOLD_LOST)
     return false;
   switch (cleat__run_hold_compare(part->hold, part->follow->dir, here)) {
   case CLEAT__RUN_BESIDE_SAME:
@@ -111,7 +111,7 @@ static cleat_status wait_until_settled(struct part *part, struct cleat_error *er
 
 /* Nothing that is held has changed, and DIR has no more than that: less is what its tool removes. */
 static bool is_held_still(const struct part *part, const struct cleat__run_found *here) {
-  if (cleat__run_hold_look(part->hold) != CLEAT__RUN_HOLD_SAME)
+  if (cleat__run_hold_check(part->hold) != CLEAT__RUN_HOLD_SAME)
     return false;
   switch (cleat__run_hold_compare(part->hold, part->follow->dir, here)) {
   case CLEAT__RUN_BESIDE_MORE:

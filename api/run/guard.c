@@ -150,7 +150,7 @@ static void make(struct guard *guard, struct cleat__run_guard_request *request) 
                     .kind = CLEAT__RUN_GUARD_MADE, .pid = guard->child.pid, .code = code});
 }
 
-static void go(struct guard *guard) {
+static void start_child(struct guard *guard) {
   int code = cleat__run_guard_child_go(&guard->child);
   guard->started = code == 0;
   if (code != 0) {
@@ -177,13 +177,13 @@ static void hear(struct guard *guard) {
   else if (request.kind == CLEAT__RUN_GUARD_MAKE && guard->child.pid == 0)
     make(guard, &request);
   else if (request.kind == CLEAT__RUN_GUARD_GO && guard->child.pid != 0 && !guard->started)
-    go(guard);
+    start_child(guard);
 }
 
 /* ---- The end of all ------------------------------------------------------------------------------------------ */
 
 /* Parent and group of a process; false: it is none, or is gone. */
-static bool look_at(const struct guard *guard, const char *name, int *parent, int *group) {
+static bool read_process(const struct guard *guard, const char *name, int *parent, int *group) {
   char path[64], text[512], state;
   snprintf(path, sizeof path, "%.20s/stat", name);
   int fd = openat(dirfd(guard->proc), path, O_RDONLY | O_CLOEXEC);
@@ -207,7 +207,7 @@ static void signal_children(const struct guard *guard, int signo) {
   for (const struct dirent *entry; (entry = readdir(guard->proc)) != NULL;) {
     int parent, group;
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9' ||
-        !look_at(guard, entry->d_name, &parent, &group))
+        !read_process(guard, entry->d_name, &parent, &group))
       continue;
     if (parent == getpid() && (group != guard->child.pid || guard->group_gone))
       (void)kill((pid_t)strtol(entry->d_name, NULL, 10), signo);

@@ -12,7 +12,7 @@
  * - Another ctime alone, with the same number of links, may be a write whose mtime was put back (utimes): it counts as one,
  *   and the checkpoint has to settle again. So do a rename and a chmod, which costs time alone.
  *
- * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two looks. */
+ * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two checks. */
 #include "api/run/hold.h"
 
 #include "api/program/sources.h"
@@ -304,9 +304,8 @@ struct folders {
 };
 
 /* The folder that is the first `prefix` bytes of the name of the file `first`, the first that lies in it. */
-static cleat_status look_at_folder(const char *dir, struct listing *listing, size_t first,
-                                   size_t prefix, struct folders *folders,
-                                   struct cleat_error *err) {
+static cleat_status check_folder(const char *dir, struct listing *listing, size_t first,
+                                 size_t prefix, struct folders *folders, struct cleat_error *err) {
   struct stat info;
   char *path = cleat__strprintf("%s/%.*s", dir, (int)prefix, listing->sources.items[first].name);
   int64_t *times =
@@ -327,8 +326,8 @@ static cleat_status look_at_folder(const char *dir, struct listing *listing, siz
 }
 
 /* Each folder once: where its first file stands. */
-static cleat_status look_at_folders(const char *dir, struct listing *listing,
-                                    struct cleat_error *err) {
+static cleat_status check_folders(const char *dir, struct listing *listing,
+                                  struct cleat_error *err) {
   const struct cleat__cli_sources *sources = &listing->sources;
   struct folders folders = {0};
   cleat_status status = CLEAT_OK;
@@ -337,7 +336,7 @@ static cleat_status look_at_folders(const char *dir, struct listing *listing,
     for (const char *at = name; status == CLEAT_OK && (at = strchr(at, '/')) != NULL; at++) {
       size_t prefix = (size_t)(at - name) + 1;
       if (i == 0 || strncmp(sources->items[i - 1].name, name, prefix) != 0)
-        status = look_at_folder(dir, listing, i, prefix, &folders, err);
+        status = check_folder(dir, listing, i, prefix, &folders, err);
     }
   }
   struct cleat__span span = {folders.times, folders.count * sizeof *folders.times};
@@ -358,7 +357,7 @@ static cleat_status list(const char *dir, const struct cleat__run_found *found,
   *listing = (struct listing){0};
   cleat_status status = cleat__cli_sources_collect_within(&within, &listing->sources, err);
   if (status == CLEAT_OK)
-    status = look_at_folders(dir, listing, err);
+    status = check_folders(dir, listing, err);
   if (status != CLEAT_OK)
     listing_clear(listing);
   return status;
@@ -514,9 +513,9 @@ void cleat__run_hold_settle(struct cleat__run_hold *hold) {
   mark(hold);
 }
 
-/* ---- Looking -------------------------------------------------------------------------------------------- */
+/* ---- Checking -------------------------------------------------------------------------------------------- */
 
-enum cleat__run_hold_news cleat__run_hold_look(struct cleat__run_hold *hold) {
+enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold) {
   enum cleat__run_hold_news news = CLEAT__RUN_HOLD_SAME;
   for (size_t i = 0; i < hold->count; i++) {
     struct cleat__run_hold_file *file = &hold->files[i];
@@ -526,17 +525,17 @@ enum cleat__run_hold_news cleat__run_hold_look(struct cleat__run_hold *hold) {
         now.device != file->stamp.device)
       return CLEAT__RUN_HOLD_LOST;
     bool written = now.bytes != file->stamp.bytes || now.modified_ns != file->stamp.modified_ns;
-    bool stirred = now.changed_ns != file->stamp.changed_ns && links == file->links;
+    bool touched = now.changed_ns != file->stamp.changed_ns && links == file->links;
     if (written && now.bytes > file->stamp.bytes)
       hold->grew = true;
     else if (written)
       hold->rewrote = true;
-    if (written || stirred)
-      news = CLEAT__RUN_HOLD_STIRRED;
+    if (written || touched)
+      news = CLEAT__RUN_HOLD_TOUCHED;
     file->stamp = now;
     file->links = links;
   }
-  if (news == CLEAT__RUN_HOLD_STIRRED) {
+  if (news == CLEAT__RUN_HOLD_TOUCHED) {
     if (!hold->found.has_sign)
       hold->sure = false;
     mark(hold);

@@ -73,13 +73,13 @@ void cleat__run_hold_drop(struct cleat__run_hold *hold);
 /* It has settled. */
 void cleat__run_hold_settle(struct cleat__run_hold *hold);
 
-/* What has become of the held files since they were looked at last. */
+/* What has become of the held files since the last check. */
 enum cleat__run_hold_news {
   CLEAT__RUN_HOLD_SAME,
-  CLEAT__RUN_HOLD_STIRRED, /* something may have been written; the hold knows what */
+  CLEAT__RUN_HOLD_TOUCHED, /* something may have been written; the hold knows what */
   CLEAT__RUN_HOLD_LOST     /* a held file is not there: somebody has cleared DIR/.cleat-run */
 };
-enum cleat__run_hold_news cleat__run_hold_look(struct cleat__run_hold *hold);
+enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold);
 
 /* How the files in `dir` compare with those that are held. */
 enum cleat__run_hold_beside {

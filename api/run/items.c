@@ -4,6 +4,7 @@
 #include "api/run/metadata.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,7 +42,41 @@ struct cleat__run_item *cleat__run_items_find(struct cleat__run_items *items, in
   return at < items->count && items->items[at]->found.step == step ? items->items[at] : NULL;
 }
 
-/* ---- Looking ----------------------------------------------------------------------------------- */
+/* ---- States --------------------------------------------------------------------------------------- */
+
+static bool is_legal(enum cleat__run_item_state from, enum cleat__run_item_state to) {
+  switch (to) {
+  case CLEAT__RUN_SEEN:
+  case CLEAT__RUN_LEFT:
+    return true;
+  case CLEAT__RUN_READY:
+    return from == CLEAT__RUN_SEEN || from == CLEAT__RUN_SAVING;
+  case CLEAT__RUN_SAVING:
+    return from == CLEAT__RUN_READY;
+  case CLEAT__RUN_STORED:
+    return from != CLEAT__RUN_LEFT && from != CLEAT__RUN_STORED;
+  }
+  return false;
+}
+
+void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state) {
+  bool legal = is_legal(item->state, state);
+  assert(legal);
+  (void)legal; /* in a release */
+  item->state = state;
+}
+
+void cleat__run_item_leave(struct cleat__run_item *item) {
+  cleat__run_item_move(item, CLEAT__RUN_LEFT);
+  cleat__run_id_copy(item->judged, item->fingerprint);
+}
+
+const char *cleat__run_item_name(const struct cleat__run_item *item) {
+  const struct cleat__run_found *found = &item->found;
+  return strcmp(found->path, ".") == 0 && found->entry_count ? found->entries[0] : found->path;
+}
+
+/* ---- Checking ----------------------------------------------------------------------------------- */
 
 static bool is_busy(const struct cleat__run_item *item) {
   return item->state == CLEAT__RUN_SAVING || item->deleting || item->lent;
@@ -66,9 +101,9 @@ static void take_change(struct cleat__run_item *item) {
     return;
   bool shrunk = item->files < item->settled_files;
   if (shrunk && item->state != CLEAT__RUN_STORED)
-    item->state = CLEAT__RUN_LEFT;
+    cleat__run_item_move(item, CLEAT__RUN_LEFT);
   else if (!shrunk)
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
 }
 
 /* Its own hold has come or gone since, and bytes have not: see hold.c. */
@@ -84,8 +119,8 @@ static bool is_relinked(struct cleat__run_item *item, const char *now, const cha
 }
 
 /* What cannot be read, because it is being written or removed, has changed; or it holds what is never saved. */
-static cleat_status look(struct cleat__run_item *item, const char *dir, int64_t now_ms,
-                         struct cleat_error *err) {
+static cleat_status check_files(struct cleat__run_item *item, const char *dir, int64_t now_ms,
+                                struct cleat_error *err) {
   struct cleat__run_contents contents;
   char now[CLEAT__RUN_ID_MAX] = "", id[CLEAT__RUN_ID_MAX] = "";
   size_t files = 0;
@@ -125,12 +160,12 @@ void cleat__run_item_let_go(struct cleat__run_item *item) {
 }
 
 /* Settling begins anew. */
-static void stir(struct cleat__run_item *item, int64_t now_ms) {
+static void restart_settling(struct cleat__run_item *item, int64_t now_ms) {
   item->since_ms = now_ms;
   item->tries = 0;
   item->retry_ms = 0;
   if (item->state == CLEAT__RUN_READY)
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
 }
 
 static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *err) {
@@ -146,12 +181,12 @@ static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *e
 }
 
 /* Compares what is held with DIR, where it is whole too. False: DIR has another one by now. */
-static bool look_beside(struct cleat__run_item *item, const char *dir, bool *stirred) {
+static bool check_beside(struct cleat__run_item *item, const char *dir, bool *touched) {
   struct cleat_error ignored;
   bool sure = item->hold->sure && !item->hold->rewrote;
   switch (cleat__run_hold_compare(item->hold, dir, &item->found)) {
   case CLEAT__RUN_BESIDE_MORE:
-    *stirred = true;
+    *touched = true;
     (void)cleat__run_hold_extend(item->hold, dir, &item->found, &ignored);
     return true;
   case CLEAT__RUN_BESIDE_MOVED:
@@ -168,16 +203,16 @@ static bool look_beside(struct cleat__run_item *item, const char *dir, bool *sti
 }
 
 /* False: it is held no more. `newer`: DIR has a newer one that is whole. */
-static bool look_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
-  enum cleat__run_hold_news news = cleat__run_hold_look(item->hold);
-  bool stirred = news == CLEAT__RUN_HOLD_STIRRED, good = news != CLEAT__RUN_HOLD_LOST;
+static bool check_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
+  enum cleat__run_hold_news news = cleat__run_hold_check(item->hold);
+  bool touched = news == CLEAT__RUN_HOLD_TOUCHED, good = news != CLEAT__RUN_HOLD_LOST;
   item->alone = item->gone || (item->found.has_sign && !item->found.whole);
   if (good && !item->alone)
-    good = look_beside(item, dir, &stirred);
+    good = check_beside(item, dir, &touched);
   else if (good)
     good = cleat__run_hold_stands_alone(item->hold, newer);
-  if (good && stirred)
-    stir(item, now_ms);
+  if (good && touched)
+    restart_settling(item, now_ms);
   if (!good)
     cleat__run_item_let_go(item);
   return good;
@@ -197,7 +232,7 @@ static int64_t ready_ms(const struct cleat__run_item *item, int64_t quiet_ms) {
 }
 
 void cleat__run_item_make_ready(struct cleat__run_item *item) {
-  item->state = CLEAT__RUN_READY;
+  cleat__run_item_move(item, CLEAT__RUN_READY);
   if (item->settled_files == 0)
     item->settled_files = item->files;
   if (item->hold && !item->alone)
@@ -209,7 +244,7 @@ static void judge(struct cleat__run_item *item, int64_t quiet_ms, int64_t now_ms
   if (item->state == CLEAT__RUN_SEEN && due_ms >= 0 && now_ms >= due_ms)
     cleat__run_item_make_ready(item);
   else if (item->state == CLEAT__RUN_READY && due_ms < 0)
-    item->state = CLEAT__RUN_SEEN; /* its sign has been taken away */
+    cleat__run_item_move(item, CLEAT__RUN_SEEN); /* its sign has been taken away */
 }
 
 /* ---- Updating ---------------------------------------------------------------------------------- */
@@ -226,7 +261,7 @@ static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat_
   memmove(&grown[at + 1], &grown[at], (items->count - at) * sizeof(struct cleat__run_item *));
   grown[at] = item;
   item->found = *found;
-  item->fresh = items->looked;
+  item->fresh = items->scanned;
   items->count++;
   *found = (struct cleat__run_found){0};
   return CLEAT_OK;
@@ -241,7 +276,7 @@ static void take_name(struct cleat__run_item *item, const struct cleat__run_foun
     return;
   char *before = cleat__strprintf("%s/%s", dir, item->found.path);
   if (before && lstat(before, &info) == 0) {
-    item->state = CLEAT__RUN_SEEN;
+    cleat__run_item_move(item, CLEAT__RUN_SEEN);
     item->settled_files = 0;
   }
   cleat__free(before);
@@ -289,15 +324,15 @@ static bool has_newer(const struct cleat__run_items *items, size_t than) {
   return false;
 }
 
-static cleat_status look_at(struct cleat__run_items *items, size_t at, const char *dir,
-                            const struct cleat__run_watch *watch, int64_t quiet_ms, int64_t now_ms,
-                            struct cleat_error *err) {
+static cleat_status check_item(struct cleat__run_items *items, size_t at, const char *dir,
+                               const struct cleat__run_watch *watch, int64_t quiet_ms,
+                               int64_t now_ms, struct cleat_error *err) {
   struct cleat__run_item *item = items->items[at];
   cleat_status status = CLEAT_OK;
-  if (item->hold && look_held(item, dir, has_newer(items, at), now_ms))
+  if (item->hold && check_held(item, dir, has_newer(items, at), now_ms))
     status = see_hold(item, err);
   else if (!item->gone && may_have_changed(item, watch))
-    status = look(item, dir, now_ms, err);
+    status = check_files(item, dir, now_ms, err);
   judge(item, quiet_ms, now_ms);
   bool is_signed = item->found.has_sign && cleat__run_item_is_whole(item);
   if (item->whole_ms == 0 && (is_signed || item->state == CLEAT__RUN_READY))
@@ -319,10 +354,10 @@ cleat_status cleat__run_items_update(struct cleat__run_items *items, struct clea
   /* The newest first: whether there is a newer one counts for those that are gone. */
   for (size_t i = items->count; status == CLEAT_OK && i-- > 0;) {
     if (!is_busy(items->items[i]))
-      status = look_at(items, i, dir, watch, quiet_ms, now_ms, err);
+      status = check_item(items, i, dir, watch, quiet_ms, now_ms, err);
   }
   drop_gone(items);
-  items->looked = true;
+  items->scanned = true;
   return status;
 }
 

@@ -1,9 +1,8 @@
 /* items.h: what is known of each checkpoint in DIR, from when its first name shows up until it is in the store.
  *
  *     seen ──(whole, unchanged long enough)──► ready ──► saving ──► stored
- *       ▲                                        ▲          │          │
- *       └──────── its files changed ─────────────┴──────────┴──────────┘
- *     left: not to be saved as it is, and why has been said; a change makes it seen again
+ *
+ * left: not to be saved as it is, and why has been said.
  *
  * One that is held (hold.h) is what is held, whatever becomes of it in DIR. When DIR has it no more, nothing changes it, and
  * it is ready at once.
@@ -19,6 +18,13 @@
 
 #include <stdbool.h>
 
+/*     SEEN ────► READY     it is whole, and nothing of it has changed for long enough
+ *     READY ───► SAVING    the saver has it
+ *     SAVING ──► STORED    it is in the store
+ *     SAVING ──► READY     the save failed
+ *     SEEN ────► STORED    at the start: it is what the store has; so from READY
+ *     any ─────► SEEN      its files have changed
+ *     any ─────► LEFT      it is not saved as it is */
 enum cleat__run_item_state {
   CLEAT__RUN_SEEN = 0,
   CLEAT__RUN_READY,
@@ -62,18 +68,27 @@ struct cleat__run_items {
   struct cleat__run_item *
       *items; /* by step, the lowest first; each stays where it is while it is busy */
   size_t count, capacity;
-  bool looked;        /* what is added from now on has come since */
+  bool scanned;       /* what is added from now on has come since */
   uint64_t passed_by; /* that were whole, and went before they were saved */
 };
 
 /* Holds are left for the next start. */
 void cleat__run_items_clear(struct cleat__run_items *items);
 
-/* Takes over what a scan has found (which is empty after), and looks at the files of those that may have changed.
+/* Takes over what a scan has found (which is empty after), and checks the files of those that may have changed.
  * `watch` NULL: of all. `quiet_ms`: how long one without a sign must be unchanged. Errors: NO_MEMORY. */
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
                                      const char *dir, const struct cleat__run_watch *watch,
                                      int64_t quiet_ms, int64_t now_ms, struct cleat_error *err);
+
+/* Makes one of the moves above. */
+void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state);
+
+/* It is not to be saved as it is. */
+void cleat__run_item_leave(struct cleat__run_item *item);
+
+/* What a person calls it: its path, or its first name if it lies in DIR itself. */
+const char *cleat__run_item_name(const struct cleat__run_item *item);
 
 /* It may be saved from now on, as it was last seen. */
 void cleat__run_item_make_ready(struct cleat__run_item *item);
@@ -84,7 +99,7 @@ bool cleat__run_item_is_whole(const struct cleat__run_item *item);
 /* Lets go of its hold, if there is one. */
 void cleat__run_item_let_go(struct cleat__run_item *item);
 
-/* When a checkpoint that is seen can be ready, if nothing of it changes: then it is to be looked at again. -1: none. */
+/* When a checkpoint that is seen can be ready, if nothing of it changes: then it is to be checked again. -1: none. */
 int64_t cleat__run_items_due(const struct cleat__run_items *items, int64_t quiet_ms);
 
 /* The one to be saved next: the lowest step or the highest. NULL: none is ready now; *retry_ms (-1: never) says when

@@ -37,7 +37,7 @@ static void make_room(struct cleat__run_items *items, const struct cleat__run_it
       continue;
     cleat__run_item_let_go(held);
     if (held->gone) {
-      held->state = CLEAT__RUN_LEFT;
+      cleat__run_item_move(held, CLEAT__RUN_LEFT);
       items->passed_by++;
     }
   }

@@ -25,7 +25,7 @@ struct candidate {
 
 /* What a scan works on. */
 struct work {
-  struct cleat__run_look look;
+  struct cleat__run_scan_context context;
   const struct cleat__run_layout *layout; /* NULL: "auto" */
   struct cleat__run_lists *lists;         /* NULL: none were read before */
   struct cleat__run_names names;
@@ -59,9 +59,9 @@ static bool is_kind(const struct work *work, const struct cleat__run_layout *lay
                     const char *name) {
   struct stat info;
   unsigned kinds = layout->kinds;
-  if (layout->patterned && work->look.pattern)
+  if (layout->patterned && work->context.pattern)
     kinds |= CLEAT__RUN_FILE;
-  if (fstatat(work->look.dir, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+  if (fstatat(work->context.dir, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return false;
   return (S_ISDIR(info.st_mode) && kinds & CLEAT__RUN_FOLDER) ||
          (S_ISREG(info.st_mode) && kinds & CLEAT__RUN_FILE);
@@ -75,9 +75,9 @@ static bool try_recipe(const struct work *work, size_t order, const char *name,
     return false;
   if (strchr(name, '/') && !layout->below)
     return false;
-  if (!layout->match(layout, work->look.pattern, name, &mark) || !is_kind(work, layout, name))
+  if (!layout->match(layout, work->context.pattern, name, &mark) || !is_kind(work, layout, name))
     return false;
-  if (!work->layout && layout->claims && !layout->claims(&work->look, name))
+  if (!work->layout && layout->claims && !layout->claims(&work->context, name))
     return false;
   *candidate = (struct candidate){.layout = layout, .order = order, .mark = mark};
   return true;
@@ -102,7 +102,7 @@ static void note(size_t *count, char **example, char *name) {
 /* The names in a folder of DIR where a recipe has checkpoints too. What cannot be read has none. */
 static cleat_status read_below(struct work *work, const char *below, struct cleat_error *err) {
   struct cleat__run_names names = {0};
-  int fd = openat(work->look.dir, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = openat(work->context.dir, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
   if (!folder) {
     if (fd >= 0)
@@ -240,7 +240,8 @@ static cleat_status make_found(struct candidate *candidates, size_t count,
 static cleat_status check_lists(struct work *work, struct cleat__run_found *found,
                                 struct cleat_error *err) {
   struct cleat__run_list list;
-  cleat_status status = cleat__run_list_read(work->lists, work->look.dir, found->path, &list, err);
+  cleat_status status =
+      cleat__run_list_read(work->lists, work->context.dir, found->path, &list, err);
   if (status != CLEAT_OK)
     return status;
   if (list.cut || list.missing.count) {
@@ -272,7 +273,7 @@ static cleat_status add_found(struct work *work, struct candidate *candidates, s
       .layout = layout, .step = candidates->mark.step, .settle_ms = layout->settle_ms};
   cleat_status status = make_found(candidates, count, found, err);
   if (status == CLEAT_OK && layout->inspect)
-    status = layout->inspect(&work->look, found, err);
+    status = layout->inspect(&work->context, found, err);
   if (status == CLEAT_OK && layout->listed && (found->whole || !found->has_sign))
     status = check_lists(work, found, err);
   if (!found->has_sign)
@@ -321,7 +322,7 @@ cleat_status cleat__run_layout_scan_again(const char *dir, const struct cleat__r
   DIR *folder = opendir(dir);
   if (!folder)
     return cleat__error_errno(err, errno, "cannot read the folder '%s'", dir);
-  cleat__run_look_init(&work.look, dirfd(folder), pattern);
+  cleat__run_scan_context_init(&work.context, dirfd(folder), pattern);
   cleat_status status = read_names(&work, folder, dir, err);
   if (status == CLEAT_OK)
     status = find_candidates(&work, err);

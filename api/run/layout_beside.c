@@ -20,24 +20,25 @@ static void read_line(int dir, const char *name, char *text, size_t size) {
   text[strcspn(text, "\r\n")] = '\0';
 }
 
-static void read_tracker(struct cleat__run_look *look) {
+static void read_tracker(struct cleat__run_scan_context *context) {
   char text[32];
-  read_line(look->dir, CLEAT__RUN_TRACKER, text, sizeof text);
+  read_line(context->dir, CLEAT__RUN_TRACKER, text, sizeof text);
   text[strcspn(text, " ")] = '\0';
-  look->tracker_release = strcmp(text, "release") == 0;
-  look->tracker_step = -1;
+  context->tracker_release = strcmp(text, "release") == 0;
+  context->tracker_step = -1;
   char *end;
   long long step = strtoll(text, &end, 10);
   if (end > text && !*end && step >= 0)
-    look->tracker_step = step;
+    context->tracker_step = step;
 }
 
-void cleat__run_look_init(struct cleat__run_look *look, int dir, const char *pattern) {
-  *look = (struct cleat__run_look){.dir = dir, .pattern = pattern};
-  read_tracker(look);
-  read_line(dir, CLEAT__RUN_LATEST, look->latest, sizeof look->latest);
-  if (!cleat__run_find_step(look->latest, &look->latest_step))
-    look->latest_step = -1;
+void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir,
+                                  const char *pattern) {
+  *context = (struct cleat__run_scan_context){.dir = dir, .pattern = pattern};
+  read_tracker(context);
+  read_line(dir, CLEAT__RUN_LATEST, context->latest, sizeof context->latest);
+  if (!cleat__run_find_step(context->latest, &context->latest_step))
+    context->latest_step = -1;
 }
 
 bool cleat__run_is_tracker(const char *name) {
@@ -63,8 +64,8 @@ static cleat_status add_tracker(struct cleat__run_found *found, const char *name
 
 /* ---- Megatron ---------------------------------------------------------------------------------------- */
 
-bool cleat__run_claims_megatron(const struct cleat__run_look *look, const char *name) {
-  return strcmp(name, "release") != 0 || look->tracker_release;
+bool cleat__run_claims_megatron(const struct cleat__run_scan_context *context, const char *name) {
+  return strcmp(name, "release") != 0 || context->tracker_release;
 }
 
 /* A tracker that has moved on says nothing of a folder that an earlier job left behind unfinished; but that has none of
@@ -78,15 +79,16 @@ static bool has_megatron_end(int dir, const char *folder) {
   return false;
 }
 
-cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context,
                                          struct cleat__run_found *found, struct cleat_error *err) {
   bool release = strcmp(found->path, "release") == 0;
   found->has_sign = true;
   if (release)
-    found->whole = look->tracker_release;
+    found->whole = context->tracker_release;
   else
-    found->whole = look->tracker_step == found->step ||
-                   (look->tracker_step > found->step && has_megatron_end(look->dir, found->path));
+    found->whole =
+        context->tracker_step == found->step ||
+        (context->tracker_step > found->step && has_megatron_end(context->dir, found->path));
   char *text = release ? cleat__strdup("release") : cleat__strprintf("%" PRId64, found->step);
   return add_tracker(found, CLEAT__RUN_TRACKER, text, err);
 }
@@ -94,9 +96,9 @@ cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
 /* ---- verl -------------------------------------------------------------------------------------------- */
 
 /* Its tracker has the name of Megatron's, which keeps no such folders. */
-bool cleat__run_claims_verl(const struct cleat__run_look *look, const char *name) {
+bool cleat__run_claims_verl(const struct cleat__run_scan_context *context, const char *name) {
   (void)name;
-  return look->tracker_step >= 0;
+  return context->tracker_step >= 0;
 }
 
 /* The state of the data loader comes last. What is rotated loses its models, "actor" and "critic", and keeps that. */
@@ -106,11 +108,11 @@ static bool has_verl_end(int dir, const char *folder) {
   return cleat__run_sign_is_file_in(dir, folder, "data_0.pt");
 }
 
-cleat_status cleat__run_inspect_verl(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err) {
   found->has_sign = true;
-  found->whole = look->tracker_step == found->step ||
-                 (look->tracker_step > found->step && has_verl_end(look->dir, found->path));
+  found->whole = context->tracker_step == found->step ||
+                 (context->tracker_step > found->step && has_verl_end(context->dir, found->path));
   return add_tracker(found, CLEAT__RUN_TRACKER, cleat__strprintf("%" PRId64, found->step), err);
 }
 
@@ -123,14 +125,15 @@ static bool is_states(const char *name) {
 }
 
 /* A folder with any other name than DeepSpeed's own has to hold what only DeepSpeed writes. */
-bool cleat__run_claims_deepspeed(const struct cleat__run_look *look, const char *name) {
+bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, const char *name) {
   const char *number = cleat__run_after_prefix(name, "global_step");
   int64_t step;
   size_t digits;
   const char *end = number ? cleat__run_read_number(number, &step, &digits) : NULL;
   return (end && !*end) ||
-         cleat__run_sign_is_file_in(look->dir, name, "mp_rank_00_model_states.pt") ||
-         cleat__run_sign_is_file_in(look->dir, name, "zero_pp_rank_0_mp_rank_00_model_states.pt");
+         cleat__run_sign_is_file_in(context->dir, name, "mp_rank_00_model_states.pt") ||
+         cleat__run_sign_is_file_in(context->dir, name,
+                                    "zero_pp_rank_0_mp_rank_00_model_states.pt");
 }
 
 /* Rank 0 writes `latest` and waits for nobody before, so other ranks may be in the middle of theirs. */
@@ -152,26 +155,15 @@ static bool has_whole_states(int dir, const char *folder) {
   return states && !cut;
 }
 
-cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err) {
-  bool told = strcmp(look->latest, found->path) == 0 || look->latest_step > found->step;
+  bool told = strcmp(context->latest, found->path) == 0 || context->latest_step > found->step;
   found->has_sign = true;
-  found->whole = told && has_whole_states(look->dir, found->path);
+  found->whole = told && has_whole_states(context->dir, found->path);
   return add_tracker(found, CLEAT__RUN_LATEST, cleat__strdup(found->path), err);
 }
 
 /* ---- NeMo -------------------------------------------------------------------------------------------- */
-
-/* The marker of "x.ckpt" and of "x" is "x-unfinished". */
-bool cleat__run_is_unfinished(int dir, const char *path) {
-  size_t length = strlen(path);
-  if (length > 5 && strcmp(path + length - 5, ".ckpt") == 0)
-    length -= 5;
-  char *marker = cleat__strprintf("%.*s" CLEAT__RUN_UNFINISHED, (int)length, path);
-  bool unfinished = !marker || cleat__run_sign_is_file(dir, marker);
-  cleat__free(marker);
-  return unfinished;
-}
 
 static bool has_nemo_files(int dir, const char *folder) {
   static const char *const names[] = {"weights", "metadata.json", ".metadata", "common.pt"};
@@ -181,15 +173,15 @@ static bool has_nemo_files(int dir, const char *folder) {
   return false;
 }
 
-bool cleat__run_claims_nemo(const struct cleat__run_look *look, const char *name) {
-  return has_nemo_files(look->dir, name);
+bool cleat__run_claims_nemo(const struct cleat__run_scan_context *context, const char *name) {
+  return has_nemo_files(context->dir, name);
 }
 
-cleat_status cleat__run_inspect_nemo(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole =
-      has_nemo_files(look->dir, found->path) && !cleat__run_is_unfinished(look->dir, found->path);
+  found->whole = has_nemo_files(context->dir, found->path) &&
+                 !cleat__run_is_unfinished(context->dir, found->path);
   return CLEAT_OK;
 }

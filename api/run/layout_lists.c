@@ -305,24 +305,25 @@ static bool is_folder(int dir, const char *name) {
          S_ISDIR(info.st_mode);
 }
 
-static cleat_status look(struct work *work, int parent, const char *name, const char *folder,
-                         unsigned depth);
+static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder,
+                               unsigned depth);
 
-static cleat_status look_at(struct work *work, int dir, const char *folder, const char *name,
-                            unsigned depth, long *rows) {
+static cleat_status read_entry(struct work *work, int dir, const char *folder, const char *name,
+                               unsigned depth, long *rows) {
   if (is_list(name))
     return read_list(work, dir, name, folder, name, rows);
   if (depth >= DEPTH_MAX || !is_folder(dir, name))
     return CLEAT_OK;
   char *below = join(folder, name);
-  cleat_status status = below ? look(work, dir, name, below, depth + 1) : no_memory(work->err);
+  cleat_status status =
+      below ? read_lists(work, dir, name, below, depth + 1) : no_memory(work->err);
   cleat__free(below);
   return status;
 }
 
 /* Looks into the folder `name` of `parent`, which is `folder` in the checkpoint. */
-static cleat_status look(struct work *work, int parent, const char *name, const char *folder,
-                         unsigned depth) {
+static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder,
+                               unsigned depth) {
   struct cleat__run_names names = {0};
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *handle = fd >= 0 ? fdopendir(fd) : NULL;
@@ -334,7 +335,7 @@ static cleat_status look(struct work *work, int parent, const char *name, const 
   long rows = 0;
   cleat_status status = cleat__run_names_read(&names, handle, work->path, true, work->err);
   for (size_t i = 0; i < names.count && status == CLEAT_OK; i++)
-    status = look_at(work, fd, folder, names.items[i], depth, &rows);
+    status = read_entry(work, fd, folder, names.items[i], depth, &rows);
   if (status == CLEAT_OK)
     status = cleat__run_numbers_add(folder, &names, rows, &work->list->names, work->err);
   closedir(handle);
@@ -361,7 +362,7 @@ cleat_status cleat__run_list_read(struct cleat__run_lists *known, int dir, const
   work.root = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   cleat_status status = CLEAT_OK;
   if (work.root >= 0) {
-    status = look(&work, work.root, ".", "", 1);
+    status = read_lists(&work, work.root, ".", "", 1);
     cleat__run_names_sort(&found.names);
     cleat__run_names_unique(&found.names);
     if (status == CLEAT_OK)
@@ -394,12 +395,13 @@ static size_t count_below(const struct range *range, size_t length) {
   return count;
 }
 
-static cleat_status look_among(struct work *work, const struct range *range, const char *folder,
-                               unsigned depth);
+static cleat_status read_listed_lists(struct work *work, const struct range *range,
+                                      const char *folder, unsigned depth);
 
-/* As look_at(), for what begins the range: a file, or a folder and all that is below it. */
-static cleat_status look_at_listed(struct work *work, const struct range *range, const char *folder,
-                                   const char *name, unsigned depth, long *rows) {
+/* As read_entry(), for what begins the range: a file, or a folder and all that is below it. */
+static cleat_status read_listed_entry(struct work *work, const struct range *range,
+                                      const char *folder, const char *name, unsigned depth,
+                                      long *rows) {
   const char *path = range->files[0].path;
   size_t length = strlen(name);
   if (range->files[0].name[range->prefix + length] == '\0')
@@ -408,13 +410,14 @@ static cleat_status look_at_listed(struct work *work, const struct range *range,
     return CLEAT_OK;
   struct range inside = {range->files, range->count, range->prefix + length + 1};
   char *below = join(folder, name);
-  cleat_status status = below ? look_among(work, &inside, below, depth + 1) : no_memory(work->err);
+  cleat_status status =
+      below ? read_listed_lists(work, &inside, below, depth + 1) : no_memory(work->err);
   cleat__free(below);
   return status;
 }
 
-static cleat_status look_among(struct work *work, const struct range *range, const char *folder,
-                               unsigned depth) {
+static cleat_status read_listed_lists(struct work *work, const struct range *range,
+                                      const char *folder, unsigned depth) {
   struct cleat__run_names names = {0};
   struct range rest = *range;
   long rows = 0;
@@ -426,7 +429,7 @@ static cleat_status look_among(struct work *work, const struct range *range, con
     char *name = cleat__strndup(first, length);
     status = name ? cleat__run_names_add(&names, name, work->err) : no_memory(work->err);
     if (status == CLEAT_OK)
-      status = look_at_listed(work, &part, folder, name, depth, &rows);
+      status = read_listed_entry(work, &part, folder, name, depth, &rows);
     cleat__free(name);
     rest.files += part.count;
     rest.count -= part.count;
@@ -453,7 +456,7 @@ cleat_status cleat__run_list_of(const struct cleat_file *files, size_t count, co
          strncmp(range.files[range.count].name, prefix, range.prefix) == 0)
     range.count++;
   if (status == CLEAT_OK)
-    status = look_among(&work, &range, "", 1);
+    status = read_listed_lists(&work, &range, "", 1);
   cleat__free(prefix);
   cleat__run_names_sort(&found.names);
   cleat__run_names_unique(&found.names);

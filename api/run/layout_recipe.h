@@ -14,8 +14,8 @@ struct cleat__run_mark {
   bool minor;      /* counts for nothing where the recipe finds names that are not */
 };
 
-/* What the signs of one scan are looked for with. */
-struct cleat__run_look {
+/* What the recipes share during one scan of DIR. */
+struct cleat__run_scan_context {
   int dir;
   const char *pattern; /* NULL: none */
   /* Of Megatron's and verl's tracker, read once a scan. */
@@ -45,10 +45,10 @@ struct cleat__run_layout {
   bool (*match)(const struct cleat__run_layout *layout, const char *pattern, const char *name,
                 struct cleat__run_mark *mark);
   /* For "auto": whether a name that matches is surely the recipe's. NULL: the name says it. */
-  bool (*claims)(const struct cleat__run_look *look, const char *name);
+  bool (*claims)(const struct cleat__run_scan_context *context, const char *name);
   /* Fills has_sign and whole (both false before) of what is complete else. NULL: there is no sign. */
-  cleat_status (*inspect)(const struct cleat__run_look *look, struct cleat__run_found *found,
-                          struct cleat_error *err);
+  cleat_status (*inspect)(const struct cleat__run_scan_context *context,
+                          struct cleat__run_found *found, struct cleat_error *err);
 };
 
 /* All recipes but "auto", in the order in which that asks them, up to NULL. */
@@ -93,53 +93,54 @@ size_t cleat__run_sign_read(int dir, const char *path, void *bytes, size_t size)
 enum cleat__run_archive { CLEAT__RUN_NO_ARCHIVE, CLEAT__RUN_ARCHIVE_CUT, CLEAT__RUN_ARCHIVE_WHOLE };
 enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path);
 
-bool cleat__run_claims_cleat(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_dcp(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_torchtune(const struct cleat__run_look *look, const char *name);
+/* NeMo says by a file beside a checkpoint that it is being written or removed. */
+bool cleat__run_is_unfinished(int dir, const char *path);
 
-cleat_status cleat__run_inspect_cleat(const struct cleat__run_look *look,
+bool cleat__run_claims_cleat(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_dcp(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_torchtune(const struct cleat__run_scan_context *context, const char *name);
+
+cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context,
                                       struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_dcp(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context,
                                     struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_huggingface(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err);
-cleat_status cleat__run_inspect_lightning(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_llmc(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err);
-bool cleat__run_claims_orbax(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_accelerate(const struct cleat__run_look *look, const char *name);
-cleat_status cleat__run_inspect_orbax(const struct cleat__run_look *look,
+bool cleat__run_claims_orbax(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_accelerate(const struct cleat__run_scan_context *context, const char *name);
+cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context,
                                       struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_composer(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context,
                                          struct cleat__run_found *found, struct cleat_error *err);
 
 /* ---- layout_beside.c ---- */
 
 /* Reads what the recipes share. */
-void cleat__run_look_init(struct cleat__run_look *look, int dir, const char *pattern);
+void cleat__run_scan_context_init(struct cleat__run_scan_context *context, int dir,
+                                  const char *pattern);
 
 /* A name in DIR that is some tool's tracker, and no checkpoint. */
 bool cleat__run_is_tracker(const char *name);
 
-/* NeMo says by a file beside a checkpoint that it is being written or removed. */
-bool cleat__run_is_unfinished(int dir, const char *path);
-
-bool cleat__run_claims_megatron(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_deepspeed(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_verl(const struct cleat__run_look *look, const char *name);
-bool cleat__run_claims_nemo(const struct cleat__run_look *look, const char *name);
-cleat_status cleat__run_inspect_megatron(const struct cleat__run_look *look,
+bool cleat__run_claims_megatron(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_verl(const struct cleat__run_scan_context *context, const char *name);
+bool cleat__run_claims_nemo(const struct cleat__run_scan_context *context, const char *name);
+cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *context,
                                          struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_deepspeed(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_verl(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_verl(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err);
-cleat_status cleat__run_inspect_nemo(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_nemo(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err);
 
 #endif

@@ -170,8 +170,8 @@ static const struct cleat__run_layout recipe_composer = {
     .inspect = cleat__run_inspect_composer,
 };
 
-static bool claims_nothing(const struct cleat__run_look *look, const char *name) {
-  (void)look, (void)name;
+static bool claims_nothing(const struct cleat__run_scan_context *context, const char *name) {
+  (void)context, (void)name;
   return false;
 }
 

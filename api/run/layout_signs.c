@@ -80,10 +80,21 @@ static bool has_json(int dir, const char *folder, const char *name) {
   return length > 0 && tail[length - 1] == '}';
 }
 
+/* The marker of "x.ckpt" and of "x" is "x-unfinished". */
+bool cleat__run_is_unfinished(int dir, const char *path) {
+  size_t length = strlen(path);
+  if (length > 5 && strcmp(path + length - 5, ".ckpt") == 0)
+    length -= 5;
+  char *marker = cleat__strprintf("%.*s" CLEAT__RUN_UNFINISHED, (int)length, path);
+  bool unfinished = !marker || cleat__run_sign_is_file(dir, marker);
+  cleat__free(marker);
+  return unfinished;
+}
+
 /* ---- claims, for "auto" ---------------------------------------------------------------------- */
 
-bool cleat__run_claims_cleat(const struct cleat__run_look *look, const char *name) {
-  return cleat__run_sign_is_file_in(look->dir, name, "manifest.json");
+bool cleat__run_claims_cleat(const struct cleat__run_scan_context *context, const char *name) {
+  return cleat__run_sign_is_file_in(context->dir, name, "manifest.json");
 }
 
 static bool has_dcp_sign(int dir, const char *folder) {
@@ -91,43 +102,43 @@ static bool has_dcp_sign(int dir, const char *folder) {
          has_json(dir, folder, "model.safetensors.index.json");
 }
 
-bool cleat__run_claims_dcp(const struct cleat__run_look *look, const char *name) {
-  return has_dcp_sign(look->dir, name);
+bool cleat__run_claims_dcp(const struct cleat__run_scan_context *context, const char *name) {
+  return has_dcp_sign(context->dir, name);
 }
 
-bool cleat__run_claims_torchtune(const struct cleat__run_look *look, const char *name) {
+bool cleat__run_claims_torchtune(const struct cleat__run_scan_context *context, const char *name) {
   return strncmp(name, "epoch_", 6) == 0 ||
-         cleat__run_sign_is_file_in(look->dir, name, "recipe_state.pt");
+         cleat__run_sign_is_file_in(context->dir, name, "recipe_state.pt");
 }
 
 /* ---- signs ------------------------------------------------------------------------------------ */
 
-cleat_status cleat__run_inspect_cleat(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_cleat(const struct cleat__run_scan_context *context,
                                       struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, "manifest.json");
+  found->whole = cleat__run_sign_is_file_in(context->dir, found->path, "manifest.json");
   return CLEAT_OK;
 }
 
-cleat_status cleat__run_inspect_dcp(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *context,
                                     struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole = has_dcp_sign(look->dir, found->path);
+  found->whole = has_dcp_sign(context->dir, found->path);
   return CLEAT_OK;
 }
 
 /* Accelerate's own save_state writes folders of the same name in many a script, without this sign. */
-cleat_status cleat__run_inspect_huggingface(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err) {
   (void)err;
-  found->whole = has_json(look->dir, found->path, "trainer_state.json");
+  found->whole = has_json(context->dir, found->path, "trainer_state.json");
   found->has_sign =
-      found->whole || !cleat__run_sign_is_file_in(look->dir, found->path, "random_states_0.pkl");
+      found->whole || !cleat__run_sign_is_file_in(context->dir, found->path, "random_states_0.pkl");
   /* Several ranks write rng_state_R.pth each, one writes this: then nobody writes beside the sign. */
-  if (cleat__run_sign_is_file_in(look->dir, found->path, "rng_state.pth"))
+  if (cleat__run_sign_is_file_in(context->dir, found->path, "rng_state.pth"))
     found->settle_ms = CLEAT__RUN_SETTLE_MS;
   return CLEAT_OK;
 }
@@ -153,28 +164,29 @@ enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path) {
 }
 
 /* A checkpoint that is one file. False: it is none. */
-static bool inspect_file(const struct cleat__run_look *look, struct cleat__run_found *found) {
+static bool inspect_file(const struct cleat__run_scan_context *context,
+                         struct cleat__run_found *found) {
   struct stat info;
-  if (fstatat(look->dir, found->path, &info, 0) != 0 || !S_ISREG(info.st_mode))
+  if (fstatat(context->dir, found->path, &info, 0) != 0 || !S_ISREG(info.st_mode))
     return false;
-  enum cleat__run_archive archive = cleat__run_sign_archive(look->dir, found->path);
+  enum cleat__run_archive archive = cleat__run_sign_archive(context->dir, found->path);
   found->has_sign = archive != CLEAT__RUN_NO_ARCHIVE;
   found->whole = archive == CLEAT__RUN_ARCHIVE_WHOLE;
   return true;
 }
 
 /* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt after. */
-cleat_status cleat__run_inspect_lightning(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
-  if (inspect_file(look, found)) {
-    found->whole = found->whole && !cleat__run_is_unfinished(look->dir, found->path);
+  if (inspect_file(context, found)) {
+    found->whole = found->whole && !cleat__run_is_unfinished(context->dir, found->path);
     return CLEAT_OK;
   }
-  bool metadata = cleat__run_sign_is_file_in(look->dir, found->path, ".metadata");
-  bool meta = cleat__run_sign_is_file_in(look->dir, found->path, "meta.pt");
+  bool metadata = cleat__run_sign_is_file_in(context->dir, found->path, ".metadata");
+  bool meta = cleat__run_sign_is_file_in(context->dir, found->path, "meta.pt");
   found->has_sign =
-      metadata || meta || cleat__run_sign_is_file_in(look->dir, found->path, "__0_0.distcp");
+      metadata || meta || cleat__run_sign_is_file_in(context->dir, found->path, "__0_0.distcp");
   found->whole = metadata && meta;
   return CLEAT_OK;
 }
@@ -189,7 +201,7 @@ static size_t read_rank_count(int dir, const char *state) {
 }
 
 /* DONE goes last also when a checkpoint is deleted, after a model and states that are gone by then. */
-cleat_status cleat__run_inspect_llmc(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   bool done = false, model = false;
@@ -203,7 +215,7 @@ cleat_status cleat__run_inspect_llmc(const struct cleat__run_look *look,
       first = name;
   }
   found->has_sign = true;
-  found->whole = done && model && first && states >= read_rank_count(look->dir, first);
+  found->whole = done && model && first && states >= read_rank_count(context->dir, first);
   return CLEAT_OK;
 }
 
@@ -242,22 +254,22 @@ static bool rank_is_done(int dir, const char *folder, int64_t rank) {
 }
 
 /* The ranks write beside each other and none waits for all: whole is what has every rank's trainer_state.json. */
-cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err) {
   (void)err;
-  bool ranks = rank_exists(look->dir, found->path, 0);
-  int64_t world = read_world(look->dir, found->path,
+  bool ranks = rank_exists(context->dir, found->path, 0);
+  int64_t world = read_world(context->dir, found->path,
                              ranks ? "rank_000000/trainer_state.json" : "trainer_state.json");
   found->has_sign = true;
   found->whole = world > 0;
   if (!ranks || !found->whole)
     return CLEAT_OK;
   /* More ranks than the sizes tell of: a kind of parallelism that this recipe does not know. */
-  found->has_sign = world <= RANKS_MAX && !rank_exists(look->dir, found->path, world);
+  found->has_sign = world <= RANKS_MAX && !rank_exists(context->dir, found->path, world);
   found->whole = found->has_sign;
   for (int64_t rank = 1; rank < world && found->whole; rank++)
-    found->whole = rank_is_done(look->dir, found->path, rank);
+    found->whole = rank_is_done(context->dir, found->path, rank);
   return CLEAT_OK;
 }
 
@@ -286,30 +298,30 @@ static bool has_commit_time(int dir, const char *folder) {
   return whole;
 }
 
-bool cleat__run_claims_orbax(const struct cleat__run_look *look, const char *name) {
-  return cleat__run_sign_is_file_in(look->dir, name, "_CHECKPOINT_METADATA");
+bool cleat__run_claims_orbax(const struct cleat__run_scan_context *context, const char *name) {
+  return cleat__run_sign_is_file_in(context->dir, name, "_CHECKPOINT_METADATA");
 }
 
-cleat_status cleat__run_inspect_orbax(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *context,
                                       struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
   found->has_sign = true;
-  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, "commit_success.txt") ||
-                 has_commit_time(look->dir, found->path);
+  found->whole = cleat__run_sign_is_file_in(context->dir, found->path, "commit_success.txt") ||
+                 has_commit_time(context->dir, found->path);
   return CLEAT_OK;
 }
 
 /* The random states of rank 0 are written in every case, all other files have names that vary. */
-bool cleat__run_claims_accelerate(const struct cleat__run_look *look, const char *name) {
-  return cleat__run_sign_is_file_in(look->dir, name, "random_states_0.pkl");
+bool cleat__run_claims_accelerate(const struct cleat__run_scan_context *context, const char *name) {
+  return cleat__run_sign_is_file_in(context->dir, name, "random_states_0.pkl");
 }
 
-cleat_status cleat__run_inspect_composer(const struct cleat__run_look *look,
+cleat_status cleat__run_inspect_composer(const struct cleat__run_scan_context *context,
                                          struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
-  if (inspect_file(look, found))
+  if (inspect_file(context, found))
     return CLEAT_OK;
   found->has_sign = true;
-  found->whole = cleat__run_sign_is_file_in(look->dir, found->path, ".metadata");
+  found->whole = cleat__run_sign_is_file_in(context->dir, found->path, ".metadata");
   return CLEAT_OK;
 }

@@ -38,6 +38,11 @@ struct cleat__run_ranks {
   char *start; /* of the job, the same for all; owned */
 };
 
+/* Rank 0 says what is to be saved. */
+static inline bool cleat__run_ranks_follows(const struct cleat__run_ranks *ranks) {
+  return ranks->role == CLEAT__RUN_FOLLOWER || ranks->role == CLEAT__RUN_BYSTANDER;
+}
+
 /* From the environment, as cleat_client_open does. Errors: INVALID (with a hint), LIMIT, NO_MEMORY. */
 cleat_status cleat__run_ranks_find(struct cleat__run_ranks *ranks, struct cleat_error *err);
 void cleat__run_ranks_clear(struct cleat__run_ranks *ranks);

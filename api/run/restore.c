@@ -128,9 +128,9 @@ static cleat_status remember(const struct restore *restore,
 }
 
 /* Whether what DIR has of the step, which is `found`, is this very checkpoint; else *restored may say why not. */
-static cleat_status look_at_held(struct restore *restore, const struct cleat__run_found *found,
-                                 struct cleat__run_restored *restored, bool *held,
-                                 struct cleat_error *err) {
+static cleat_status check_held(struct restore *restore, const struct cleat__run_found *found,
+                               struct cleat__run_restored *restored, bool *held,
+                               struct cleat_error *err) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
   cleat_status status = CLEAT_OK;
@@ -191,9 +191,9 @@ static bool is_unproven(const struct restore *restore, const struct cleat__run_f
 }
 
 /* Whether DIR needs nothing; `step` below 0: the store has nothing. */
-static cleat_status look_at_dir(struct restore *restore, int64_t step,
-                                struct cleat__run_restored *restored, bool *done,
-                                struct cleat_error *err) {
+static cleat_status check_dir(struct restore *restore, int64_t step,
+                              struct cleat__run_restored *restored, bool *done,
+                              struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
   struct cleat__run_scan scan;
   cleat_status status =
@@ -209,7 +209,7 @@ static cleat_status look_at_dir(struct restore *restore, int64_t step,
     status = tell(restored, newest->step, newest->path, err);
   } else if (step >= 0) {
     restored->outcome = CLEAT__RUN_RESTORE_HELD;
-    status = look_at_held(restore, same, restored, done, err);
+    status = check_held(restore, same, restored, done, err);
     if (status == CLEAT_OK && *done)
       status = tell(restored, same->step, same->path, err);
   }
@@ -478,7 +478,7 @@ static cleat_status restore_checkpoint(struct restore *restore,
   if (status != CLEAT_OK)
     return status;
   restored->age_s = age_of(restore->info->created);
-  if (restore->options->look_only) {
+  if (restore->options->query_only) {
     restored->outcome = CLEAT__RUN_RESTORE_LEFT;
     return CLEAT_OK;
   }
@@ -486,7 +486,7 @@ static cleat_status restore_checkpoint(struct restore *restore,
     restored->outcome = CLEAT__RUN_RESTORE_LEFT;
     return tell(restored, own_step(restore), restore->path, err);
   }
-  status = look_at_dir(restore, restore->info->step, restored, &done, err);
+  status = check_dir(restore, restore->info->step, restored, &done, err);
   return status == CLEAT_OK && !done ? fetch(restore, restored, err) : status;
 }
 
@@ -507,7 +507,7 @@ cleat_status cleat__run_restore(const struct cleat__run_restore_options *options
   if (status == CLEAT_OK && restore.checkpoint)
     status = restore_checkpoint(&restore, restored, err);
   else if (status != CLEAT_OK && is_empty_store(&restore, err))
-    status = options->look_only ? CLEAT_OK : look_at_dir(&restore, -1, restored, &done, err);
+    status = options->query_only ? CLEAT_OK : check_dir(&restore, -1, restored, &done, err);
   cleat__run_metadata_clear(&restore.metadata);
   cleat__free(restore.path);
   cleat__free(restore.place);

@@ -19,8 +19,8 @@ struct cleat__run_restore_options {
   const char *dir;
   const struct cleat__run_layout *layout; /* of DIR, as the user said; "auto" is possible */
   const char *pattern;
-  int64_t step;   /* CLEAT_STEP_LATEST: the newest */
-  bool look_only; /* says what is there, and restores nothing */
+  int64_t step;    /* CLEAT_STEP_LATEST: the newest */
+  bool query_only; /* says what is there, and restores nothing */
   bool
       joined; /* several ranks go on from `joined_at` (NULL: nothing), whatever DIR has that is newer */
   struct cleat_checkpoint *joined_at; /* borrowed */
@@ -36,7 +36,7 @@ enum cleat__run_restore_outcome {
   CLEAT__RUN_RESTORE_DONE,
   CLEAT__RUN_RESTORE_HELD,  /* DIR has that very checkpoint already */
   CLEAT__RUN_RESTORE_AHEAD, /* DIR has a newer one that is whole */
-  CLEAT__RUN_RESTORE_LEFT   /* look_only */
+  CLEAT__RUN_RESTORE_LEFT   /* query_only */
 };
 
 struct cleat__run_restored {

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STATE_ENTRIES_MAX = 32 }; /* before those that DIR has no more are looked for */
+enum { STATE_ENTRIES_MAX = 32 }; /* before those that DIR has no more are removed */
 
 void cleat__run_result_clear(struct cleat__run_result *result) {
   cleat__run_restored_clear(&result->restored);
@@ -23,32 +23,7 @@ void cleat__run_result_clear(struct cleat__run_result *result) {
   memset(result, 0, sizeof *result);
 }
 
-/* ---- What the loop may look at ------------------------------------------------------------------ */
-
-void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save,
-                           struct cleat_load *load) {
-  cleat__pool_lock(saver->pool);
-  saver->synced.save = save;
-  saver->synced.load = load;
-  bool cancelled = saver->synced.cancelled;
-  cleat__pool_unlock(saver->pool);
-  if (cancelled && save)
-    cleat_save_cancel(save);
-  if (cancelled && load)
-    cleat_load_cancel(load);
-}
-
-/* Before it is freed. */
-void cleat__run_saver_hide(struct cleat__run_saver *saver) {
-  cleat__pool_lock(saver->pool);
-  saver->synced.save = NULL;
-  saver->synced.load = NULL;
-  while (saver->synced.looking)
-    cleat__pool_wait_locked(saver->pool);
-  cleat__pool_unlock(saver->pool);
-}
-
-/* ---- Looking at DIR ---------------------------------------------------------------------------- */
+/* ---- Checking DIR ------------------------------------------------------------------------------ */
 
 static cleat_status read_contents(const struct cleat__run_work *work,
                                   struct cleat__run_contents *contents, struct cleat_error *err) {
@@ -70,7 +45,7 @@ static cleat_status refuse_changed(const struct cleat__run_work *work, struct cl
 /* Nothing that is held has changed, and DIR has no more than that: less is what its tool removes. */
 static cleat_status confirm_held(const struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_hold *hold = work->order->hold;
-  if (cleat__run_hold_look(hold) != CLEAT__RUN_HOLD_SAME)
+  if (cleat__run_hold_check(hold) != CLEAT__RUN_HOLD_SAME)
     return refuse_changed(work, err);
   switch (cleat__run_hold_compare(hold, work->saver->options.dir, &hold->found)) {
   case CLEAT__RUN_BESIDE_MORE:
@@ -115,10 +90,6 @@ static cleat_status end(struct cleat__run_work *work, struct cleat_save *save,
   cleat__run_saver_hide(work->saver);
   cleat_save_free(save);
   return status;
-}
-
-bool cleat__run_work_is_leader(const struct cleat__run_work *work) {
-  return work->saver->options.ranks->role == CLEAT__RUN_LEADER;
 }
 
 /* Of several ranks ours is a part of the checkpoint, which must never be taken for all of it. */
@@ -271,7 +242,7 @@ static bool let_go(struct cleat__run_work *work, char fingerprint[CLEAT__RUN_ID_
   cleat__run_id_copy(fingerprint, work->result->fingerprint);
   if (!order->hold)
     return true;
-  bool same = cleat__run_hold_look(order->hold) == CLEAT__RUN_HOLD_SAME;
+  bool same = cleat__run_hold_check(order->hold) == CLEAT__RUN_HOLD_SAME;
   cleat__run_hold_release(order->hold);
   if (!same || cleat__run_contents_read(work->saver->options.dir, order->found, &contents,
                                         &ignored) != CLEAT_OK)
@@ -339,7 +310,7 @@ static void collect(struct cleat__run_work *work) {
 
 static cleat_status do_save(struct cleat__run_work *work, struct cleat_error *err) {
   const struct cleat__run_order *order = work->order;
-  if (order->hold && cleat__run_hold_look(order->hold) != CLEAT__RUN_HOLD_SAME)
+  if (order->hold && cleat__run_hold_check(order->hold) != CLEAT__RUN_HOLD_SAME)
     return refuse_changed(work, err);
   cleat_status status = read_contents(work, &work->contents, err);
   if (status != CLEAT_OK)
@@ -418,7 +389,7 @@ static struct cleat__task *saver_take(struct cleat__job *job) {
 
 static void saver_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
-  struct cleat__run_result *result = &saver->synced.result; /* nobody else looks before the end */
+  struct cleat__run_result *result = &saver->synced.result; /* read by others at the end */
   struct cleat__run_work work = {.saver = saver, .order = &saver->synced.order, .result = result};
   (void)task;
   memset(result, 0, sizeof *result);
@@ -440,7 +411,7 @@ static void saver_finish(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
   (void)task;
   saver->synced.ended = true;
-  /* Under the lock, or the loop could look too early and sleep on; it cannot block: the counter is 0 before. */
+  /* Under the lock, or the loop could ask too early and sleep on; it cannot block: the counter is 0 before. */
   (void)eventfd_write(saver->ended_fd, 1);
 }
 
@@ -511,49 +482,4 @@ bool cleat__run_saver_take(struct cleat__run_saver *saver, struct cleat__run_res
   }
   cleat__pool_unlock(saver->pool);
   return ended;
-}
-
-/* The two have locks of their own, which are not taken under ours. */
-static void begin_look(struct cleat__run_saver *saver, bool cancel, struct cleat_save **save,
-                       struct cleat_load **load) {
-  cleat__pool_lock(saver->pool);
-  saver->synced.cancelled = saver->synced.cancelled || cancel;
-  saver->synced.looking = true;
-  *save = saver->synced.save;
-  *load = saver->synced.load;
-  cleat__pool_unlock(saver->pool);
-}
-
-static void end_look(struct cleat__run_saver *saver) {
-  cleat__pool_lock(saver->pool);
-  saver->synced.looking = false;
-  cleat__pool_wake_locked(saver->pool);
-  cleat__pool_unlock(saver->pool);
-}
-
-bool cleat__run_saver_progress(struct cleat__run_saver *saver, struct cleat_progress *progress) {
-  struct cleat_save *save;
-  struct cleat_load *load;
-  begin_look(saver, false, &save, &load);
-  if (save)
-    cleat_save_progress(save, progress);
-  else if (load)
-    cleat_load_progress(load, progress);
-  end_look(saver);
-  return save || load;
-}
-
-bool cleat__run_saver_is_checking(const struct cleat__run_saver *saver) {
-  return atomic_load(&saver->checking);
-}
-
-void cleat__run_saver_cancel(struct cleat__run_saver *saver) {
-  struct cleat_save *save;
-  struct cleat_load *load;
-  begin_look(saver, true, &save, &load);
-  if (save)
-    cleat_save_cancel(save);
-  else if (load)
-    cleat_load_cancel(load);
-  end_look(saver);
 }

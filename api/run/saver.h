@@ -1,7 +1,7 @@
 /* saver.h: the one thread that does what takes long: it saves a checkpoint, removes what is outdated from the
  * store, and old checkpoints from DIR; one order at a time, which the loop gives it.
  *
- * The loop's thread gives an order, may look how far it is or cancel it, and takes the result when the descriptor
+ * The loop's thread gives an order, may ask how far it is or cancel it, and takes the result when the descriptor
  * becomes readable. What is shared is guarded by the lock of the saver's pool, which has one thread. state.json
  * belongs to the saver from cleat__run_saver_open to cleat__run_saver_close. */
 #ifndef CLEAT_API_RUN_SAVER_H

@@ -18,7 +18,7 @@ cleat_status cleat__run_do_restore(struct cleat__run_work *work, struct cleat_er
   struct cleat__run_restore_options options = *work->order->restore;
   options.loading = loading;
   options.user = saver;
-  options.joined = saver->joined && !options.look_only;
+  options.joined = saver->joined && !options.query_only;
   options.joined_at = saver->joined_at;
   options.tell_only = saver->options.ranks->role == CLEAT__RUN_BYSTANDER;
   cleat_status status = cleat__run_restore(&options, &work->result->restored, err);
@@ -40,7 +40,7 @@ cleat_status cleat__run_do_join(struct cleat__run_work *work, struct cleat_error
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_restore_options *restore = work->order->restore;
   cleat_status status = cleat__run_ranks_join(saver->options.client, restore->step,
-                                              restore->look_only, &saver->joined_at, err);
+                                              restore->query_only, &saver->joined_at, err);
   saver->joined = status == CLEAT_OK;
   return status;
 }

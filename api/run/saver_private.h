@@ -1,5 +1,5 @@
 /* saver_private.h: what the files of saver.h share: saver.c (the thread, saves, deletions), saver_orders.c (restores, and what
- * ranks say to each other). All of it on the saver's thread. */
+ * ranks say to each other), saver_progress.c (the save or load under way). All of it on the saver's thread. */
 #ifndef CLEAT_API_RUN_SAVER_PRIVATE_H
 #define CLEAT_API_RUN_SAVER_PRIVATE_H
 
@@ -26,9 +26,9 @@ struct cleat__run_saver {
   struct {
     bool given, begun, ended, cancelled;
     struct cleat__run_order order;
-    struct cleat_save *save; /* under way; may be looked at and cancelled */
+    struct cleat_save *save; /* under way; the loop may ask and cancel it */
     struct cleat_load *load;
-    bool looking; /* the loop holds one of them, without the lock: it must not be freed */
+    bool in_use; /* the loop holds one of them, without the lock: it must not be freed */
     struct cleat__run_result result;
   } synced;
 };
@@ -44,7 +44,7 @@ struct cleat__run_work {
   struct cleat__run_result *result; /* its fingerprint is that of the contents */
 };
 
-/* What the loop may look at and cancel from now on: a save or a load. It hears nothing of it any more once it is hidden. */
+/* What the loop may ask and cancel from now on: a save or a load. It hears nothing of it any more once it is hidden. */
 void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *save,
                            struct cleat_load *load);
 void cleat__run_saver_hide(struct cleat__run_saver *saver);

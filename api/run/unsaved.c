@@ -3,24 +3,28 @@
 
 #include "api/run/survey.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
   SURVEY_MS =
-      15000, /* between looks at everything; what two of them see is told: within a minute */
-  ELSEWHERE_MS = 20000, /* other ranks, or a network file system, may be that late */
-  TEXT_BYTES = 512
+      15000, /* between surveys of everything; what two of them find is told: within a minute */
+  ELSEWHERE_MS = 20000 /* other ranks, or a network file system, may be that late */
 };
 
-void cleat__run_unsaved_begin(struct cleat__run_loop *loop) {
-  struct cleat_error err;
-  struct timespec now;
-  loop->written.known = cleat__run_survey_now(loop->state.folder, &now, &err) == CLEAT_OK;
-  if (loop->written.known)
-    loop->written.since = now;
-  else
-    cleat__run_report_warning_error(&loop->report, &err);
-  loop->written.next_ms = cleat__run_now_ms() + SURVEY_MS;
+cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder,
+                                      int64_t now_ms, struct cleat_error *err) {
+  struct timespec since;
+  cleat_status status = cleat__run_survey_now(folder, &since, err);
+  written->known = status == CLEAT_OK;
+  if (written->known)
+    written->since = since;
+  written->next_ms = now_ms + SURVEY_MS;
+  return status;
+}
+
+void cleat__run_unsaved_note_saved(struct cleat__run_written *written) {
+  written->saved = true;
 }
 
 /* ---- Checkpoints of which files are elsewhere --------------------------------------------------------- */
@@ -34,21 +38,19 @@ const char *cleat__run_unsaved_why(const struct cleat__run_found *found, char *t
   return text;
 }
 
-static void tell_item(struct cleat__run_loop *loop, struct cleat__run_item *item, int64_t now_ms) {
+bool cleat__run_unsaved_is_doubtful(struct cleat__run_written *written,
+                                    const struct cleat__run_item *item) {
+  bool doubtful = item->found.whole && item->found.doubt && !written->told_doubt;
+  written->told_doubt = written->told_doubt || doubtful;
+  return doubtful;
+}
+
+bool cleat__run_unsaved_is_stuck(struct cleat__run_item *item, int64_t now_ms) {
   const struct cleat__run_found *found = &item->found;
-  char text[TEXT_BYTES];
-  if (found->whole && found->doubt && !loop->written.told_doubt) {
-    loop->written.told_doubt = true;
-    cleat__run_report_warning(&loop->report, "%s; whether all of them are here is not checked",
-                              found->doubt);
-  }
   bool stuck = item->state == CLEAT__RUN_SEEN && !found->whole && found->absent > 0 &&
                !item->absence_told && now_ms - item->since_ms >= ELSEWHERE_MS;
-  if (!stuck)
-    return;
-  item->absence_told = true;
-  cleat__run_report_warning(&loop->report, "'%s' is not saved: %s", found->path,
-                            cleat__run_unsaved_why(found, text, sizeof text));
+  item->absence_told = item->absence_told || stuck;
+  return stuck;
 }
 
 /* ---- Files of which none is a checkpoint -------------------------------------------------------------- */
@@ -62,9 +64,9 @@ static bool is_entry(const struct cleat__run_item *item, const char *name) {
 
 /* What is in the store needs no other place. */
 static bool is_stored(void *user, const char *name) {
-  const struct cleat__run_loop *loop = user;
-  for (size_t i = 0; i < loop->items.count; i++) {
-    const struct cleat__run_item *item = loop->items.items[i];
+  const struct cleat__run_scanner *scanner = user;
+  for (size_t i = 0; i < scanner->items.count; i++) {
+    const struct cleat__run_item *item = scanner->items.items[i];
     if ((item->state == CLEAT__RUN_STORED || item->committed) && is_entry(item, name))
       return true;
   }
@@ -73,10 +75,10 @@ static bool is_stored(void *user, const char *name) {
 
 /* All but the checkpoints that were left, as none of them became whole. */
 static bool is_no_candidate(void *user, const char *name) {
-  const struct cleat__run_loop *loop = user;
+  const struct cleat__run_scanner *scanner = user;
   const char *slash = strchr(name, '/');
-  for (size_t i = 0; i < loop->items.count; i++) {
-    const struct cleat__run_item *item = loop->items.items[i];
+  for (size_t i = 0; i < scanner->items.count; i++) {
+    const struct cleat__run_item *item = scanner->items.items[i];
     for (size_t j = 0; j < item->found.entry_count; j++) {
       const char *entry = item->found.entries[j];
       bool above = !slash && strncmp(entry, name, strlen(name)) == 0 && entry[strlen(name)] == '/';
@@ -90,10 +92,10 @@ static bool is_no_candidate(void *user, const char *name) {
 }
 
 /* Something of the command's is a checkpoint, or is becoming one. What was there at the start and rests is neither. */
-static bool has_candidate(const struct cleat__run_loop *loop) {
-  for (size_t i = 0; i < loop->items.count; i++) {
-    const struct cleat__run_item *item = loop->items.items[i];
-    bool begun = item->state == CLEAT__RUN_SEEN && item->since_ms >= loop->started_ms;
+static bool has_candidate(const struct cleat__run_scanner *scanner, int64_t started_ms) {
+  for (size_t i = 0; i < scanner->items.count; i++) {
+    const struct cleat__run_item *item = scanner->items.items[i];
+    bool begun = item->state == CLEAT__RUN_SEEN && item->since_ms >= started_ms;
     if (begun || item->committed || item->state == CLEAT__RUN_READY ||
         item->state == CLEAT__RUN_SAVING)
       return true;
@@ -101,55 +103,44 @@ static bool has_candidate(const struct cleat__run_loop *loop) {
   return false;
 }
 
-static void tell_files(struct cleat__run_loop *loop, const struct cleat__run_survey *survey) {
-  char text[TEXT_BYTES];
-  cleat__run_survey_say(survey, text, sizeof text);
-  cleat__run_report_warning(&loop->report,
-                            "nothing that the command has written into '%s' so far is a checkpoint "
-                            "to --layout %s, and none "
-                            "of it is saved: %s; --layout NAME says which tool it is, --layout "
-                            "folders --pattern GLOB takes "
-                            "any folder",
-                            loop->dir, cleat__run_layout_name(loop->options->layout), text);
-}
-
-static void survey_files(struct cleat__run_loop *loop) {
+static bool survey_files(struct cleat__run_written *written, struct cleat__run_scanner *scanner,
+                         char *text, size_t size) {
   struct cleat__run_survey survey;
   struct cleat_error err;
-  if (cleat__run_survey_read(loop->dir, loop->written.since, is_stored, loop, &survey, &err) !=
+  if (cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, &err) !=
       CLEAT_OK)
-    return;
-  if (survey.names && loop->written.seen) {
-    loop->written.told = true;
-    tell_files(loop, &survey);
+    return false;
+  bool found = survey.names > 0;
+  if (found && written->seen) {
+    written->told = true;
+    cleat__run_survey_say(&survey, text, size);
   }
-  loop->written.seen = survey.names > 0;
+  written->seen = found;
   cleat__run_survey_clear(&survey);
+  return written->told;
 }
 
-void cleat__run_unsaved_look(struct cleat__run_loop *loop, int64_t now_ms) {
-  if (loop->phase != CLEAT__RUN_RUNNING)
-    return;
-  for (size_t i = 0; i < loop->items.count; i++)
-    tell_item(loop, loop->items.items[i], now_ms);
-  bool due = loop->written.known && !loop->written.told && !loop->written.saved &&
-             now_ms >= loop->written.next_ms;
+bool cleat__run_unsaved_survey(struct cleat__run_written *written,
+                               struct cleat__run_scanner *scanner, int64_t started_ms,
+                               int64_t now_ms, char *text, size_t size) {
+  bool due = written->known && !written->told && !written->saved && now_ms >= written->next_ms;
   if (!due)
-    return;
-  loop->written.next_ms = now_ms + SURVEY_MS;
-  if (has_candidate(loop))
-    loop->written.seen = false;
-  else
-    survey_files(loop);
+    return false;
+  written->next_ms = now_ms + SURVEY_MS;
+  if (!has_candidate(scanner, started_ms))
+    return survey_files(written, scanner, text, size);
+  written->seen = false;
+  return false;
 }
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-static bool has_unfinished(struct cleat__run_loop *loop) {
+static bool has_unfinished(const struct cleat__run_written *written,
+                           struct cleat__run_scanner *scanner) {
   struct cleat__run_survey survey;
   struct cleat_error err;
-  if (loop->items.count == 0 ||
-      cleat__run_survey_read(loop->dir, loop->written.since, is_no_candidate, loop, &survey,
+  if (scanner->items.count == 0 ||
+      cleat__run_survey_read(scanner->dir, written->since, is_no_candidate, scanner, &survey,
                              &err) != CLEAT_OK)
     return false;
   bool unfinished = survey.names > 0;
@@ -157,28 +148,20 @@ static bool has_unfinished(struct cleat__run_loop *loop) {
   return unfinished;
 }
 
-void cleat__run_unsaved_end(struct cleat__run_loop *loop) {
+cleat_status cleat__run_unsaved_end(const struct cleat__run_written *written,
+                                    struct cleat__run_scanner *scanner,
+                                    struct cleat__run_leftover *left, struct cleat_error *err) {
   struct cleat__run_survey survey;
-  struct cleat_error err;
-  char text[TEXT_BYTES];
-  if (!loop->written.known || loop->written.saved || loop->unsaved)
-    return;
-  if (cleat__run_survey_read(loop->dir, loop->written.since, is_stored, loop, &survey, &err) !=
-      CLEAT_OK) {
-    cleat__run_report_warning_error(&loop->report, &err);
-    return;
-  }
-  cleat__run_survey_say(&survey, text, sizeof text);
-  bool wrote = survey.large > 0 || has_unfinished(loop);
-  if (wrote && !loop->options->allow_unsaved) {
-    loop->unsaved = true;
-    loop->report.totals.unsaved++;
-  }
-  if (survey.names)
-    cleat__run_report_warning(
-        &loop->report, "nothing that the command wrote into '%s' was saved: %s%s", loop->dir, text,
-        wrote ? "; --layout NAME says which tool it is, --layout folders --pattern GLOB takes any "
-                "folder, --final saves all, --allow-unsaved takes it as it is"
-              : "");
+  *left = (struct cleat__run_leftover){0};
+  if (!written->known || written->saved)
+    return CLEAT_OK;
+  cleat_status status =
+      cleat__run_survey_read(scanner->dir, written->since, is_stored, scanner, &survey, err);
+  if (status != CLEAT_OK)
+    return status;
+  cleat__run_survey_say(&survey, left->text, sizeof left->text);
+  left->much = survey.large > 0 || has_unfinished(written, scanner);
+  left->any = survey.names > 0;
   cleat__run_survey_clear(&survey);
+  return CLEAT_OK;
 }

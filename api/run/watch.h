@@ -1,9 +1,9 @@
-/* watch.h: what happens in DIR, by inotify: a hint that it is worth looking again.
+/* watch.h: what happens in DIR, by inotify: a hint that it is worth scanning it again.
  *
- * The truth is what a look at the files finds; a hint that is lost costs time, never a checkpoint.
+ * The truth is what a scan of the files finds; a hint that is lost costs time, never a checkpoint.
  * Hints are lost where the kernel's queue runs over or its limits are reached, and on network file
- * systems, which do not tell of what other machines write. That is why the loop looks again every
- * CLEAT__RUN_LOOK_S in any case.
+ * systems, which do not tell of what other machines write. That is why the loop scans again every
+ * 10 s in any case.
  * One thread at a time. */
 #ifndef CLEAT_API_RUN_WATCH_H
 #define CLEAT_API_RUN_WATCH_H

@@ -49,13 +49,13 @@ static const struct cleat__run_layout *find(const char *name) {
   return layout;
 }
 
-static void look_for(const char *layout, const char *pattern) {
+static void scan_dir_for(const char *layout, const char *pattern) {
   cleat__run_scan_clear(&scan);
   must(cleat__run_layout_scan(dir, find(layout), pattern, &scan, &err));
 }
 
-static void look(const char *layout) {
-  look_for(layout, NULL);
+static void scan_dir(const char *layout) {
+  scan_dir_for(layout, NULL);
 }
 
 /* "<layout> <step> <path> <whole|not whole|no sign>: <entries>" for each, and what was not taken. */

@@ -37,7 +37,7 @@ static void make_link(const char *name, const char *to) {
   ck_assert_int_eq(symlink(to, scratch_path(name)), 0);
 }
 
-static const struct cleat__run_found *look(const char *layout) {
+static const struct cleat__run_found *scan_dir(const char *layout) {
   cleat__run_scan_clear(&scan);
   must(cleat__run_layout_scan(dir, cleat__run_layout_find(layout), NULL, &scan, &err));
   return scan.count ? &scan.items[scan.count - 1] : NULL;
@@ -45,7 +45,7 @@ static const struct cleat__run_found *look(const char *layout) {
 
 /* Reads the newest checkpoint of the layout. */
 static void read_newest(const char *layout) {
-  const struct cleat__run_found *found = look(layout);
+  const struct cleat__run_found *found = scan_dir(layout);
   ck_assert_ptr_nonnull(found);
   cleat__run_contents_clear(&contents);
   must(cleat__run_contents_read(dir, found, &contents, &err));
@@ -189,7 +189,7 @@ END_TEST
 
 START_TEST(what_is_gone) {
   put("step-7/.metadata", "m");
-  const struct cleat__run_found *found = look("dcp");
+  const struct cleat__run_found *found = scan_dir("dcp");
   ck_assert_int_eq(unlink(scratch_path("step-7/.metadata")), 0);
   ck_assert_int_eq(rmdir(scratch_path("step-7")), 0);
   must_fail(CLEAT_NOT_FOUND, cleat__run_contents_read(dir, found, &contents, &err));
@@ -199,7 +199,7 @@ END_TEST
 
 START_TEST(what_cannot_be_saved) {
   put("step-7/.metadata", "m");
-  const struct cleat__run_found *found = look("dcp");
+  const struct cleat__run_found *found = scan_dir("dcp");
   make_link("step-7/link", "..");
   must_fail(CLEAT_INVALID, cleat__run_contents_read(dir, found, &contents, &err));
   ck_assert_int_eq(unlink(scratch_path("step-7/link")), 0);
@@ -269,7 +269,7 @@ START_TEST(everything_but_older_checkpoints) {
   put(".hidden", "x");
   put("logs/events", "x");
   put(".cleat-run/state.json", "{}");
-  look("huggingface");
+  scan_dir("huggingface");
   read_all(cleat__run_scan_newest(&scan));
   expect_files(".hidden checkpoint-2/trainer_state.json config.json logs/events");
   read_all(NULL);
@@ -282,7 +282,7 @@ START_TEST(everything_with_a_tracker) {
   put("iter_0000002/metadata.json", "{}");
   put("progress.txt", "x");
   put(TRACKER, "1");
-  look("megatron");
+  scan_dir("megatron");
   read_all(cleat__run_scan_newest(&scan));
   expect_files("iter_0000001/metadata.json " TRACKER " progress.txt");
   ck_assert_int_eq(memcmp(contents.files[1].data, "1", 1), 0);
@@ -309,7 +309,7 @@ START_TEST(everything_that_can_be_saved) {
   make_link("latest", "checkpoint-1");
   make_link("lost", "nowhere");
   ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0666), 0);
-  look("huggingface");
+  scan_dir("huggingface");
   read_all(cleat__run_scan_newest(&scan));
   expect_files("checkpoint-1/trainer_state.json");
   ck_assert_uint_eq(contents.sources.left_out, 3);
@@ -321,7 +321,7 @@ START_TEST(a_store_inside) {
   char url[4200];
   put("store/step-1/x", "x");
   snprintf(url, sizeof url, "file://%s", scratch_path("store"));
-  look("huggingface");
+  scan_dir("huggingface");
   must_fail(CLEAT_INVALID, cleat__run_contents_read_all(dir, url, &scan, NULL, &contents, &err));
   must_fail(CLEAT_NOT_FOUND,
             cleat__run_contents_read_all(scratch_path("none"), NULL, &scan, NULL, &contents, &err));
@@ -334,7 +334,7 @@ START_TEST(every_call_fails) {
   put(TRACKER, "2");
   put("other", "x");
   make_link("latest", "iter_0000002");
-  const struct cleat__run_found *newest = look("megatron");
+  const struct cleat__run_found *newest = scan_dir("megatron");
   must(cleat__run_contents_read(dir, newest, &contents, &err)); /* what OpenSSL keeps */
   cleat__run_contents_clear(&contents);
   for (int all = 0; all < 2; all++) {

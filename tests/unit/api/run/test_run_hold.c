@@ -36,7 +36,7 @@ START_TEST(outlives_dir) {
   ck_assert_uint_eq(scratch_fds(), fds + (_i ? 3 : 0));
   remove_all("step-7");
   ck_assert_str_eq(held_text(hold), STEP_7);
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_SAME); /* an unlink is no write */
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME); /* an unlink is no write */
   ck_assert_int_eq(cleat__run_hold_compare(hold, dir, &hold->found), CLEAT__RUN_BESIDE_LESS);
   ck_assert(cleat__run_hold_stands_alone(hold, false));
   cleat__run_hold_drop(hold);
@@ -55,7 +55,7 @@ START_TEST(outlives_names_of_its_tool) {
   ck_assert_int_eq(rename(in_dir("step-7"), in_dir("old")), 0);
   ck_assert_int_eq(rename(in_dir("old/__0_0.distcp"), in_dir("old/renamed")), 0);
   ck_assert_str_eq(held_text(hold), STEP_7);
-  (void)cleat__run_hold_look(hold);
+  (void)cleat__run_hold_check(hold);
   ck_assert(cleat__run_hold_stands_alone(hold, false));
 }
 END_TEST
@@ -139,8 +139,8 @@ START_TEST(a_write_is_never_missed) {
   put_dcp("step-7");
   make("dcp", true, false);
   writes[_i]();
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_STIRRED);
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_SAME);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   if (writes[_i] != hide_a_write) {
     ck_assert(hold->rewrote);
     ck_assert(!cleat__run_hold_stands_alone(hold, true));
@@ -152,11 +152,11 @@ START_TEST(links_are_no_writes) {
   put_dcp("step-7");
   make("dcp", true, false);
   ck_assert_int_eq(link(in_dir("step-7/__0_0.distcp"), in_dir("elsewhere")), 0);
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_SAME);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   ck_assert_int_eq(unlink(in_dir("elsewhere")), 0);
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_SAME);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   hide_a_write(); /* what came before does not hide it */
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_STIRRED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(what_grows_counts_when_its_turn_has_passed) {
   put("checkpoint-7/trainer_state.json", "{}");
   make("huggingface", true, false);
   rewrite("checkpoint-7/rng_state_1.pth", "state");
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_STIRRED);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_TOUCHED);
   ck_assert(!cleat__run_hold_stands_alone(hold, false));
   ck_assert(cleat__run_hold_stands_alone(hold, true));
 }
@@ -176,7 +176,7 @@ START_TEST(somebody_clears_the_folder) {
   put_dcp("step-7");
   make("dcp", true, false);
   ck_assert_int_eq(nftw(holds.root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_LOST);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_LOST);
 }
 END_TEST
 
@@ -259,7 +259,7 @@ START_TEST(other_layouts) {
   put("latest_checkpointed_iteration.txt", "400");
   ck_assert_str_eq(held_text(hold), "iter_0000300/common.pt=common\niter_0000300/metadata.json={}\n"
                                     "latest_checkpointed_iteration.txt=300\n");
-  ck_assert_int_eq(cleat__run_hold_look(hold), CLEAT__RUN_HOLD_SAME);
+  ck_assert_int_eq(cleat__run_hold_check(hold), CLEAT__RUN_HOLD_SAME);
   cleat__run_hold_drop(hold);
   hold = NULL;
   put("model_00000005.bin", "model");

@@ -30,8 +30,8 @@ static void put(const char *name, const char *text) {
   scratch_write(name, text, strlen(text));
 }
 
-/* A look, `later_ms` after the one before. */
-static void look(const char *layout, int64_t later_ms) {
+/* A scan, `later_ms` after the one before. */
+static void scan_dir(const char *layout, int64_t later_ms) {
   struct cleat__run_scan scan;
   now_ms += later_ms;
   must(cleat__run_layout_scan(dir, cleat__run_layout_find(layout), NULL, &scan, &err));
@@ -71,17 +71,17 @@ static void put_dcp(const char *folder) {
 
 START_TEST(a_sign_and_a_moment_of_rest) {
   put("step-7/__0_0.distcp", "data");
-  look("dcp", 0);
-  look("dcp", 10 * QUIET_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", 10 * QUIET_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN); /* however long it rests */
   ck_assert_int_eq(cleat__run_items_due(&items, QUIET_MS), -1);
   put("step-7/.metadata", "meta");
-  look("dcp", 5);
+  scan_dir("dcp", 5);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
   ck_assert_int_eq(cleat__run_items_due(&items, QUIET_MS), now_ms + CLEAT__RUN_SETTLE_MS);
-  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS - 1);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
-  look("dcp", 1);
+  scan_dir("dcp", 1);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
   ck_assert_int_eq(next_step(false), 7);
 }
@@ -89,38 +89,38 @@ END_TEST
 
 START_TEST(a_change_begins_the_rest_anew) {
   put_dcp("step-7");
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   put("step-7/__0_0.distcp", "other data");
-  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
-  look("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS - 1);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS - 1);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
-  look("dcp", 1);
+  scan_dir("dcp", 1);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
   put("step-7/__0_0.distcp", "third");
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
 }
 END_TEST
 
 START_TEST(without_a_sign_a_long_rest) {
   put("epoch_3/model.safetensors", "data");
-  look("torchtune", 0);
-  look("torchtune", QUIET_MS - 1);
+  scan_dir("torchtune", 0);
+  scan_dir("torchtune", QUIET_MS - 1);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_SEEN);
-  look("torchtune", 1);
+  scan_dir("torchtune", 1);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
 }
 END_TEST
 
 START_TEST(a_sign_that_is_taken_away) {
   put_dcp("step-7");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
   unlink(scratch_path("step-7/.metadata"));
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   ck_assert_int_ne(state_of(7), CLEAT__RUN_READY);
-  look("dcp", 10 * QUIET_MS);
+  scan_dir("dcp", 10 * QUIET_MS);
   ck_assert_int_ne(state_of(7), CLEAT__RUN_READY);
 }
 END_TEST
@@ -128,32 +128,32 @@ END_TEST
 /* A tool removes its old checkpoints file by file; the sign may go last. */
 START_TEST(what_is_being_removed_is_not_saved) {
   put_dcp("step-7");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   unlink(scratch_path("step-7/__1_0.distcp"));
-  look("dcp", 0);
-  look("dcp", 10 * QUIET_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", 10 * QUIET_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_LEFT);
   ck_assert_int_eq(next_step(false), -1);
   put("step-7/__1_0.distcp", "again");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
 }
 END_TEST
 
 START_TEST(what_is_stored_and_was_signed_stays) {
   put_dcp("step-7");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   store(7);
   unlink(scratch_path("step-7/__1_0.distcp"));
-  look("dcp", QUIET_MS);
+  scan_dir("dcp", QUIET_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
   put("step-7/__1_0.distcp", "other");
   put("step-7/more", "more");
-  look("dcp", QUIET_MS);
-  look("dcp", QUIET_MS);
+  scan_dir("dcp", QUIET_MS);
+  scan_dir("dcp", QUIET_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
 }
 END_TEST
@@ -162,18 +162,18 @@ END_TEST
 START_TEST(what_is_stored_and_has_no_sign) {
   put("epoch_3/a", "a");
   put("epoch_3/b", "b");
-  look("torchtune", 0);
-  look("torchtune", QUIET_MS);
+  scan_dir("torchtune", 0);
+  scan_dir("torchtune", QUIET_MS);
   store(3);
   unlink(scratch_path("epoch_3/b"));
-  look("torchtune", QUIET_MS);
-  look("torchtune", QUIET_MS);
+  scan_dir("torchtune", QUIET_MS);
+  scan_dir("torchtune", QUIET_MS);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_STORED);
   put("epoch_3/b", "b");
   put("epoch_3/c", "c");
-  look("torchtune", 0);
+  scan_dir("torchtune", 0);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_SEEN);
-  look("torchtune", QUIET_MS);
+  scan_dir("torchtune", QUIET_MS);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
 }
 END_TEST
@@ -181,37 +181,37 @@ END_TEST
 /* NeMo resumes from the copy whose name ends in -last, which it writes after the first one. */
 START_TEST(another_name_stands_for_it) {
   put("m--step=7/weights/a", "a");
-  look("nemo", 0);
-  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  scan_dir("nemo", 0);
+  scan_dir("nemo", CLEAT__RUN_SETTLE_LONG_MS);
   store(7);
   put("m--step=7-last/weights/a", "a");
-  look("nemo", 0);
+  scan_dir("nemo", 0);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_SEEN);
-  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  scan_dir("nemo", CLEAT__RUN_SETTLE_LONG_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_READY);
   store(7);
   /* But what a removal has left is not saved in its place. */
   unlink(scratch_path("m--step=7-last/weights/a"));
   rmdir(scratch_path("m--step=7-last/weights"));
   rmdir(scratch_path("m--step=7-last"));
-  look("nemo", 0);
-  look("nemo", CLEAT__RUN_SETTLE_LONG_MS);
+  scan_dir("nemo", 0);
+  scan_dir("nemo", CLEAT__RUN_SETTLE_LONG_MS);
   ck_assert_int_eq(state_of(7), CLEAT__RUN_STORED);
 }
 END_TEST
 
 START_TEST(left_until_it_changes) {
   put("epoch_3/a", "a");
-  look("torchtune", 0);
+  scan_dir("torchtune", 0);
   struct cleat__run_item *item = cleat__run_items_find(&items, 3);
   item->state = CLEAT__RUN_LEFT;
   cleat__run_id_copy(item->judged, item->fingerprint);
-  look("torchtune", QUIET_MS);
-  look("torchtune", QUIET_MS);
+  scan_dir("torchtune", QUIET_MS);
+  scan_dir("torchtune", QUIET_MS);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_LEFT);
   put("epoch_3/b", "b");
-  look("torchtune", 0);
-  look("torchtune", QUIET_MS);
+  scan_dir("torchtune", 0);
+  scan_dir("torchtune", QUIET_MS);
   ck_assert_int_eq(state_of(3), CLEAT__RUN_READY);
 }
 END_TEST
@@ -220,8 +220,8 @@ START_TEST(lowest_or_newest_first) {
   put_dcp("step-30");
   put_dcp("step-4");
   put_dcp("step-200");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   ck_assert_int_eq(next_step(false), 4);
   ck_assert_int_eq(next_step(true), 200);
   ck_assert_uint_eq(cleat__run_items_pending(&items), 3);
@@ -232,8 +232,8 @@ START_TEST(a_next_try_waits) {
   int64_t retry_ms;
   put_dcp("step-1");
   put_dcp("step-2");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   cleat__run_items_find(&items, 1)->retry_ms = now_ms + 5000;
   ck_assert_int_eq(next_step(false), 2);
   cleat__run_items_find(&items, 2)->retry_ms = now_ms + 3000;
@@ -247,7 +247,7 @@ END_TEST
 START_TEST(what_is_gone_is_forgotten_unless_it_is_busy) {
   put_dcp("step-1");
   put_dcp("step-2");
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   cleat__run_items_find(&items, 1)->state = CLEAT__RUN_SAVING;
   struct cleat__run_item *busy = cleat__run_items_find(&items, 1);
   const char *names[] = {"step-1/__0_0.distcp", "step-1/__1_0.distcp", "step-1/.metadata",
@@ -255,16 +255,16 @@ START_TEST(what_is_gone_is_forgotten_unless_it_is_busy) {
   for (size_t i = 0; i < 4; i++)
     ck_assert_int_eq(remove(scratch_path(names[i])), 0);
   put_dcp("step-0"); /* before it: those that are busy stay where they are */
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   ck_assert_ptr_eq(cleat__run_items_find(&items, 1), busy);
   ck_assert(busy->gone);
   ck_assert_uint_eq(items.count, 3);
   busy->state = CLEAT__RUN_STORED;
   busy->lent = true;
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   ck_assert_ptr_eq(cleat__run_items_find(&items, 1), busy);
   busy->lent = false;
-  look("dcp", 0);
+  scan_dir("dcp", 0);
   ck_assert_ptr_null(cleat__run_items_find(&items, 1));
 }
 END_TEST
@@ -273,8 +273,8 @@ START_TEST(outdated) {
   put_dcp("step-1");
   put_dcp("step-2");
   put_dcp("step-3");
-  look("dcp", 0);
-  look("dcp", CLEAT__RUN_SETTLE_MS);
+  scan_dir("dcp", 0);
+  scan_dir("dcp", CLEAT__RUN_SETTLE_MS);
   store(1);
   ck_assert_ptr_null(cleat__run_items_outdated(&items, 1)); /* only what is stored counts */
   store(3);

@@ -45,7 +45,7 @@ START_TEST(cleat_store) {
   put("step-000000000400/a2/model.safetensors");
   put("step-500/manifest.json");
   put("starts/x");
-  look("cleat");
+  scan_dir("cleat");
   expect(LINES("cleat 300 step-000000000300 whole: step-000000000300",
                "cleat 400 step-000000000400 not whole: step-000000000400"),
          2, 0);
@@ -58,7 +58,7 @@ START_TEST(dcp) {
   put("step-2/.metadata.tmp");
   put("step-10/.metadata");
   put_text("step-11/model.safetensors.index.json", "{}\n");
-  look("dcp");
+  scan_dir("dcp");
   expect(LINES("dcp 1 step-1 not whole: step-1", "dcp 2 step-2 not whole: step-2",
                "dcp 10 step-10 whole: step-10", "dcp 11 step-11 whole: step-11"),
          0, 0);
@@ -69,22 +69,22 @@ END_TEST
 
 START_TEST(dcp_with_underscores) {
   put("step_2/.metadata");
-  look("dcp");
+  scan_dir("dcp");
   expect(LINES("dcp 2 step_2 whole: step_2"), 0, 0);
   put("step-1/.metadata");
-  look("dcp");
+  scan_dir("dcp");
   expect(LINES("dcp 1 step-1 whole: step-1"), 1, 0);
 }
 END_TEST
 
 START_TEST(torchtune) {
   put("step_100/recipe_state.pt");
-  look("torchtune");
+  scan_dir("torchtune");
   expect(LINES("torchtune 100 step_100 no sign: step_100"), 0, 0);
   ck_assert_uint_eq(scan.items[0].settle_ms, CLEAT__RUN_QUIET_MS);
   put("epoch_0/recipe_state.pt");
   put("epoch_1/model.safetensors");
-  look("torchtune");
+  scan_dir("torchtune");
   expect(LINES("torchtune 0 epoch_0 no sign: epoch_0", "torchtune 1 epoch_1 no sign: epoch_1"), 1,
          0);
   ck_assert_str_eq(scan.unknown_example, "step_100");
@@ -98,7 +98,7 @@ START_TEST(huggingface) {
   put("checkpoint-1000/model.safetensors");
   put("tmp-checkpoint-1500/model.safetensors");
   put("runs/events");
-  look("huggingface");
+  scan_dir("huggingface");
   expect(LINES("huggingface 500 checkpoint-500 whole: checkpoint-500",
                "huggingface 1000 checkpoint-1000 not whole: checkpoint-1000"),
          2, 0);
@@ -111,21 +111,21 @@ START_TEST(json_that_has_no_end) {
   static const char *const texts[] = {"", "\n", "{", "{\"log\": [{}, {", "{}", "{} x"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     put_text("checkpoint-1/trainer_state.json", texts[i]);
-    look("huggingface");
+    scan_dir("huggingface");
     ck_assert_msg(scan.items[0].whole == (i == 4), "%zu", i);
   }
   scratch_write("checkpoint-1/trainer_state.json", "{}\0", 3);
-  look("huggingface");
+  scan_dir("huggingface");
   ck_assert(!scan.items[0].whole);
   put_text("checkpoint-1/trainer_state.json", "{\"log\": [{}, {}, {}, {}]} \r\n\n");
-  look("huggingface");
+  scan_dir("huggingface");
   ck_assert(scan.items[0].whole);
 }
 END_TEST
 
 START_TEST(accelerate_leaves_no_sign) {
   put("checkpoint-500/random_states_0.pkl");
-  look("huggingface");
+  scan_dir("huggingface");
   expect(LINES("huggingface 500 checkpoint-500 no sign: checkpoint-500"), 0, 0);
 }
 END_TEST
@@ -133,16 +133,16 @@ END_TEST
 START_TEST(megatron) {
   put("iter_0001000/metadata.json");
   put("iter_0002000/common.pt");
-  look("megatron");
+  scan_dir("megatron");
   expect(LINES("megatron 1000 iter_0001000 not whole: iter_0001000 " TRACKER,
                "megatron 2000 iter_0002000 not whole: iter_0002000 " TRACKER),
          0, 0);
   ck_assert_ptr_null(cleat__run_scan_newest(&scan));
   put_text(TRACKER, "1000");
-  look("megatron");
+  scan_dir("megatron");
   ck_assert(scan.items[0].whole && !scan.items[1].whole);
   put_text(TRACKER, "2000\n");
-  look("megatron");
+  scan_dir("megatron");
   ck_assert(scan.items[0].whole && scan.items[1].whole);
   ck_assert_str_eq(scan.items[0].tracker, TRACKER);
   ck_assert_str_eq(scan.items[0].tracker_text, "1000");
@@ -158,7 +158,7 @@ START_TEST(megatron_left_behind) {
   put("iter_0001500/common.pt");
   put("iter_0002000/common.pt");
   put_text(TRACKER, "2000");
-  look("megatron");
+  scan_dir("megatron");
   ck_assert_uint_eq(scan.count, 5);
   for (size_t i = 0; i < scan.count; i++)
     ck_assert_msg(scan.items[i].whole == (scan.items[i].step != 1500), "%s", scan.items[i].path);
@@ -169,16 +169,16 @@ START_TEST(megatron_release) {
   put("release/mp_rank_00/model_optim_rng.pt");
   put("iter_0000100/metadata.json");
   put_text(TRACKER, "release");
-  look("megatron");
+  scan_dir("megatron");
   expect(LINES("megatron 0 release whole: release " TRACKER,
                "megatron 100 iter_0000100 not whole: iter_0000100 " TRACKER),
          0, 0);
   ck_assert_str_eq(scan.items[0].tracker_text, "release");
   put_text(TRACKER, "100");
-  look("megatron");
+  scan_dir("megatron");
   ck_assert(!scan.items[0].whole && scan.items[1].whole);
   put("iter_0000000/metadata.json");
-  look("megatron");
+  scan_dir("megatron");
   expect(LINES("megatron 0 iter_0000000 whole: iter_0000000 " TRACKER,
                "megatron 100 iter_0000100 whole: iter_0000100 " TRACKER),
          0, 1);
@@ -191,7 +191,7 @@ START_TEST(a_tracker_that_says_nothing) {
   put("iter_0001000/metadata.json");
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     put_text(TRACKER, texts[i]);
-    look("megatron");
+    scan_dir("megatron");
     ck_assert_uint_eq(scan.count, 1);
     ck_assert_msg(i == 3 || !scan.items[0].whole, "'%s'", texts[i]);
   }
@@ -206,7 +206,7 @@ START_TEST(lightning) {
   put_archive("last.ckpt", 0);
   put_archive("epoch=9.ckpt", 0);
   make_link("step=300.ckpt", "epoch=0-step=100.ckpt");
-  look("lightning");
+  scan_dir("lightning");
   expect(LINES("lightning 100 epoch=0-step=100.ckpt whole: epoch=0-step=100.ckpt",
                "lightning 200 epoch=1-step=200-v10.ckpt whole: epoch=1-step=200-v10.ckpt"),
          3, 2);
@@ -236,7 +236,7 @@ START_TEST(lightning_names) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     put_archive(cases[i].name, 0);
-    look("lightning");
+    scan_dir("lightning");
     ck_assert_msg(scan.count == (cases[i].step >= 0), "%s", cases[i].name);
     if (scan.count)
       ck_assert_int_eq(scan.items[0].step, cases[i].step);
@@ -248,12 +248,12 @@ END_TEST
 START_TEST(lightning_files_that_are_cut) {
   for (size_t cut = 0; cut <= ARCHIVE_BYTES; cut++) {
     put_archive("step=1.ckpt", cut);
-    look("lightning");
+    scan_dir("lightning");
     ck_assert(scan.items[0].has_sign);
     ck_assert_msg(scan.items[0].whole == (cut == 0), "%zu", cut);
   }
   put_text("step=1.ckpt", "\x80\x02 a pickle");
-  look("lightning");
+  scan_dir("lightning");
   ck_assert(!scan.items[0].has_sign && !scan.items[0].whole);
 }
 END_TEST
@@ -264,7 +264,7 @@ START_TEST(lightning_folders) {
   put("step=3.ckpt/.metadata");
   put("step=3.ckpt/meta.pt");
   put("step=4.ckpt/latest");
-  look("lightning");
+  scan_dir("lightning");
   expect(LINES("lightning 1 step=1.ckpt not whole: step=1.ckpt",
                "lightning 2 step=2.ckpt not whole: step=2.ckpt",
                "lightning 3 step=3.ckpt whole: step=3.ckpt",
@@ -283,17 +283,17 @@ START_TEST(llmc) {
   put("model_00000100.bin");
   put_state("state_00000100_00000.bin", 2);
   put("DONE_00000100");
-  look("llmc");
+  scan_dir("llmc");
   ck_assert(!scan.items[0].whole);
   put_state("state_00000100_00001.bin", 2);
   put("model_00000200.bin");
-  look("llmc");
+  scan_dir("llmc");
   expect(LINES("llmc 100 . whole: model_00000100.bin state_00000100_00000.bin "
                "state_00000100_00001.bin DONE_00000100",
                "llmc 200 . not whole: model_00000200.bin"),
          1, 0);
   ck_assert_int_eq(unlink(scratch_path("model_00000100.bin")), 0);
-  look("llmc");
+  scan_dir("llmc");
   ck_assert(!scan.items[0].whole);
 }
 END_TEST
@@ -311,7 +311,7 @@ START_TEST(llmc_names) {
     put(others[i]);
   make_folder("DONE_00000300");
   put("model_123456789.bin");
-  look("llmc");
+  scan_dir("llmc");
   expect(LINES("llmc 123456789 . not whole: model_123456789.bin"),
          sizeof others / sizeof *others + 1, 0);
 }
@@ -324,14 +324,14 @@ END_TEST
 
 START_TEST(infinitrain) {
   put("checkpoint_step_000020/model.ckpt");
-  look("infinitrain");
+  scan_dir("infinitrain");
   ck_assert(!scan.items[0].whole);
   put_text("checkpoint_step_000020/trainer_state.json", "{\n  \"n_layer\": 12,\n");
-  look("infinitrain");
+  scan_dir("infinitrain");
   ck_assert(!scan.items[0].whole);
   put_text("checkpoint_step_000020/trainer_state.json", STATE("1", "1", "1"));
   put("checkpoint_step_20/model.ckpt");
-  look("infinitrain");
+  scan_dir("infinitrain");
   expect(LINES("infinitrain 20 checkpoint_step_000020 whole: checkpoint_step_000020"), 1, 0);
 }
 END_TEST
@@ -341,22 +341,22 @@ START_TEST(infinitrain_ranks) {
   for (int rank = 7; rank >= 0; rank--) {
     snprintf(name, sizeof name, "checkpoint_step_000020/rank_%06d/trainer_state.json", rank);
     put_text(name, STATE("2", "2", "2"));
-    look("infinitrain");
+    scan_dir("infinitrain");
     ck_assert_msg(scan.items[0].has_sign && scan.items[0].whole == (rank == 0), "%d", rank);
   }
   for (int rank = 0; rank < 8; rank++) {
     snprintf(name, sizeof name, "checkpoint_step_000020/rank_%06d/trainer_state.json", rank);
     ck_assert_int_eq(unlink(scratch_path(name)), 0);
-    look("infinitrain");
+    scan_dir("infinitrain");
     ck_assert_msg(scan.items[0].has_sign && !scan.items[0].whole, "%d", rank);
     put_text(name, STATE("2", "2", "2"));
   }
   make_folder("checkpoint_step_000020/rank_000008");
-  look("infinitrain");
+  scan_dir("infinitrain");
   ck_assert(!scan.items[0].has_sign && !scan.items[0].whole);
   put_text("checkpoint_step_000020/rank_000000/trainer_state.json",
            STATE("99999999", "65536", "65536"));
-  look("infinitrain");
+  scan_dir("infinitrain");
   ck_assert(!scan.items[0].whole);
 }
 END_TEST
@@ -366,13 +366,13 @@ START_TEST(folders) {
   put("ckpt_50.pt");
   put("notes/x");
   put("99999999999999999999/x");
-  look("folders");
+  scan_dir("folders");
   expect(LINES("folders 40 run3-ckpt-40-final no sign: run3-ckpt-40-final"), 3, 0);
-  look_for("folders", "*ckpt*");
+  scan_dir_for("folders", "*ckpt*");
   expect(LINES("folders 40 run3-ckpt-40-final no sign: run3-ckpt-40-final",
                "folders 50 ckpt_50.pt no sign: ckpt_50.pt"),
          2, 0);
-  look_for("dcp", "*ckpt*");
+  scan_dir_for("dcp", "*ckpt*");
   expect(NO_LINES, 4, 0);
 }
 END_TEST
@@ -403,7 +403,7 @@ START_TEST(folders_steps) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     make_folder(cases[i].name);
-    look("folders");
+    scan_dir("folders");
     ck_assert_msg(scan.count == (cases[i].step >= 0), "%s", cases[i].name);
     if (scan.count)
       ck_assert_msg(scan.items[0].step == cases[i].step, "%s: %lld", cases[i].name,

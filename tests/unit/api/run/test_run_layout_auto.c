@@ -26,7 +26,7 @@ START_TEST(auto_picks_by_sign_and_form) {
   put("checkpoint_step_000010/model.ckpt");
   put("folder-11/x");
   put("release/x");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("cleat 1 step-000000000001 whole: step-000000000001", "dcp 2 step-2 whole: step-2",
                "torchtune 4 epoch_4 no sign: epoch_4",
                "huggingface 6 checkpoint-6 whole: checkpoint-6",
@@ -41,11 +41,11 @@ END_TEST
 START_TEST(auto_leaves_step_n_alone_until_its_sign_is_there) {
   put("step-300/__0_0.distcp");
   put("release/x");
-  look("auto");
+  scan_dir("auto");
   expect(NO_LINES, 2, 0);
   ck_assert_str_eq(scan.unknown_example, "release");
   put("step-300/.metadata");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 300 step-300 whole: step-300"), 1, 0);
 }
 END_TEST
@@ -53,7 +53,7 @@ END_TEST
 START_TEST(auto_knows_one_checkpoint_a_step) {
   put_huggingface("checkpoint-7");
   put("step-7/.metadata");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 7 step-7 whole: step-7"), 0, 1);
   ck_assert_str_eq(scan.duplicate_example, "checkpoint-7");
 }
@@ -65,7 +65,7 @@ START_TEST(two_names_of_one_step) {
   put_huggingface("checkpoint-007");
   put_huggingface("checkpoint-07");
   put("checkpoint-7/model.safetensors");
-  look("huggingface");
+  scan_dir("huggingface");
   expect(LINES("huggingface 7 checkpoint-7 not whole: checkpoint-7"), 0, 2);
   ck_assert_str_eq(scan.duplicate_example, "checkpoint-007");
 }
@@ -80,7 +80,7 @@ START_TEST(numbers_beyond_all_steps) {
   put_huggingface("checkpoint- 1");
   put_huggingface("checkpoint-");
   put_huggingface("checkpoint-1x");
-  look("huggingface");
+  scan_dir("huggingface");
   expect(LINES("huggingface 9223372036854775807 checkpoint-9223372036854775807 whole: "
                "checkpoint-9223372036854775807"),
          7, 0);
@@ -93,7 +93,7 @@ START_TEST(what_is_no_folder) {
   make_link("checkpoint-2", "real");
   make_link("checkpoint-3", "nowhere");
   ck_assert_int_eq(mkfifo(scratch_path("checkpoint-4"), 0666), 0);
-  look("huggingface");
+  scan_dir("huggingface");
   expect(NO_LINES, 5, 0);
 }
 END_TEST
@@ -106,9 +106,9 @@ START_TEST(signs_that_are_no_files) {
   make_folder("checkpoint-2/trainer_state.json");
   make_folder("iter_0000001");
   ck_assert_int_eq(mkfifo(scratch_path(TRACKER), 0666), 0);
-  look("huggingface");
+  scan_dir("huggingface");
   ck_assert(!scan.items[0].whole && !scan.items[1].whole);
-  look("megatron");
+  scan_dir("megatron");
   ck_assert(!scan.items[0].whole);
 }
 END_TEST
@@ -120,7 +120,7 @@ START_TEST(names_that_cannot_be_said) {
   put("c\xff"
       "7/x");
   put("d-7/x");
-  look("folders");
+  scan_dir("folders");
   expect(LINES("folders 7 d-7 no sign: d-7"), 3, 0);
 }
 END_TEST
@@ -128,7 +128,7 @@ END_TEST
 START_TEST(hidden_names) {
   put(".cleat-run/step-7/.metadata");
   put(".step-8/x");
-  look_for("folders", "*");
+  scan_dir_for("folders", "*");
   expect(NO_LINES, 0, 0);
 }
 END_TEST
@@ -140,7 +140,7 @@ START_TEST(thousands_of_entries) {
     make_folder(name);
   }
   put("step-4999/.metadata");
-  look("dcp");
+  scan_dir("dcp");
   ck_assert_uint_eq(scan.count, 2500);
   ck_assert_uint_eq(scan.unknown, 2500);
   for (size_t i = 0; i < scan.count; i++)
@@ -155,7 +155,7 @@ START_TEST(no_folder) {
   put("file");
   must_fail(CLEAT_IO,
             cleat__run_layout_scan(scratch_path("file"), find("auto"), NULL, &scan, &err));
-  look("auto");
+  scan_dir("auto");
   expect(NO_LINES, 1, 0);
   ck_assert_ptr_null(cleat__run_scan_newest(&scan));
 }

@@ -37,21 +37,21 @@ static void put_deepspeed(const char *tag) {
 
 START_TEST(deepspeed) {
   put_deepspeed("global_step7");
-  look("deepspeed");
+  scan_dir("deepspeed");
   expect(LINES("deepspeed 7 global_step7 not whole: global_step7 latest"), 0, 0);
   put_text("latest", "global_step7");
-  look("deepspeed");
+  scan_dir("deepspeed");
   expect(LINES("deepspeed 7 global_step7 whole: global_step7 latest"), 0, 0);
   ck_assert_str_eq(scan.items[0].tracker_text, "global_step7");
   ck_assert_uint_eq(scan.items[0].settle_ms, CLEAT__RUN_SETTLE_LONG_MS);
   put_deepspeed("global_step12");
   put("zero_to_fp32.py");
-  look("deepspeed");
+  scan_dir("deepspeed");
   expect(LINES("deepspeed 7 global_step7 whole: global_step7 latest",
                "deepspeed 12 global_step12 not whole: global_step12 latest"),
          1, 0);
   put_text("latest", "global_step12");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("deepspeed 7 global_step7 whole: global_step7 latest",
                "deepspeed 12 global_step12 whole: global_step12 latest"),
          1, 0);
@@ -65,16 +65,16 @@ START_TEST(deepspeed_other_ranks_are_late) {
   put_text("latest", "global_step7");
   for (size_t cut = 1; cut <= ARCHIVE_BYTES; cut++) {
     put_archive("global_step7/" OPTIM("1"), cut);
-    look("deepspeed");
+    scan_dir("deepspeed");
     ck_assert_msg(!scan.items[0].whole, "%zu", cut);
   }
   ck_assert_int_eq(unlink(scratch_path("global_step7/" OPTIM("1"))), 0);
-  look("deepspeed");
+  scan_dir("deepspeed");
   ck_assert(!scan.items[0].whole);
   ck_assert_uint_eq(scan.items[0].absent, 1);
   ck_assert_str_eq(scan.items[0].absent_example, OPTIM("1"));
   put_text("global_step7/" OPTIM("1"), "\x80\2 of torch.save's older format");
-  look("deepspeed");
+  scan_dir("deepspeed");
   ck_assert(scan.items[0].whole);
 }
 END_TEST
@@ -84,7 +84,7 @@ START_TEST(deepspeed_numbers) {
   put_archive("global_step7/zero_pp_rank_0_mp_rank_00_model_states.pt", 0);
   put_archive("global_step7/zero_pp_rank_2_mp_rank_01_model_states.pt", 0);
   put_archive("global_step7/mp_rank_01_model_states.pt", 0);
-  look("deepspeed");
+  scan_dir("deepspeed");
   ck_assert_uint_eq(scan.items[0].absent, 5);
   ck_assert_str_eq(scan.items[0].absent_example, STATES);
   /* Names that only look like it. */
@@ -96,7 +96,7 @@ START_TEST(deepspeed_numbers) {
   put_archive("global_step8/_model_states.pt", 0);
   put_archive("global_step8/layer_03-model_01-model_states.pt", 0);
   put_text("latest", "global_step8");
-  look("deepspeed");
+  scan_dir("deepspeed");
   ck_assert_msg(scan.items[1].whole, "%s", scan.items[1].absent_example);
 }
 END_TEST
@@ -105,7 +105,7 @@ START_TEST(deepspeed_left_behind) {
   put("global_step7/x.pt");
   put_deepspeed("global_step12");
   put_text("latest", "global_step12\n");
-  look("deepspeed");
+  scan_dir("deepspeed");
   ck_assert(!scan.items[0].whole && scan.items[1].whole);
 }
 END_TEST
@@ -114,9 +114,9 @@ START_TEST(deepspeed_with_tags_of_its_own) {
   put_deepspeed("run2-epoch-3");
   put("wandb-7/x");
   put_text("latest", "run2-epoch-3");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("deepspeed 3 run2-epoch-3 whole: run2-epoch-3 latest"), 1, 0);
-  look("deepspeed");
+  scan_dir("deepspeed");
   expect(LINES("deepspeed 3 run2-epoch-3 whole: run2-epoch-3 latest",
                "deepspeed 7 wandb-7 not whole: wandb-7 latest"),
          0, 0);
@@ -130,13 +130,13 @@ END_TEST
 START_TEST(nemo) {
   put(NEMO "-unfinished");
   make_folder(NEMO);
-  look("auto");
+  scan_dir("auto");
   expect(NO_LINES, 2, 0);
   put(NEMO "/weights/__0_0.distcp");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("nemo 200 " NEMO " not whole: " NEMO), 1, 0);
   ck_assert_int_eq(unlink(scratch_path(NEMO "-unfinished")), 0);
-  look("auto");
+  scan_dir("auto");
   expect(LINES("nemo 200 " NEMO " whole: " NEMO), 0, 0);
   ck_assert_uint_eq(scan.items[0].settle_ms, CLEAT__RUN_SETTLE_LONG_MS);
 }
@@ -147,10 +147,10 @@ START_TEST(nemo_last) {
   put(NEMO "/weights/x");
   put(NEMO "-last/weights/x");
   put("model--step=100/weights/x");
-  look("nemo");
+  scan_dir("nemo");
   expect(LINES("nemo 200 " NEMO "-last whole: " NEMO "-last"), 2, 0);
   put(NEMO "-last-unfinished");
-  look("nemo");
+  scan_dir("nemo");
   expect(LINES("nemo 200 " NEMO "-last not whole: " NEMO "-last"), 3, 0);
 }
 END_TEST
@@ -158,10 +158,10 @@ END_TEST
 START_TEST(nemo_files) {
   put_archive("m--step=7.ckpt", 0);
   put("m--step=7-unfinished");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("lightning 7 m--step=7.ckpt not whole: m--step=7.ckpt"), 1, 0);
   ck_assert_int_eq(unlink(scratch_path("m--step=7-unfinished")), 0);
-  look("auto");
+  scan_dir("auto");
   expect(LINES("lightning 7 m--step=7.ckpt whole: m--step=7.ckpt"), 0, 0);
 }
 END_TEST
@@ -171,16 +171,16 @@ END_TEST
 START_TEST(verl) {
   put("global_step_20/actor/model_world_size_2_rank_0.pt");
   put("global_step_20/data.pt");
-  look("auto");
+  scan_dir("auto");
   expect(NO_LINES, 1, 0);
-  look("verl");
+  scan_dir("verl");
   expect(LINES("verl 20 global_step_20 not whole: global_step_20 " TRACKER), 0, 0);
   put_text(TRACKER, "20");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("verl 20 global_step_20 not whole: global_step_20 " TRACKER), 0, 0);
   ck_assert_str_eq(scan.items[0].absent_example, "actor/model_world_size_2_rank_1.pt");
   put("global_step_20/actor/model_world_size_2_rank_1.pt");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("verl 20 global_step_20 whole: global_step_20 " TRACKER), 0, 0);
   ck_assert_str_eq(scan.items[0].tracker_text, "20");
 }
@@ -196,7 +196,7 @@ START_TEST(verl_rotated_and_left_behind) {
   put("global_step_40/data_0.pt");
   put("global_step_50/actor/x");
   put("global_step_60/actor/x");
-  look("verl");
+  scan_dir("verl");
   for (size_t i = 0; i < scan.count; i++) {
     int64_t step = scan.items[i].step;
     ck_assert_msg(scan.items[i].whole == (step >= 30 && step <= 50), "%lld", (long long)step);
@@ -210,9 +210,9 @@ START_TEST(verl_and_megatron) {
   put("global_step_7/data.pt");
   put("iter_0000007/metadata.json");
   put("global_step7/" STATES);
-  look("megatron");
+  scan_dir("megatron");
   expect(LINES("megatron 7 iter_0000007 whole: iter_0000007 " TRACKER), 2, 0);
-  look("verl");
+  scan_dir("verl");
   expect(LINES("verl 7 global_step_7 whole: global_step_7 " TRACKER), 2, 0);
 }
 END_TEST
@@ -232,7 +232,7 @@ START_TEST(orbax) {
   put("ckpt_7/commit_success.txt");
   put_text("00000008/_CHECKPOINT_METADATA", "{\"commit_timestamp_nsecs\": 5");
   put("9/x");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("orbax 5 5 whole: 5", "orbax 6 6 not whole: 6", "orbax 7 ckpt_7 whole: ckpt_7",
                "orbax 8 00000008 not whole: 00000008"),
          3, 0);
@@ -246,17 +246,17 @@ START_TEST(accelerate) {
   put("checkpoints/checkpoint_7/model.safetensors");
   put("checkpoints/other");
   put("logs/x");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("accelerate 6 checkpoints/checkpoint_6 no sign: checkpoints/checkpoint_6"), 1, 0);
   ck_assert_uint_eq(scan.items[0].settle_ms, CLEAT__RUN_QUIET_MS);
-  look("accelerate");
+  scan_dir("accelerate");
   expect(LINES("accelerate 6 checkpoints/checkpoint_6 no sign: checkpoints/checkpoint_6",
                "accelerate 7 checkpoints/checkpoint_7 no sign: checkpoints/checkpoint_7"),
          1, 0);
-  look("huggingface");
+  scan_dir("huggingface");
   expect(NO_LINES, 2, 0);
   put("checkpoint_7/random_states_0.pkl");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("accelerate 6 checkpoints/checkpoint_6 no sign: checkpoints/checkpoint_6",
                "accelerate 7 checkpoint_7 no sign: checkpoint_7"),
          1, 0);
@@ -266,7 +266,7 @@ END_TEST
 START_TEST(accelerate_on_several_machines) {
   put("checkpoint_7/random_states_0.pkl");
   put_text("checkpoint_7/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b\"}}");
-  look("accelerate");
+  scan_dir("accelerate");
   expect(LINES("accelerate 7 checkpoint_7 not whole: checkpoint_7"), 0, 0);
   ck_assert_str_eq(scan.items[0].absent_example, "b");
 }
@@ -276,7 +276,7 @@ START_TEST(nothing_below_but_checkpoints) {
   put_archive("checkpoints/step=7.ckpt", 0);
   put("checkpoints/iter_0000007/metadata.json");
   make_link("checkpoint_8", "checkpoints");
-  look("auto");
+  scan_dir("auto");
   expect(NO_LINES, 2, 0);
 }
 END_TEST
@@ -292,7 +292,7 @@ START_TEST(composer) {
   put("ep1-ba500-rank1.pt");
   put("ep1-ba500-rank0.txt");
   put("ep-ba5");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("composer 100 ep0-ba100-rank0.pt whole: ep0-ba100-rank0.pt",
                "composer 200 ep1-ba200-rank0.pt not whole: ep1-ba200-rank0.pt",
                "composer 300 ep1-ba300 not whole: ep1-ba300",

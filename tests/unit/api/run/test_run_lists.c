@@ -225,20 +225,20 @@ END_TEST
 
 START_TEST(a_scan_misses_them) {
   put_metadata("step-7/.metadata", "torch-2.15-two-ranks", 0);
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 7 step-7 not whole: step-7"), 0, 0);
   ck_assert_uint_eq(scan.items[0].absent, 2);
   ck_assert_str_eq(scan.items[0].absent_example, "__0_0.distcp");
   put("step-7/__0_0.distcp");
   put("step-7/__1_0.distcp");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 7 step-7 whole: step-7"), 0, 0);
   ck_assert_uint_eq(scan.items[0].absent, 0);
   put_metadata("step-7/.metadata", "torch-2.15-two-ranks", 1);
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 7 step-7 not whole: step-7"), 0, 0);
   put_text("step-7/.metadata", "of another tool");
-  look("auto");
+  scan_dir("auto");
   expect(LINES("dcp 7 step-7 whole: step-7"), 0, 0);
   ck_assert_ptr_nonnull(scan.items[0].doubt);
 }
@@ -252,7 +252,7 @@ START_TEST(of_each_layout) {
   put_text(TRACKER, "9");
   put_metadata("step=10.ckpt/.metadata", "torch-2.15-one-rank", 0);
   put("step=10.ckpt/meta.pt");
-  look("auto");
+  scan_dir("auto");
   ck_assert_uint_eq(scan.count, 3);
   for (size_t i = 0; i < scan.count; i++) {
     ck_assert_msg(!scan.items[i].whole, "%s", scan.items[i].path);
@@ -262,7 +262,7 @@ START_TEST(of_each_layout) {
   put("iter_0000009/__0_0.distcp");
   put("step=10.ckpt/__0_0.distcp");
   put_archive("step=11.ckpt", 0);
-  look("auto");
+  scan_dir("auto");
   for (size_t i = 0; i < scan.count; i++)
     ck_assert_msg(scan.items[i].whole, "%s", scan.items[i].path);
 }

@@ -58,14 +58,14 @@ static bool skip_b(void *user, const char *name) {
 
 static int asked;
 
-static void look(void) {
+static void read_survey(void) {
   cleat__run_survey_clear(&survey);
   must(cleat__run_survey_read(dir, since, skip_b, &asked, &survey, &err));
 }
 
 static void expect(const char *text) {
   char said[512];
-  look();
+  read_survey();
   cleat__run_survey_say(&survey, said, sizeof said);
   ck_assert_str_eq(said, text);
 }
@@ -80,7 +80,7 @@ START_TEST(files_and_folders) {
   put("z1", CLEAT__RUN_SURVEY_LARGE - 1);
   put("z2/x", CLEAT__RUN_SURVEY_LARGE / 2);
   put("z2/y", CLEAT__RUN_SURVEY_LARGE / 2);
-  look();
+  read_survey();
   ck_assert_uint_eq(survey.names, 4);
   ck_assert_uint_eq(survey.large, 1);
   ck_assert_str_eq(survey.examples[0].name, "z2");
@@ -105,7 +105,7 @@ START_TEST(what_does_not_count) {
   put("c/d/x", 10);
   ck_assert_int_eq(symlink("/proc/self/exe", scratch_path("link")), 0);
   ck_assert_int_eq(mkfifo(scratch_path("pipe"), 0666), 0);
-  look();
+  read_survey();
   ck_assert_msg(survey.names == 0, "%s", survey.examples[0].name);
   put("c/e/x", 10);
   put("c/.metadata", 1);
@@ -119,13 +119,13 @@ START_TEST(what_was_there_before) {
   put("old/y", 10);
   put("old/z", 10);
   begin();
-  look();
+  read_survey();
   ck_assert_uint_eq(survey.names, 0);
   /* Neither a new mode nor another name or link makes it the command's. */
   ck_assert_int_eq(chmod(scratch_path("old/x"), 0600), 0);
   ck_assert_int_eq(rename(scratch_path("old/y"), scratch_path("old/w")), 0);
   ck_assert_int_eq(link(scratch_path("old/z"), scratch_path("old/v")), 0);
-  look();
+  read_survey();
   ck_assert_uint_eq(survey.names, 0);
   int fd = open(scratch_path("old/x"), O_WRONLY | O_APPEND | O_CLOEXEC);
   ck_assert_int_eq(write(fd, "x", 1), 1);
@@ -139,7 +139,7 @@ START_TEST(new_files_with_old_times) {
   static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
   put("copied", 10);
   ck_assert_int_eq(utimensat(AT_FDCWD, scratch_path("copied"), old, 0), 0);
-  look();
+  read_survey();
   ck_assert_uint_eq(survey.names, 1);
 }
 END_TEST
