@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 #define PAGE_BYTES 4096
 #define ALL_FREE ((1u << CLEAT__STAGING_SLICES) - 1)
 
@@ -27,6 +29,7 @@ struct cleat__staging {
   size_t free_count;
   struct cut *cuts;    /* one for each buffer */
   struct cut *partial; /* cut, with free slices */
+  const struct cleat__pool *guard;
 };
 
 static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
@@ -94,6 +97,10 @@ void cleat__staging_free(struct cleat__staging *staging) {
   cleat__free(staging);
 }
 
+void cleat__staging_guard(struct cleat__staging *staging, const struct cleat__pool *pool) {
+  staging->guard = pool;
+}
+
 void *cleat__staging_block(const struct cleat__staging *staging, size_t *bytes) {
   *bytes = staging->block_bytes;
   return staging->block;
@@ -112,6 +119,7 @@ size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t
 }
 
 bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   if (count > staging->free_count)
     return false;
   for (size_t i = 0; i < count; i++)
@@ -125,6 +133,7 @@ size_t cleat__staging_slice_bytes(const struct cleat__staging *staging) {
 }
 
 bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **slice) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   size_t slice_bytes = cleat__staging_slice_bytes(staging);
   struct cut *cut = staging->partial;
   if (slice_bytes == 0)
@@ -169,6 +178,7 @@ static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t a
 
 void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                                 void *const *buffers) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   for (size_t i = count; i-- > 0;) {
     size_t offset = (size_t)((char *)buffers[i] - staging->block);
     struct cut *cut = &staging->cuts[offset / staging->buffer_bytes];
@@ -181,5 +191,6 @@ void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
 }
 
 size_t cleat__staging_free_count_locked(const struct cleat__staging *staging) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   return staging->free_count;
 }

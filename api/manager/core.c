@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A copy of a list of patterns, which ends with NULL; NULL is a list of none. */
@@ -104,6 +105,7 @@ static void own_close(void *user) {
 
 void cleat__manager_state_locked(const struct cleat__manager *manager,
                                  struct cleat_manager_state *state) {
+  assert(cleat__pool_is_mine(manager->pool));
   *state = (struct cleat_manager_state){
       .save_interval = manager->options.save_interval,
       .final_step = manager->options.final_step,

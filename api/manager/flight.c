@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 /* ---- The manager's thread --------------------------------------------------------------------- */
 
 static struct cleat__task *flight_take(struct cleat__job *job) {
@@ -52,12 +54,14 @@ static void prune(struct cleat__manager *manager) {
 
 /* What find_latest knows may be true no more. */
 static void forget_latest_locked(struct cleat__manager *manager) {
+  assert(cleat__pool_is_mine(manager->pool));
   manager->synced.latest_known = false;
   manager->synced.saves++;
 }
 
 static void enter_commit_locked(struct cleat__manager *manager,
                                 const struct cleat__flight *flight) {
+  assert(cleat__pool_is_mine(manager->pool));
   if (flight->step > manager->synced.newest)
     manager->synced.newest = flight->step;
   if (flight->step > manager->synced.ours)
@@ -179,6 +183,7 @@ void cleat__manager_collect(struct cleat__manager *manager) {
 
 /* Whether a flight of `step` (-1: any) is under way. */
 static bool is_flying_locked(const struct cleat__manager *manager, int64_t step) {
+  assert(cleat__pool_is_mine(manager->pool));
   for (const struct cleat__flight *f = manager->synced.first; f != NULL; f = f->next)
     if (!f->ended && (step < 0 || f->step == step))
       return true;

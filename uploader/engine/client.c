@@ -9,6 +9,7 @@
 #include "storage/open.h"
 #include "uploader/engine/identity.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +95,10 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
     status = cleat__staging_new(cleat__device_host(), budget, fresh->part_bytes,
                                 options->staging_on_demand == 0, &fresh->staging, err);
   }
-  if (status == CLEAT_OK)
+  if (status == CLEAT_OK) {
+    cleat__staging_guard(fresh->staging, fresh->pool);
     status = cleat__device_cuda_new(&fresh->log, &fresh->cuda, err);
+  }
   if (status == CLEAT_OK && options->cuda != 0)
     status = cleat__client_pin(fresh, -1, err);
   if (status != CLEAT_OK) {
@@ -186,6 +189,7 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
                                        uint64_t bytes, size_t count, void **buffers) {
+  assert(cleat__pool_is_mine(client->pool));
   struct cleat__job *claimant = client->synced.claimant;
   if (claimant != NULL && claimant != job)
     return false;
@@ -201,6 +205,7 @@ bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat
 
 void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
                                        void *const *buffers) {
+  assert(cleat__pool_is_mine(client->pool));
   if (count == 0)
     return;
   cleat__staging_give_locked(client->staging, count, buffers);
@@ -208,6 +213,7 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
 }
 
 void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job) {
+  assert(cleat__pool_is_mine(client->pool));
   if (client->synced.claimant != job)
     return;
   client->synced.claimant = NULL;
@@ -216,6 +222,7 @@ void cleat__client_drop_claim_locked(struct cleat_client *client, const struct c
 
 bool cleat__client_may_transfer_locked(struct cleat_client *client,
                                        enum cleat__direction direction) {
+  assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), cleat__seconds());
   return cleat__concurrency_allows(transfers);
@@ -223,6 +230,7 @@ bool cleat__client_may_transfer_locked(struct cleat_client *client,
 
 double cleat__client_begin_transfer_locked(struct cleat_client *client,
                                            enum cleat__direction direction) {
+  assert(cleat__pool_is_mine(client->pool));
   double now_s = cleat__seconds();
   cleat__concurrency_begin(&client->synced.transfers[direction], now_s);
   return now_s;
@@ -230,6 +238,7 @@ double cleat__client_begin_transfer_locked(struct cleat_client *client,
 
 void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
                                        double began_s, uint64_t bytes) {
+  assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   double now_s = cleat__seconds();
   cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), now_s);

@@ -12,6 +12,7 @@
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <string.h>
 
 static struct cleat_load *load_of(struct cleat__job *job) {
@@ -37,6 +38,7 @@ static bool uses_store(const struct cleat_load *load) {
 
 /* The next part, not yet taken; false when there is none. */
 static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (load->kind == CLEAT__LOAD_TENSORS) {
     if (load->synced.next_fetch == load->fetch_count)
       return false;
@@ -58,6 +60,7 @@ static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
 }
 
 static void advance_locked(struct cleat_load *load) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (load->kind == CLEAT__LOAD_TENSORS) {
     load->synced.next_fetch++;
   } else {
@@ -67,6 +70,7 @@ static void advance_locked(struct cleat_load *load) {
 
 static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
                                                   const struct cleat__fetch *fetch) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
   void *buffer = NULL;
@@ -89,6 +93,7 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
 
 static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
                                                  enum cleat__load_task_kind kind) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat__load_task *task = load->synced.idle;
   load->synced.idle = task->next;
   task->kind = kind;
@@ -98,6 +103,7 @@ static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
 
 /* The next file to be synced; NULL: none yet. `last`: there is nothing more to be fetched, or it is under way. */
 static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool last) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   size_t waiting = load->synced.sync_end - load->synced.sync_begun;
   load->synced.draining =
       waiting > 0 && (load->synced.draining || last || waiting >= CLEAT__LOAD_SYNC_BATCH);
@@ -110,6 +116,7 @@ static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool l
 
 /* Moving files into place, or removing them after a failure: one task, once all others ended. */
 static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (load->operation.job.in_flight > 0)
     return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
@@ -197,8 +204,9 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 
 /* ---- Finish ---------------------------------------------------------------------------------- */
 
-/* All its bytes were delivered; a file in a folder is done when it is on the disk too. */
-static void file_is_there_locked(struct cleat_load *load, size_t file) {
+/* All its bytes were delivered; a file in a folder is done when it is on the disk too. Under the lock, or before the load
+ * was handed to the pool. */
+static void file_is_there(struct cleat_load *load, size_t file) {
   if (load->kind == CLEAT__LOAD_FILES)
     load->synced.to_sync[load->synced.sync_end++] = file;
   else
@@ -206,10 +214,11 @@ static void file_is_there_locked(struct cleat_load *load, size_t file) {
 }
 
 static void finish_success_locked(struct cleat_load *load, const struct cleat__load_task *task) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (task->kind == CLEAT__LOAD_FETCH) {
     load->synced.bytes_done += cleat__load_part_bytes(load, &task->fetch);
     if (--load->synced.parts_left[task->fetch.file] == 0)
-      file_is_there_locked(load, task->fetch.file);
+      file_is_there(load, task->fetch.file);
   } else if (task->kind == CLEAT__LOAD_SYNC) {
     load->synced.files_done++;
   } else if (task->kind == CLEAT__LOAD_COMMIT) {
@@ -280,7 +289,7 @@ void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
   load->synced.parts_left[file] = parts;
   load->files_total++;
   if (parts == 0)
-    file_is_there_locked(load, file);
+    file_is_there(load, file);
 }
 
 /* Every part of every file. */
