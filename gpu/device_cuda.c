@@ -14,9 +14,7 @@
 #include "base/mem.h"
 #include "base/mutex.h"
 
-#include <assert.h>
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

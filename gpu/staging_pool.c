@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <stdint.h>
 
 #define PAGE_BYTES 4096
 #define ALL_FREE ((1u << CLEAT__STAGING_SLICES) - 1)
@@ -89,6 +90,8 @@ fail:
 void cleat__staging_free(struct cleat__staging *staging) {
   if (staging == NULL)
     return;
+  /* All were given back; a pool that was never whole has none. */
+  assert(staging->block == NULL || staging->free_count == staging->buffer_count);
   if (staging->block != NULL) {
     staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
   }
@@ -143,9 +146,11 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
     if (!cleat__staging_take_locked(staging, 1, &buffer))
       return false;
     cut = &staging->cuts[(size_t)((char *)buffer - staging->block) / staging->buffer_bytes];
+    assert(!cut->is_cut);
     *cut = (struct cut){.free = ALL_FREE, .is_cut = true};
     staging->partial = cut;
   }
+  assert(cut->is_cut && cut->free != 0);
   unsigned at = (unsigned)__builtin_ctz(cut->free);
   cut->free &= ~(1u << at);
   if (cut->free == 0)
@@ -155,6 +160,19 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
   return true;
 }
 
+#ifndef NDEBUG
+/* Whether it is a buffer, or one of the slices of a buffer that is cut. */
+static bool is_of(const struct cleat__staging *staging, const void *buffer) {
+  uintptr_t at = (uintptr_t)buffer, from = (uintptr_t)staging->block;
+  if (at < from || at >= from + staging->block_bytes)
+    return false;
+  size_t offset = (at - from) % staging->buffer_bytes;
+  if (!staging->cuts[(at - from) / staging->buffer_bytes].is_cut)
+    return offset == 0;
+  return offset % cleat__staging_slice_bytes(staging) == 0;
+}
+#endif
+
 static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
   struct cut **link = &staging->partial;
   while (*link != cut)
@@ -163,6 +181,8 @@ static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
 }
 
 static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t at) {
+  assert(at < CLEAT__STAGING_SLICES);
+  assert((cut->free & 1u << at) == 0); /* it is not given back twice */
   if (cut->free == 0) {
     cut->next = staging->partial;
     staging->partial = cut;
@@ -180,6 +200,7 @@ void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                                 void *const *buffers) {
   assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   for (size_t i = count; i-- > 0;) {
+    assert(is_of(staging, buffers[i]));
     size_t offset = (size_t)((char *)buffers[i] - staging->block);
     struct cut *cut = &staging->cuts[offset / staging->buffer_bytes];
     if (cut->is_cut)
@@ -187,6 +208,7 @@ void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                  offset % staging->buffer_bytes / cleat__staging_slice_bytes(staging));
     else
       staging->stack[staging->free_count++] = buffers[i];
+    assert(staging->free_count <= staging->buffer_count);
   }
 }
 
