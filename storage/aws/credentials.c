@@ -117,6 +117,8 @@ static int64_t at_most(int64_t value, int64_t limit) {
 static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
                         const char *source, int64_t now) {
   assert(cleat__mutex_is_mine(&chain->synced.lock));
+  /* One thread renews, and it has just ended. */
+  assert(!chain->synced.renewing);
   int64_t life_s = keys->expires_s - now;
   chain->synced.keys = *keys;
   chain->synced.source = source;
@@ -134,6 +136,8 @@ static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_cr
   chain->synced.ends_s = keys->expires_s;
   chain->synced.soon_s = keys->expires_s - at_most(CLEAT__S3_RENEW_SOON_S, life_s / 2);
   chain->synced.now_s = keys->expires_s - at_most(CLEAT__S3_RENEW_NOW_S, life_s / 3);
+  assert(chain->synced.soon_s <= chain->synced.now_s);
+  assert(chain->synced.now_s <= chain->synced.ends_s);
 }
 
 static bool usable_locked(const struct cleat__s3_chain *chain, int64_t now) {
@@ -178,6 +182,7 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
                         const struct cleat_error *problem) {
   int64_t now = wall_s(chain);
   cleat__mutex_lock(&chain->synced.lock);
+  assert(chain->synced.renewing);
   const struct cleat__s3_credentials *old = &chain->synced.keys;
   bool changed = !status && (strcmp(old->access_key_id, fresh->access_key_id) != 0 ||
                              strcmp(old->session_token, fresh->session_token) != 0);
@@ -273,6 +278,7 @@ const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain) {
 void cleat__s3_credentials_free(struct cleat__s3_chain *chain) {
   if (!chain)
     return;
+  assert(!chain->synced.renewing); /* no thread is in it */
   cleat__s3_settings_clear(&chain->settings);
   pthread_cond_destroy(&chain->synced.changed);
   cleat__mutex_destroy(&chain->synced.lock);

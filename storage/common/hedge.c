@@ -47,6 +47,7 @@ static unsigned sample_count(const struct cleat__hedge_class *class) {
 static int64_t usual_ms(const struct cleat__hedge_class *class) {
   uint32_t sorted[CLEAT__HEDGE_SAMPLES];
   unsigned count = sample_count(class);
+  assert(count > 0);
   memcpy(sorted, class->ms, count * sizeof sorted[0]);
   qsort(sorted, count, sizeof sorted[0], compare);
   return sorted[(count - 1) * 9 / 10];
@@ -63,6 +64,8 @@ static unsigned passed_by(const struct cleat__hedge_request *request) {
 
 static bool is_late_locked(const struct cleat__hedge_request *request, int64_t elapsed_ms) {
   assert(cleat__mutex_is_mine(&request->hedge->lock));
+  /* What began later has a higher number. */
+  assert(request->order < request->class->begun);
   const struct cleat__hedge_class *class = request->class;
   return class->ended >= CLEAT__HEDGE_PEERS && passed_by(request) >= CLEAT__HEDGE_PASSED_BY &&
          elapsed_ms > CLEAT__HEDGE_TIMES * usual_ms(class);
@@ -86,6 +89,7 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
   cleat__mutex_lock(&hedge->lock);
+  assert(class->ended < class->begun); /* good or not, it is one of those that began */
   if (request->second)
     hedge->spare_bytes += (int64_t)request->bytes - (int64_t)twice_bytes;
   /* A straggler's own time is no measure for others. */

@@ -56,6 +56,7 @@ static bool hidden_names(const struct cleat__upload *upload, char data[CLEAT__FI
 /* ---- Pins ---- */
 
 bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd) {
+  assert(fd >= 0);
   struct cleat__file_pin *made = cleat__alloc(sizeof *made);
   bool kept = false;
   if (made == NULL)
@@ -96,6 +97,7 @@ static void unpin(struct cleat__file_store *store, const char *id) {
   struct cleat__file_pin **link = find_locked(store, id);
   struct cleat__file_pin *found = *link;
   if (found != NULL) {
+    assert(store->synced.pin_count > 0);
     *link = found->next;
     store->synced.pin_count--;
   }
@@ -112,6 +114,7 @@ void cleat__file_unpin_all(struct cleat__file_store *store) {
     memcpy(id, store->synced.pins->id, sizeof id);
     unpin(store, id);
   }
+  assert(store->synced.pin_count == 0);
 }
 
 /* ---- An open upload ---- */
@@ -254,6 +257,8 @@ static cleat_status check_part(const struct cleat__upload *upload,
 /* Its bytes are written, and `crc` is theirs. */
 static int note_part(const struct open_upload *open, const struct cleat__upload *upload,
                      const struct cleat__stored_part *part, uint32_t crc) {
+  /* check_part has seen it. */
+  assert(part->number >= 1 && part->size == cleat__file_part_size(upload, part->number));
   uint64_t offset = (part->number - 1) * upload->part_bytes;
   if (crc != part->crc32c)
     return EBADMSG;

@@ -125,6 +125,8 @@ struct cleat__http_handle *cleat__http_pool_take(struct cleat__http_pool *pool) 
 }
 
 void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_handle *handle) {
+  /* The side that is not the main one was closed. */
+  assert(handle->sides[handle->main].curl != NULL && handle->sides[1 - handle->main].curl == NULL);
   if (pool->keep_ms < 0) {
     cleat__http_handle_free(handle);
     return;
@@ -198,6 +200,7 @@ static void *watcher_main(void *arg) {
     struct cleat__http_handle *dead = NULL;
     uint64_t woken = 0;
     int count = epoll_wait(pool->epoll, events, EVENTS_MAX, wait_ms);
+    assert(count <= EVENTS_MAX);
     (void)!read(pool->wake, &woken, sizeof woken);
     wait_ms = look(pool, events, count, &dead, &ending);
     free_all(dead);
