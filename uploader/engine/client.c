@@ -39,6 +39,7 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
   unsigned least = first == 0 ? threads : 1;
   if (first == 0 || first > threads)
     first = threads;
+  assert(least >= 1 && least <= first && first <= threads);
   for (int i = CLEAT__UP; i <= CLEAT__DOWN; i++)
     cleat__concurrency_init(&client->synced.transfers[i], least, first, threads);
   return cleat__pool_new(threads, &client->pool, err);
@@ -167,6 +168,8 @@ void cleat__client_close(struct cleat_client *client) {
     cleat__fork_set_aside(client);
     return;
   }
+  /* No save and no load outlives its client. */
+  assert(client->synced.saves == NULL && client->synced.claimant == NULL);
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
     client->cuda->ops->close(client->cuda);
@@ -190,6 +193,7 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
                                        uint64_t bytes, size_t count, void **buffers) {
   assert(cleat__pool_is_mine(client->pool));
+  assert(count > 0 && count <= cleat__staging_buffer_count(client->staging));
   struct cleat__job *claimant = client->synced.claimant;
   if (claimant != NULL && claimant != job)
     return false;

@@ -15,6 +15,7 @@ void cleat__operation_init(struct cleat__operation *operation, struct cleat_clie
 void cleat__operation_fail_locked(struct cleat__operation *operation,
                                   const struct cleat_error *error) {
   assert(cleat__pool_is_mine(operation->client->pool));
+  assert(error->status != CLEAT_OK);
   if (operation->synced.stopping) {
     operation->synced.later_errors++;
     return;
@@ -25,6 +26,7 @@ void cleat__operation_fail_locked(struct cleat__operation *operation,
 
 void cleat__operation_stop_locked(struct cleat__operation *operation) {
   assert(cleat__pool_is_mine(operation->client->pool));
+  assert(!operation->synced.ended);
   operation->synced.stopping = true;
   atomic_store(&operation->cancel, true);
   cleat__client_drop_claim_locked(operation->client, &operation->job);
@@ -33,6 +35,8 @@ void cleat__operation_stop_locked(struct cleat__operation *operation) {
 
 void cleat__operation_end_locked(struct cleat__operation *operation) {
   assert(cleat__pool_is_mine(operation->client->pool));
+  /* It ends once, and nothing of it goes on. */
+  assert(!operation->synced.ended && operation->job.in_flight <= 1);
   operation->synced.ended = true;
   operation->synced.ended_s = cleat__seconds();
   cleat__client_drop_claim_locked(operation->client, &operation->job);

@@ -21,6 +21,7 @@
 #include "base/sync.h"
 #include "uploader/load/destination_folders.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -308,6 +309,8 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
 
 /* Under the file's turn. -1 with errno. */
 static int open_file(struct cleat__destination *destination, size_t index) {
+  assert(cleat__mutex_is_mine(&destination->turns[index % TURNS]));
+  assert(index < destination->count);
   /* The folder is ours and fresh: there is no link in it. */
   if (destination->fds[index] < 0)
     destination->fds[index] = openat(destination->fresh_fd, destination->files[index].name,
@@ -367,6 +370,7 @@ cleat_status cleat__destination_sync(struct cleat__destination *destination, siz
 
 static cleat_status file_move(const struct cleat__destination *destination, const char *name,
                               struct cleat_error *err) {
+  assert(destination->inside && destination->root_fd >= 0);
   int folder = -1;
   const char *base = NULL;
   cleat_status status = walk_to_folder(destination->root_fd, name, true, &folder, &base, err);
@@ -437,6 +441,7 @@ static char *parent_of(const char *path) {
 
 static cleat_status commit_new(const struct cleat__destination *destination,
                                struct cleat_error *err) {
+  assert(!destination->inside);
   const char *path = destination->path;
   cleat_status status = sync_folders(destination, destination->fresh_fd, err);
   char *parent = status == CLEAT_OK ? parent_of(path) : NULL;
