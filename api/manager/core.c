@@ -60,6 +60,8 @@ static cleat_status take_options(struct cleat__manager *manager, struct cleat_er
 }
 
 static void manager_free(struct cleat__manager *manager) {
+  /* All flights have ended and were collected. */
+  assert(manager->synced.first == NULL);
   cleat__manager_drop_checkpoint(manager);
   cleat__pool_free(manager->pool);
   cleat__values_clear(&manager->values);

@@ -39,6 +39,7 @@ static void prune(struct cleat__manager *manager) {
     return;
   cleat__pool_lock(manager->pool);
   cleat__manager_state_locked(manager, &state);
+  assert(!manager->synced.pruning);
   manager->synced.pruning = true;
   cleat__pool_unlock(manager->pool);
   cleat_status status = prune_to(manager, &state, &err);
@@ -46,6 +47,7 @@ static void prune(struct cleat__manager *manager) {
     cleat__log(&manager->log, CLEAT_LOG_WARNING, "outdated checkpoints were not removed: %s",
                err.message);
   cleat__pool_lock(manager->pool);
+  assert(manager->synced.pruning);
   manager->synced.pruning = false;
   manager->synced.prunes_failed += status != CLEAT_OK;
   cleat__pool_wake_locked(manager->pool);
@@ -62,6 +64,7 @@ static void forget_latest_locked(struct cleat__manager *manager) {
 static void enter_commit_locked(struct cleat__manager *manager,
                                 const struct cleat__flight *flight) {
   assert(cleat__pool_is_mine(manager->pool));
+  assert(flight->step >= 0);
   if (flight->step > manager->synced.newest)
     manager->synced.newest = flight->step;
   if (flight->step > manager->synced.ours)
@@ -112,6 +115,7 @@ static void flight_process(struct cleat__job *job, struct cleat__task *task) {
 static void flight_finish(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__manager *manager = (struct cleat__manager *)job;
   struct cleat__flight *flight = (struct cleat__flight *)task;
+  assert(flight->taken && !flight->ended);
   flight->ended = true;
   if (flight->result.status == CLEAT_OK)
     return;
@@ -141,11 +145,13 @@ bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step) {
 
 void cleat__manager_drop_final(struct cleat__manager *manager, bool had_final) {
   cleat__pool_lock(manager->pool);
+  assert(manager->synced.final_saved); /* cleat__manager_begin_final came before */
   manager->synced.final_saved = had_final;
   cleat__pool_unlock(manager->pool);
 }
 
 void cleat__manager_launch(struct cleat__manager *manager, struct cleat__flight *flight) {
+  assert(flight->next == NULL && !flight->taken && !flight->ended);
   cleat__pool_lock(manager->pool);
   struct cleat__flight **link = &manager->synced.first;
   while (*link != NULL)
@@ -273,6 +279,7 @@ void cleat__manager_progress(void *user, struct cleat_manager_progress *progress
   progress->saving = oldest->step;
   manager->store.save_progress(manager->options.store_user, oldest->save, &progress->save);
   cleat__pool_lock(manager->pool);
+  assert(oldest->watchers > 0);
   oldest->watchers--;
   cleat__pool_unlock(manager->pool);
 }
