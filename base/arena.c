@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -39,6 +40,8 @@ static void *alloc_large(struct cleat__arena *arena, size_t bytes) {
 }
 
 void *cleat__arena_alloc(struct cleat__arena *arena, size_t count, size_t size) {
+  assert(size > 0);
+  assert(arena->used <= BLOCK_BYTES);
   const size_t align = _Alignof(max_align_t);
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - align)
@@ -55,11 +58,13 @@ void *cleat__arena_alloc(struct cleat__arena *arena, size_t count, size_t size) 
     arena->used = 0;
   }
   void *result = arena->blocks->bytes + arena->used;
+  assert((uintptr_t)result % align == 0);
   arena->used += bytes;
   return result;
 }
 
 char *cleat__arena_text(struct cleat__arena *arena, const char *text, size_t length) {
+  assert(text != NULL);
   if (length == SIZE_MAX)
     return NULL;
   char *copy = cleat__arena_alloc(arena, length + 1, 1);
@@ -71,6 +76,7 @@ char *cleat__arena_text(struct cleat__arena *arena, const char *text, size_t len
 }
 
 void *cleat__arena_copy(struct cleat__arena *arena, const void *from, size_t count, size_t size) {
+  assert(from != NULL || count == 0);
   void *copy = cleat__arena_alloc(arena, count, size);
   if (copy != NULL && count > 0)
     memcpy(copy, from, count * size);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ void cleat__buffer_clear(struct cleat__buffer *buffer) {
 }
 
 void cleat__buffer_reset(struct cleat__buffer *buffer) {
+  assert(buffer->length == 0 || buffer->data != NULL);
   buffer->length = 0;
   if (buffer->data != NULL)
     buffer->data[0] = '\0';
@@ -27,6 +29,9 @@ void cleat__buffer_reset(struct cleat__buffer *buffer) {
 
 /* Makes room for `length` more bytes and the NUL. */
 static cleat_status reserve(struct cleat__buffer *buffer, size_t length) {
+  assert(buffer->length <= buffer->cap);
+  /* The NUL has its place. */
+  assert(buffer->data == NULL ? buffer->length == 0 : buffer->length < buffer->capacity);
   if (length > buffer->cap - buffer->length)
     return CLEAT_LIMIT;
   if (buffer->length + length == SIZE_MAX)
@@ -46,6 +51,7 @@ static cleat_status reserve(struct cleat__buffer *buffer, size_t length) {
 }
 
 cleat_status cleat__buffer_append(struct cleat__buffer *buffer, const void *bytes, size_t length) {
+  assert(bytes != NULL || length == 0);
   if (length == 0)
     return CLEAT_OK;
   cleat_status status = reserve(buffer, length);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -113,6 +114,7 @@ static bool random_bytes(void *bytes, size_t size) {
 }
 
 cleat_status cleat__random_hex(size_t size, char *hex) {
+  assert(size > 0);
   unsigned char chunk[64];
   if (cleat__fault_point())
     return CLEAT_IO;

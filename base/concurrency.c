@@ -2,6 +2,8 @@
  * concurrency.h. */
 #include "base/concurrency.h"
 
+#include <assert.h>
+
 /* What a try with more has to bring. Lower: chance makes it climb. Higher: it stays below the best. */
 #define GAIN_RISE 1.10
 #define GAIN_MORE 1.05
@@ -36,13 +38,24 @@ static void round_begin(struct cleat__concurrency *concurrency) {
   concurrency->mean = concurrency->weight = concurrency->busy_s = 0;
 }
 
+#ifndef NDEBUG
+/* It rises once, at the start. All else begins and ends at HOLD; a try that was worth it goes on. */
+static bool may_follow(enum cleat__concurrency_phase before, enum cleat__concurrency_phase next) {
+  return next == CLEAT__CONCURRENCY_HOLD || next == before ||
+         (before == CLEAT__CONCURRENCY_HOLD && next != CLEAT__CONCURRENCY_RISE);
+}
+#endif
+
 static void set_limit(struct cleat__concurrency *concurrency, enum cleat__concurrency_phase phase,
                       unsigned limit) {
+  assert(may_follow(concurrency->phase, phase));
+  assert(limit >= concurrency->least && limit <= concurrency->most);
   concurrency->phase = phase;
   concurrency->limit = limit;
 }
 
 static void hold(struct cleat__concurrency *concurrency, unsigned base, unsigned rounds) {
+  assert(rounds > 0);
   set_limit(concurrency, CLEAT__CONCURRENCY_HOLD, base);
   concurrency->base = base;
   concurrency->held = 0;
@@ -51,6 +64,7 @@ static void hold(struct cleat__concurrency *concurrency, unsigned base, unsigned
 
 void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned least, unsigned start,
                              unsigned most) {
+  assert(1 <= least && least <= start && start <= most);
   *concurrency = (struct cleat__concurrency){.least = least, .most = most};
   concurrency->base = start;
   concurrency->hold = HOLD_FIRST;
@@ -69,6 +83,7 @@ static void go_back(struct cleat__concurrency *concurrency) {
 }
 
 static void end_rise(struct cleat__concurrency *concurrency, double mean, double rate) {
+  assert(concurrency->phase == CLEAT__CONCURRENCY_RISE);
   bool gained = rate > concurrency->base_rate * GAIN_RISE && mean >= FULL * concurrency->limit;
   if (!gained) {
     hold(concurrency, concurrency->base, HOLD_FIRST);
@@ -139,6 +154,7 @@ static void end_held(struct cleat__concurrency *concurrency, double now_s) {
 
 static void end_hold(struct cleat__concurrency *concurrency, double mean, double rate,
                      double now_s) {
+  assert(concurrency->phase == CLEAT__CONCURRENCY_HOLD && concurrency->limit == concurrency->base);
   bool comparable =
       mean > concurrency->base_mean * LOSS_CHANGED && mean < concurrency->base_mean * GAIN_CHANGED;
   bool slower = rate < concurrency->base_rate * LOSS_CHANGED;
@@ -162,6 +178,8 @@ static void end_hold(struct cleat__concurrency *concurrency, double mean, double
 }
 
 static void end_try(struct cleat__concurrency *concurrency, double mean, double rate) {
+  assert(concurrency->phase == CLEAT__CONCURRENCY_MORE ||
+         concurrency->phase == CLEAT__CONCURRENCY_FEWER);
   bool fewer = concurrency->phase == CLEAT__CONCURRENCY_FEWER;
   bool good = fewer ? rate > concurrency->base_rate * LOSS_FEWER &&
                           rate > concurrency->peak_rate * LOSS_PEAK
@@ -173,6 +191,8 @@ static void end_try(struct cleat__concurrency *concurrency, double mean, double 
 }
 
 static void round_end(struct cleat__concurrency *concurrency, double now_s) {
+  assert(!concurrency->settling);
+  assert(concurrency->count > 0 && concurrency->busy_s > 0);
   double mean = concurrency->mean / concurrency->count;
   double rate = mean * concurrency->weight / concurrency->busy_s;
   unsigned limit = concurrency->limit;
@@ -188,6 +208,7 @@ static void round_end(struct cleat__concurrency *concurrency, double now_s) {
 
 /* So many have ended, and there were never as many in flight as the limit allows. */
 static void give_up_settling(struct cleat__concurrency *concurrency, double now_s) {
+  assert(concurrency->settling);
   unsigned limit = concurrency->limit;
   if (concurrency->phase != CLEAT__CONCURRENCY_HOLD)
     go_back(concurrency);
@@ -203,6 +224,7 @@ bool cleat__concurrency_allows(const struct cleat__concurrency *concurrency) {
 }
 
 void cleat__concurrency_begin(struct cleat__concurrency *concurrency, double now_s) {
+  assert(cleat__concurrency_allows(concurrency));
   concurrency->in_flight++;
   if (!concurrency->settling || concurrency->in_flight != concurrency->limit)
     return;
@@ -212,6 +234,7 @@ void cleat__concurrency_begin(struct cleat__concurrency *concurrency, double now
 
 void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t bytes, double began_s,
                             double now_s) {
+  assert(concurrency->in_flight > 0);
   unsigned in_flight = concurrency->in_flight--;
   unsigned enough = concurrency->limit > CLEAT__CONCURRENCY_ROUND_MIN
                         ? concurrency->limit
@@ -233,6 +256,8 @@ void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t byt
 
 void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles,
                                   double now_s) {
+  /* It counts up. */
+  assert(throttles >= concurrency->throttles);
   if (throttles == concurrency->throttles)
     return;
   concurrency->throttles = throttles;

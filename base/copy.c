@@ -1,6 +1,7 @@
 /* copy.c: see copy.h. */
 #include "base/copy.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ enum {
 };
 
 static void stream_line(char *to, const char *from) {
+  assert((uintptr_t)to % LINE == 0);
   const __m128i *in = (const __m128i *)(const void *)from;
   __m128i *out = (__m128i *)(void *)to;
   __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
@@ -28,11 +30,14 @@ static void stream_line(char *to, const char *from) {
 void cleat__copy_uncached(void *to, const void *from, size_t size) {
   char *out = to;
   const char *in = from;
+  /* They do not overlap. */
+  assert((uintptr_t)out + size <= (uintptr_t)in || (uintptr_t)in + size <= (uintptr_t)out);
   if (size < SMALL_BYTES) {
     memcpy(to, from, size);
     return;
   }
   size_t head = -(uintptr_t)out % LINE;
+  assert(head < LINE && head <= size);
   memcpy(out, in, head);
   size_t at = head;
   for (; size - at >= LINE; at += LINE)

@@ -5,6 +5,7 @@
  * characters become '?', so that a message is one line whatever a key or a server put into it. */
 #include "base/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static void format_line(char *line, size_t size, const char *format, va_list arg
 
 /* Adds ": " and the text, as much of it as fits. */
 static void append(char *line, size_t size, const char *text) {
+  assert(size > 0 && strlen(line) < size);
   size_t used = strlen(line);
   for (const char *from = ": "; *from != '\0' && used < size - 1; from++)
     line[used++] = *from;
@@ -43,6 +45,7 @@ static void set_message(struct cleat_error *err, const char *message) {
 
 cleat_status(cleat__error_set)(struct cleat_error *err, cleat_status status, const char *format,
                                ...) {
+  assert(status != CLEAT_OK);
   char message[sizeof err->message];
   va_list args;
   va_start(args, format);
@@ -76,6 +79,7 @@ static cleat_status status_of_errno(int os_errno) {
 }
 
 cleat_status(cleat__error_errno)(struct cleat_error *err, int os_errno, const char *format, ...) {
+  assert(os_errno > 0);
   char message[sizeof err->message];
   char reason[128];
   va_list args;
@@ -106,6 +110,7 @@ void cleat__error_hint(struct cleat_error *err, const char *format, ...) {
 }
 
 void cleat__error_context(struct cleat_error *err, const char *format, ...) {
+  assert(err->status != CLEAT_OK);
   char message[sizeof err->message];
   va_list args;
   va_start(args, format);

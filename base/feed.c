@@ -4,6 +4,8 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
+
 static cleat_status feed_blocks(const struct cleat__feed *feed, const atomic_bool *cancel,
                                 cleat__feed_take_fn *take, void *ctx, void *block,
                                 struct cleat_error *err) {
@@ -23,6 +25,7 @@ static cleat_status feed_blocks(const struct cleat__feed *feed, const atomic_boo
 
 cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
                               cleat__feed_take_fn *take, void *ctx, struct cleat_error *err) {
+  assert(feed->read != NULL && take != NULL);
   void *block = cleat__alloc(CLEAT__FEED_BLOCK_BYTES);
   if (block == NULL)
     return cleat__error_no_memory(err, "a part");

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,9 @@
 
 void cleat__json_reader_init(struct cleat__json_reader *reader, const char *text, size_t size,
                              unsigned max_depth, const char *what, struct cleat_error *err) {
+  assert(max_depth > 0 && max_depth <= CLEAT__JSON_DEPTH_MAX);
+  assert(text != NULL || size == 0);
+  assert(err != NULL);
   memset(reader, 0, sizeof *reader);
   reader->begin = text;
   reader->at = text;
@@ -81,6 +85,7 @@ bool cleat__json_refuse_limit(struct cleat__json_reader *reader, const char *wha
 
 /* Refuses what stands at the reader's place. */
 static bool unexpected(struct cleat__json_reader *reader, const char *expected) {
+  assert(reader->at >= reader->begin && reader->at <= reader->end);
   char found[40];
   size_t left = (size_t)(reader->end - reader->at);
   size_t offset = (size_t)(reader->at - reader->begin);
@@ -111,6 +116,7 @@ static bool enter(struct cleat__json_reader *reader, char open, const char *expe
     return unexpected(reader, expected);
   if (reader->depth >= reader->max_depth)
     return cleat__json_refuse(reader, "nested deeper than %u levels", reader->max_depth);
+  assert(reader->depth < CLEAT__JSON_DEPTH_MAX);
   reader->places[reader->depth] = (struct cleat__json_place){NULL, 0, 0};
   reader->started &= ~(UINT64_C(1) << reader->depth);
   reader->depth++;
@@ -123,6 +129,8 @@ static bool advance(struct cleat__json_reader *reader, char close, const char *e
   char next = peek(reader);
   if (reader->status != CLEAT_OK)
     return false;
+  /* The caller has entered an object or array, and not left it. */
+  assert(reader->depth > 0);
   uint64_t bit = UINT64_C(1) << (reader->depth - 1);
   if (next == close) {
     reader->at++;
@@ -187,6 +195,8 @@ static bool names_find(const char *const *names, unsigned count, const struct cl
 
 bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count,
                        uint32_t *seen, unsigned *which) {
+  /* A bit of *seen each. */
+  assert(count <= 32);
   struct cleat__json_text key = {"", 0};
   while (cleat__json_member(reader, &key)) {
     if (!names_find(names, count, &key, which)) {
@@ -324,6 +334,7 @@ static bool read_escaped(struct cleat__json_reader *reader, const char *begin,
 /* Reads the string whose quote is at reader->at. Without escapes it is shown as it stands. */
 static bool read_string(struct cleat__json_reader *reader, struct cleat__buffer *scratch,
                         struct cleat__json_text *text) {
+  assert(reader->at < reader->end && *reader->at == '"');
   const char *begin = ++reader->at;
   pass_plain(reader);
   if (reader->at >= reader->end || *reader->at != '"')
@@ -376,6 +387,7 @@ static const char *number_end(const char *at, const char *end) {
 
 /* The value of [at, end) if these are digits without a 0 in front, up to `max`. */
 static bool digits_value(const char *at, const char *end, uint64_t max, uint64_t *value) {
+  assert(max >= 9);
   uint64_t sum = 0;
   if (at == end || pass_digits(at, end) != end || (*at == '0' && end - at > 1))
     return false;

@@ -1,6 +1,7 @@
 /* json_writer.c: see json_writer.h. One thread at a time; borrows the buffer. */
 #include "base/json_writer.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* 2^53: above, doubles skip integers (RFC 8259 §6). */
@@ -86,6 +87,8 @@ void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *be
 }
 
 void cleat__json_writer_undo(struct cleat__json_writer *writer) {
+  /* Nobody has cut off what stood there before. */
+  assert(writer->start <= writer->out->length);
   struct cleat__buffer *out = writer->out;
   out->length = writer->start;
   if (out->data != NULL)

@@ -5,6 +5,7 @@
  * atomics, zero unless a test armed them. */
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -20,6 +21,8 @@ static struct {
 } faults;
 
 void cleat__fault_arm(unsigned long nth, bool persistent) {
+  /* One test at a time. */
+  assert(!atomic_load(&faults.armed));
   atomic_store(&faults.calls, 0);
   atomic_store(&faults.nth, nth);
   atomic_store(&faults.persistent, persistent);
@@ -72,6 +75,7 @@ void *cleat__realloc_array(void *block, size_t count, size_t size) {
 }
 
 char *cleat__strndup(const char *text, size_t length) {
+  assert(text != NULL);
   size_t size = strnlen(text, length);
   char *copy = cleat__alloc(size + 1);
   if (copy == NULL)
@@ -107,6 +111,8 @@ void cleat__free(void *block) {
 }
 
 void *cleat__grow(void *array, size_t *capacity, size_t count, size_t size) {
+  assert(size > 0 && count <= *capacity);
+  assert(array != NULL || *capacity == 0);
   if (count < *capacity)
     return array;
   if (*capacity > SIZE_MAX / 2)

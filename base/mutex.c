@@ -1,13 +1,7 @@
 /* mutex.c: see mutex.h. A build with asserts makes mutexes of type PTHREAD_MUTEX_ERRORCHECK, which know their owner. */
 #include "base/mutex.h"
 
-#ifdef NDEBUG
-
-void cleat__mutex_init(pthread_mutex_t *mutex) {
-  pthread_mutex_init(mutex, NULL);
-}
-
-#else
+#ifndef NDEBUG
 
 #include <errno.h>
 #include <stdint.h>

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 
@@ -20,6 +21,7 @@ static void *call_at_barrier(void *ctx) {
 }
 
 int cleat__pair_run(void (*fn)(void *ctx), void *first, void *second) {
+  assert(fn != NULL && first != second);
   pthread_barrier_t barrier;
   pthread_t thread;
   struct call calls[2] = {{fn, first, &barrier}, {fn, second, &barrier}};

@@ -4,12 +4,15 @@
 #include "base/checksum.h"
 #include "base/copy.h"
 
+#include <assert.h>
 #include <string.h>
 
 uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count) {
   uint64_t length = 0;
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     length += spans[i].length;
+    assert(length >= spans[i].length); /* else the sum has wrapped around */
+  }
   return length;
 }
 
@@ -35,6 +38,7 @@ static size_t current_range(struct cleat__span_cursor *cursor, size_t size, char
   if (cursor->index == cursor->count)
     return 0;
   const struct cleat__span *span = &cursor->spans[cursor->index];
+  assert(cursor->offset < span->length);
   size_t left = span->length - cursor->offset;
   *base = span->base == NULL ? NULL : (char *)span->base + cursor->offset;
   return left < size ? left : size;
@@ -47,6 +51,7 @@ size_t cleat__span_cursor_read(struct cleat__span_cursor *cursor, void *to, size
     size_t length = current_range(cursor, size - done, &base);
     if (length == 0)
       break;
+    assert(base != NULL); /* what is to be read is there */
     memcpy((char *)to + done, base, length);
     cursor->offset += length;
     done += length;

@@ -3,11 +3,13 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 int cleat__sync_file(int fd) {
+  assert(fd >= 0);
   if (cleat__fault_point())
     return EIO;
   while (fsync(fd) != 0)
@@ -36,6 +38,7 @@ int cleat__sync_folder_at(const char *path) {
 }
 
 int cleat__sync_begin(int fd, uint64_t offset, uint64_t bytes) {
+  assert(fd >= 0);
   if (cleat__fault_point())
     return EIO;
   if (sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE) == 0)

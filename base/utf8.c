@@ -1,6 +1,7 @@
 /* utf8.c: see utf8.h. Pure, thread-safe, takes no memory. */
 #include "base/utf8.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool is_continuation(char byte) {
@@ -29,6 +30,7 @@ static size_t sequence_length(unsigned lead, uint32_t *bits) {
 }
 
 size_t cleat__utf8_next(const char *at, const char *end, uint32_t *code) {
+  assert(at < end);
   static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
   uint32_t value = 0;
   size_t length = sequence_length((unsigned char)*at, &value);
@@ -50,6 +52,7 @@ bool cleat__utf8_is_control(uint32_t code) {
 }
 
 size_t cleat__utf8_put(uint32_t code, char bytes[4]) {
+  assert(code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF));
   if (code < 0x80) {
     bytes[0] = (char)code;
     return 1;
@@ -82,6 +85,7 @@ static char *put_printable(char *to, const char *at, const char *end) {
 }
 
 const char *cleat__utf8_quote(const char *text, size_t length, char *quoted, size_t size) {
+  assert(size >= 16);
   char *to = quoted;
   *to++ = '"';
   if (length + 3 <= size) {

@@ -50,12 +50,14 @@ static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__j
 static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
                             struct cleat__task *task) {
   assert(cleat__mutex_is_mine(&pool->lock));
+  assert(job->pool == pool);
   job->in_flight++;
   pthread_cond_signal(&pool->work);
   cleat__mutex_unlock(&pool->lock);
   job->ops->process(job, task);
   cleat__mutex_lock(&pool->lock);
   job->ops->finish(job, task);
+  assert(job->in_flight > 0);
   job->in_flight--;
   pthread_cond_broadcast(&pool->change);
 }
@@ -63,6 +65,7 @@ static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
 /* Waits for work; one of the idle threads no longer than until wake_s. */
 static void idle_locked(struct cleat__pool *pool) {
   assert(cleat__mutex_is_mine(&pool->lock));
+  assert(!pool->ending);
   if (pool->kept || pool->wake_s == INFINITY) {
     pthread_cond_wait(&pool->work, &pool->lock);
     return;
@@ -158,6 +161,7 @@ void cleat__pool_free(struct cleat__pool *pool) {
   if (pool == NULL)
     return;
   cleat__mutex_lock(&pool->lock);
+  assert(pool->first == NULL); /* every job was removed */
   pool->ending = true;
   pthread_cond_broadcast(&pool->work);
   cleat__mutex_unlock(&pool->lock);
@@ -175,11 +179,13 @@ unsigned cleat__pool_threads(const struct cleat__pool *pool) {
 
 void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
                      const struct cleat__job_ops *ops) {
+  assert(ops->take != NULL && ops->process != NULL && ops->finish != NULL);
   *job = (struct cleat__job){.ops = ops, .pool = pool};
   cleat__mutex_lock(&pool->lock);
   struct cleat__job **end = &pool->first;
-  while (*end != NULL)
-    end = &(*end)->next;
+  assert(!pool->ending);
+  for (; *end != NULL; end = &(*end)->next)
+    assert(*end != job); /* it is in the queue once */
   *end = job;
   pthread_cond_signal(&pool->work);
   cleat__mutex_unlock(&pool->lock);
@@ -188,6 +194,7 @@ void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
 void cleat__pool_remove(struct cleat__job *job) {
   struct cleat__pool *pool = job->pool;
   cleat__mutex_lock(&pool->lock);
+  assert(job->in_flight == 0);
   struct cleat__job **link = &pool->first;
   while (*link != NULL && *link != job)
     link = &(*link)->next;

@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <expat.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct cleat__xml_reader {
 };
 
 void cleat__xml_fail(struct cleat__xml_reader *reader, cleat_status status, const char *why) {
+  assert(status != CLEAT_OK);
   if (reader->status)
     return;
   reader->status = status;
@@ -61,6 +63,8 @@ static void XMLCALL on_start(void *user, const char *full_name, const char **att
   }
   reader->depth++;
   size_t used = strlen(reader->path);
+  /* Each name is cut to its share, so the path holds CLEAT__XML_DEPTH of them. */
+  assert(used + 1 + NAME_MAX_BYTES < sizeof reader->path);
   snprintf(reader->path + used, sizeof reader->path - used, "/%.*s", NAME_MAX_BYTES, name);
   cleat__buffer_reset(&reader->text);
 }
@@ -70,6 +74,7 @@ static void XMLCALL on_end(void *user, const char *full_name) {
   (void)full_name;
   if (reader->status)
     return;
+  assert(reader->depth > 0);
   reader->leaf(reader, reader->target, reader->path, cleat__buffer_text(&reader->text));
   char *last = strrchr(reader->path, '/');
   if (last)
@@ -82,6 +87,7 @@ static void XMLCALL on_text(void *user, const char *text, int length) {
   struct cleat__xml_reader *reader = user;
   if (reader->status)
     return;
+  assert(length >= 0);
   cleat_status status = cleat__buffer_append(&reader->text, text, (size_t)length);
   if (status == CLEAT_NO_MEMORY)
     cleat__xml_fail(reader, status, "out of memory");
@@ -134,6 +140,7 @@ static cleat_status parse_failed(const struct cleat__xml_reader *reader, const c
 cleat_status cleat__xml_read(const char *xml, size_t size, const char *what,
                              const char *const *roots, cleat__xml_leaf_fn *leaf, void *target,
                              struct cleat_error *err) {
+  assert(roots[0] != NULL && leaf != NULL);
   while (size > 0 && strchr(" \t\r\n", *xml) && *xml != '\0') {
     xml++;
     size--;

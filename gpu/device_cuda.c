@@ -12,9 +12,9 @@
 #include "gpu/device.h"
 
 #include "base/mem.h"
+#include "base/mutex.h"
 
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -223,6 +223,7 @@ static cleat_status enter_device(int ordinal, struct visit *visit, struct cleat_
  * system has too little memory to pin, which the caller logs once the lock is free. */
 static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes,
                                cudaError_t *refused, struct cleat_error *err) {
+  assert(cleat__mutex_is_mine(&cuda->lock));
   struct visit visit;
   cleat_status status = enter_device(ordinal, &visit, err);
   if (status != CLEAT_OK)
@@ -248,12 +249,12 @@ static cleat_status cuda_pin(struct cleat__device *device, int ordinal, void *me
   cleat_status status = check_usable(err);
   if (status != CLEAT_OK)
     return status;
-  pthread_mutex_lock(&cuda->lock);
+  cleat__mutex_lock(&cuda->lock);
   if (cuda->synced.pinned == NULL)
     status = pin_locked(cuda, ordinal, memory, bytes, &refused, err);
   else if (cuda->synced.pinned != memory)
     status = cleat__error_set(err, CLEAT_INTERNAL, "a second block of staging memory");
-  pthread_mutex_unlock(&cuda->lock);
+  cleat__mutex_unlock(&cuda->lock);
   if (refused != cudaSuccess)
     cleat__log(&cuda->log, CLEAT_LOG_WARNING,
                "cannot pin %zu bytes of staging memory (%s): copies to and from the GPU are slow",
@@ -563,7 +564,7 @@ static void cuda_close(struct cleat__device *device) {
       (void)cudaGetLastError();
     leave(&visit);
   }
-  pthread_mutex_destroy(&cuda->lock);
+  cleat__mutex_destroy(&cuda->lock);
   cleat__free(cuda);
 }
 
@@ -589,7 +590,7 @@ cleat_status cleat__device_cuda_new(const struct cleat__log *log, struct cleat__
   fresh->device.ops = &cuda_ops;
   fresh->log = *log;
   atomic_init(&fresh->no_batch, false);
-  pthread_mutex_init(&fresh->lock, NULL);
+  cleat__mutex_init(&fresh->lock);
   *device = &fresh->device;
   return CLEAT_OK;
 }

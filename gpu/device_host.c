@@ -6,6 +6,7 @@
 #include "base/copy.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +29,7 @@ static void host_make_resident(void *memory, size_t bytes) {
 
 static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool resident,
                                void **memory, struct cleat_error *err) {
+  assert(bytes > 0);
   (void)device;
   if (cleat__fault_point())
     return cleat__error_no_memory(err, "staging buffers");
@@ -59,6 +61,10 @@ static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__
   (void)queue;
   (void)err;
   for (size_t i = 0; i < count; i++) {
+    assert(copies[i].rows > 0);
+    /* Rows do not overlap. */
+    assert(copies[i].rows == 1 || (copies[i].to_pitch >= copies[i].row_bytes &&
+                                   copies[i].from_pitch >= copies[i].row_bytes));
     for (size_t row = 0; row < copies[i].rows; row++) {
       cleat__copy_uncached((char *)copies[i].to + row * copies[i].to_pitch,
                            (const char *)copies[i].from + row * copies[i].from_pitch,

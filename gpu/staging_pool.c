@@ -7,6 +7,9 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+#include <stdint.h>
+
 #define PAGE_BYTES 4096
 #define ALL_FREE ((1u << CLEAT__STAGING_SLICES) - 1)
 
@@ -27,6 +30,7 @@ struct cleat__staging {
   size_t free_count;
   struct cut *cuts;    /* one for each buffer */
   struct cut *partial; /* cut, with free slices */
+  const struct cleat__pool *guard;
 };
 
 static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
@@ -86,12 +90,18 @@ fail:
 void cleat__staging_free(struct cleat__staging *staging) {
   if (staging == NULL)
     return;
+  /* All were given back; a pool that was never whole has none. */
+  assert(staging->block == NULL || staging->free_count == staging->buffer_count);
   if (staging->block != NULL) {
     staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
   }
   cleat__free(staging->cuts);
   cleat__free(staging->stack);
   cleat__free(staging);
+}
+
+void cleat__staging_guard(struct cleat__staging *staging, const struct cleat__pool *pool) {
+  staging->guard = pool;
 }
 
 void *cleat__staging_block(const struct cleat__staging *staging, size_t *bytes) {
@@ -112,6 +122,7 @@ size_t cleat__staging_buffers_for(const struct cleat__staging *staging, uint64_t
 }
 
 bool cleat__staging_take_locked(struct cleat__staging *staging, size_t count, void **buffers) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   if (count > staging->free_count)
     return false;
   for (size_t i = 0; i < count; i++)
@@ -125,6 +136,7 @@ size_t cleat__staging_slice_bytes(const struct cleat__staging *staging) {
 }
 
 bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **slice) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   size_t slice_bytes = cleat__staging_slice_bytes(staging);
   struct cut *cut = staging->partial;
   if (slice_bytes == 0)
@@ -134,9 +146,11 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
     if (!cleat__staging_take_locked(staging, 1, &buffer))
       return false;
     cut = &staging->cuts[(size_t)((char *)buffer - staging->block) / staging->buffer_bytes];
+    assert(!cut->is_cut);
     *cut = (struct cut){.free = ALL_FREE, .is_cut = true};
     staging->partial = cut;
   }
+  assert(cut->is_cut && cut->free != 0);
   unsigned at = (unsigned)__builtin_ctz(cut->free);
   cut->free &= ~(1u << at);
   if (cut->free == 0)
@@ -146,6 +160,19 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
   return true;
 }
 
+#ifndef NDEBUG
+/* Whether it is a buffer, or one of the slices of a buffer that is cut. */
+static bool is_of(const struct cleat__staging *staging, const void *buffer) {
+  uintptr_t at = (uintptr_t)buffer, from = (uintptr_t)staging->block;
+  if (at < from || at >= from + staging->block_bytes)
+    return false;
+  size_t offset = (at - from) % staging->buffer_bytes;
+  if (!staging->cuts[(at - from) / staging->buffer_bytes].is_cut)
+    return offset == 0;
+  return offset % cleat__staging_slice_bytes(staging) == 0;
+}
+#endif
+
 static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
   struct cut **link = &staging->partial;
   while (*link != cut)
@@ -154,6 +181,8 @@ static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
 }
 
 static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t at) {
+  assert(at < CLEAT__STAGING_SLICES);
+  assert((cut->free & 1u << at) == 0); /* it is not given back twice */
   if (cut->free == 0) {
     cut->next = staging->partial;
     staging->partial = cut;
@@ -169,7 +198,9 @@ static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t a
 
 void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                                 void *const *buffers) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   for (size_t i = count; i-- > 0;) {
+    assert(is_of(staging, buffers[i]));
     size_t offset = (size_t)((char *)buffers[i] - staging->block);
     struct cut *cut = &staging->cuts[offset / staging->buffer_bytes];
     if (cut->is_cut)
@@ -177,9 +208,11 @@ void cleat__staging_give_locked(struct cleat__staging *staging, size_t count,
                  offset % staging->buffer_bytes / cleat__staging_slice_bytes(staging));
     else
       staging->stack[staging->free_count++] = buffers[i];
+    assert(staging->free_count <= staging->buffer_count);
   }
 }
 
 size_t cleat__staging_free_count_locked(const struct cleat__staging *staging) {
+  assert(staging->guard == NULL || cleat__pool_is_mine(staging->guard));
   return staging->free_count;
 }

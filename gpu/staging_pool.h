@@ -9,6 +9,7 @@
 #ifndef CLEAT_GPU_STAGING_POOL_H
 #define CLEAT_GPU_STAGING_POOL_H
 
+#include "base/worker_pool.h"
 #include "gpu/device.h"
 
 #include <stdbool.h>
@@ -24,6 +25,10 @@ struct cleat__staging;
 cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_bytes,
                                 uint64_t buffer_bytes, bool resident,
                                 struct cleat__staging **staging, struct cleat_error *err);
+
+/* Names the pool whose lock is the scheduler's: a build with asserts checks it from now on. Without one, as in tests, the
+ * caller is alone. */
+void cleat__staging_guard(struct cleat__staging *staging, const struct cleat__pool *pool);
 
 /* All buffers must have been given back. NULL is allowed. */
 void cleat__staging_free(struct cleat__staging *staging);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A copy of a list of patterns, which ends with NULL; NULL is a list of none. */
@@ -59,6 +60,8 @@ static cleat_status take_options(struct cleat__manager *manager, struct cleat_er
 }
 
 static void manager_free(struct cleat__manager *manager) {
+  /* All flights have ended and were collected. */
+  assert(manager->synced.first == NULL);
   cleat__manager_drop_checkpoint(manager);
   cleat__pool_free(manager->pool);
   cleat__values_clear(&manager->values);
@@ -104,6 +107,7 @@ static void own_close(void *user) {
 
 void cleat__manager_state_locked(const struct cleat__manager *manager,
                                  struct cleat_manager_state *state) {
+  assert(cleat__pool_is_mine(manager->pool));
   *state = (struct cleat_manager_state){
       .save_interval = manager->options.save_interval,
       .final_step = manager->options.final_step,

@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 /* ---- The manager's thread --------------------------------------------------------------------- */
 
 static struct cleat__task *flight_take(struct cleat__job *job) {
@@ -37,6 +39,7 @@ static void prune(struct cleat__manager *manager) {
     return;
   cleat__pool_lock(manager->pool);
   cleat__manager_state_locked(manager, &state);
+  assert(!manager->synced.pruning);
   manager->synced.pruning = true;
   cleat__pool_unlock(manager->pool);
   cleat_status status = prune_to(manager, &state, &err);
@@ -44,6 +47,7 @@ static void prune(struct cleat__manager *manager) {
     cleat__log(&manager->log, CLEAT_LOG_WARNING, "outdated checkpoints were not removed: %s",
                err.message);
   cleat__pool_lock(manager->pool);
+  assert(manager->synced.pruning);
   manager->synced.pruning = false;
   manager->synced.prunes_failed += status != CLEAT_OK;
   cleat__pool_wake_locked(manager->pool);
@@ -52,12 +56,15 @@ static void prune(struct cleat__manager *manager) {
 
 /* What find_latest knows may be true no more. */
 static void forget_latest_locked(struct cleat__manager *manager) {
+  assert(cleat__pool_is_mine(manager->pool));
   manager->synced.latest_known = false;
   manager->synced.saves++;
 }
 
 static void enter_commit_locked(struct cleat__manager *manager,
                                 const struct cleat__flight *flight) {
+  assert(cleat__pool_is_mine(manager->pool));
+  assert(flight->step >= 0);
   if (flight->step > manager->synced.newest)
     manager->synced.newest = flight->step;
   if (flight->step > manager->synced.ours)
@@ -108,6 +115,7 @@ static void flight_process(struct cleat__job *job, struct cleat__task *task) {
 static void flight_finish(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__manager *manager = (struct cleat__manager *)job;
   struct cleat__flight *flight = (struct cleat__flight *)task;
+  assert(flight->taken && !flight->ended);
   flight->ended = true;
   if (flight->result.status == CLEAT_OK)
     return;
@@ -137,11 +145,13 @@ bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step) {
 
 void cleat__manager_drop_final(struct cleat__manager *manager, bool had_final) {
   cleat__pool_lock(manager->pool);
+  assert(manager->synced.final_saved); /* cleat__manager_begin_final came before */
   manager->synced.final_saved = had_final;
   cleat__pool_unlock(manager->pool);
 }
 
 void cleat__manager_launch(struct cleat__manager *manager, struct cleat__flight *flight) {
+  assert(flight->next == NULL && !flight->taken && !flight->ended);
   cleat__pool_lock(manager->pool);
   struct cleat__flight **link = &manager->synced.first;
   while (*link != NULL)
@@ -179,6 +189,7 @@ void cleat__manager_collect(struct cleat__manager *manager) {
 
 /* Whether a flight of `step` (-1: any) is under way. */
 static bool is_flying_locked(const struct cleat__manager *manager, int64_t step) {
+  assert(cleat__pool_is_mine(manager->pool));
   for (const struct cleat__flight *f = manager->synced.first; f != NULL; f = f->next)
     if (!f->ended && (step < 0 || f->step == step))
       return true;
@@ -268,6 +279,7 @@ void cleat__manager_progress(void *user, struct cleat_manager_progress *progress
   progress->saving = oldest->step;
   manager->store.save_progress(manager->options.store_user, oldest->save, &progress->save);
   cleat__pool_lock(manager->pool);
+  assert(oldest->watchers > 0);
   oldest->watchers--;
   cleat__pool_unlock(manager->pool);
 }

@@ -3,6 +3,8 @@
  * All of it runs in the thread that trains. See manager.h. */
 #include "api/manager/manager.h"
 
+#include <assert.h>
+
 /* ---- The checkpoint to resume from ------------------------------------------------------------ */
 
 void cleat__manager_drop_checkpoint(struct cleat__manager *manager) {
@@ -169,6 +171,7 @@ cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
 static cleat_status load_older(struct cleat__manager *manager,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err) {
+  assert(err->status != CLEAT_OK && manager->checkpoint != NULL);
   const struct cleat_error first = *err;
   int64_t step = manager->resumable;
   cleat_status status = err->status;

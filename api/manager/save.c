@@ -5,6 +5,8 @@
 #include "api/manager/manager.h"
 #include "base/mem.h"
 
+#include <assert.h>
+
 int cleat__manager_should_save(void *user, int64_t step) {
   struct cleat__manager *manager = user;
   struct cleat_manager_state state;
@@ -73,6 +75,7 @@ static cleat_status check_step(struct cleat__manager *manager, int64_t step, boo
 static cleat_status save_final(struct cleat__manager *manager,
                                const struct cleat_save_request *request,
                                struct cleat__flight *flight, struct cleat_error *err) {
+  assert(flight->is_final && flight->save == NULL);
   enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
   struct cleat_save_request ours = *request;
   ours.outcome = &outcome;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "uploader/model/manifest.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -37,6 +38,7 @@ static void put_number(struct cleat__json_writer *writer, double number, locale_
   locale_t before = uselocale(c_locale);
   int length = snprintf(digits, sizeof(digits), "%.17g", number);
   (void)uselocale(before);
+  assert(length > 0 && (size_t)length < sizeof(digits));
   cleat__json_put(writer, digits, (size_t)length);
 }
 
@@ -160,6 +162,7 @@ static bool text_read(const struct cleat__buffer *token, struct cleat__arena *ar
 }
 
 static void number_read(const char *digits, locale_t c_locale, struct cleat_value *value) {
+  assert(digits[0] == '-' || (digits[0] >= '0' && digits[0] <= '9'));
   char *end = NULL;
   value->type = CLEAT_VALUE_NUMBER;
   value->number = strtod_l(digits, NULL, c_locale);

@@ -6,7 +6,9 @@
 #include "storage/aws/credentials.h"
 
 #include "base/mem.h"
+#include "base/mutex.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -88,7 +90,7 @@ cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *opt
   made->clock = options->clock;
   made->log = options->log;
   made->synced.source = "";
-  pthread_mutex_init(&made->synced.lock, NULL);
+  cleat__mutex_init(&made->synced.lock);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&made->synced.changed, &attributes);
@@ -114,6 +116,9 @@ static int64_t at_most(int64_t value, int64_t limit) {
 
 static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
                         const char *source, int64_t now) {
+  assert(cleat__mutex_is_mine(&chain->synced.lock));
+  /* One thread renews, and it has just ended. */
+  assert(!chain->synced.renewing);
   int64_t life_s = keys->expires_s - now;
   chain->synced.keys = *keys;
   chain->synced.source = source;
@@ -131,9 +136,12 @@ static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_cr
   chain->synced.ends_s = keys->expires_s;
   chain->synced.soon_s = keys->expires_s - at_most(CLEAT__S3_RENEW_SOON_S, life_s / 2);
   chain->synced.now_s = keys->expires_s - at_most(CLEAT__S3_RENEW_NOW_S, life_s / 3);
+  assert(chain->synced.soon_s <= chain->synced.now_s);
+  assert(chain->synced.now_s <= chain->synced.ends_s);
 }
 
 static bool usable_locked(const struct cleat__s3_chain *chain, int64_t now) {
+  assert(cleat__mutex_is_mine(&chain->synced.lock));
   return chain->synced.known && (chain->synced.ends_s == 0 || now < chain->synced.ends_s);
 }
 
@@ -141,6 +149,7 @@ enum step { USE, RENEW, WAIT, FAIL };
 
 /* What the caller is to do now; `seen` is how many renewals had ended when it came. */
 static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, uint64_t seen) {
+  assert(cleat__mutex_is_mine(&chain->synced.lock));
   bool usable = usable_locked(chain, now);
   bool due = chain->synced.soon_s != 0 && now >= chain->synced.soon_s;
   if (usable && (!due || now < chain->synced.pause_until_s))
@@ -155,6 +164,7 @@ static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, u
 }
 
 static void wait_locked(struct cleat__s3_chain *chain) {
+  assert(cleat__mutex_is_mine(&chain->synced.lock));
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += CANCEL_POLL_MS * 1000000L;
@@ -171,7 +181,8 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
                         const struct cleat__s3_credentials *fresh, const char *source,
                         const struct cleat_error *problem) {
   int64_t now = wall_s(chain);
-  pthread_mutex_lock(&chain->synced.lock);
+  cleat__mutex_lock(&chain->synced.lock);
+  assert(chain->synced.renewing);
   const struct cleat__s3_credentials *old = &chain->synced.keys;
   bool changed = !status && (strcmp(old->access_key_id, fresh->access_key_id) != 0 ||
                              strcmp(old->session_token, fresh->session_token) != 0);
@@ -186,7 +197,7 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
     chain->synced.pause_until_s = now + CLEAT__S3_RENEW_PAUSE_S;
   }
   pthread_cond_broadcast(&chain->synced.changed);
-  pthread_mutex_unlock(&chain->synced.lock);
+  cleat__mutex_unlock(&chain->synced.lock);
   return changed;
 }
 
@@ -221,7 +232,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
   bool entered = false;
   for (;;) {
     int64_t now = wall_s(chain);
-    pthread_mutex_lock(&chain->synced.lock);
+    cleat__mutex_lock(&chain->synced.lock);
     if (!entered)
       seen = chain->synced.renewals;
     entered = true;
@@ -235,7 +246,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
       chain->synced.renewing = true;
     else if (!is_cancelled(cancel))
       wait_locked(chain);
-    pthread_mutex_unlock(&chain->synced.lock);
+    cleat__mutex_unlock(&chain->synced.lock);
     if (step == USE)
       return CLEAT_OK;
     if (step == FAIL)
@@ -250,26 +261,27 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
 
 void cleat__s3_credentials_refuse(struct cleat__s3_chain *chain,
                                   const struct cleat__s3_credentials *refused) {
-  pthread_mutex_lock(&chain->synced.lock);
+  cleat__mutex_lock(&chain->synced.lock);
   if (strcmp(chain->synced.keys.access_key_id, refused->access_key_id) == 0 &&
       strcmp(chain->synced.keys.session_token, refused->session_token) == 0)
     chain->synced.known = false;
-  pthread_mutex_unlock(&chain->synced.lock);
+  cleat__mutex_unlock(&chain->synced.lock);
 }
 
 const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain) {
-  pthread_mutex_lock(&chain->synced.lock);
+  cleat__mutex_lock(&chain->synced.lock);
   const char *source = chain->synced.source;
-  pthread_mutex_unlock(&chain->synced.lock);
+  cleat__mutex_unlock(&chain->synced.lock);
   return source;
 }
 
 void cleat__s3_credentials_free(struct cleat__s3_chain *chain) {
   if (!chain)
     return;
+  assert(!chain->synced.renewing); /* no thread is in it */
   cleat__s3_settings_clear(&chain->settings);
   pthread_cond_destroy(&chain->synced.changed);
-  pthread_mutex_destroy(&chain->synced.lock);
+  cleat__mutex_destroy(&chain->synced.lock);
   explicit_bzero(chain, sizeof *chain);
   cleat__free(chain);
 }

@@ -1,17 +1,20 @@
 /* hedge.c: what is usual, and what is late. See hedge.h. */
 #include "storage/common/hedge.h"
 
+#include "base/mutex.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 void cleat__hedge_init(struct cleat__hedge *hedge) {
   memset(hedge, 0, sizeof *hedge);
-  pthread_mutex_init(&hedge->lock, NULL);
+  cleat__mutex_init(&hedge->lock);
   hedge->spare_bytes = CLEAT__HEDGE_FIRST_BYTES;
 }
 
 void cleat__hedge_destroy(struct cleat__hedge *hedge) {
-  pthread_mutex_destroy(&hedge->lock);
+  cleat__mutex_destroy(&hedge->lock);
 }
 
 static unsigned class_of(uint64_t bytes) {
@@ -24,10 +27,10 @@ static unsigned class_of(uint64_t bytes) {
 void cleat__hedge_begin(struct cleat__hedge *hedge, bool up, uint64_t bytes,
                         struct cleat__hedge_request *request) {
   struct cleat__hedge_class *class = &hedge->classes[up ? 0 : 1][class_of(bytes)];
-  pthread_mutex_lock(&hedge->lock);
+  cleat__mutex_lock(&hedge->lock);
   *request = (struct cleat__hedge_request){
       .hedge = hedge, .class = class, .bytes = bytes, .order = class->begun++};
-  pthread_mutex_unlock(&hedge->lock);
+  cleat__mutex_unlock(&hedge->lock);
 }
 
 static int compare(const void *a, const void *b) {
@@ -44,6 +47,7 @@ static unsigned sample_count(const struct cleat__hedge_class *class) {
 static int64_t usual_ms(const struct cleat__hedge_class *class) {
   uint32_t sorted[CLEAT__HEDGE_SAMPLES];
   unsigned count = sample_count(class);
+  assert(count > 0);
   memcpy(sorted, class->ms, count * sizeof sorted[0]);
   qsort(sorted, count, sizeof sorted[0], compare);
   return sorted[(count - 1) * 9 / 10];
@@ -59,6 +63,9 @@ static unsigned passed_by(const struct cleat__hedge_request *request) {
 }
 
 static bool is_late_locked(const struct cleat__hedge_request *request, int64_t elapsed_ms) {
+  assert(cleat__mutex_is_mine(&request->hedge->lock));
+  /* What began later has a higher number. */
+  assert(request->order < request->class->begun);
   const struct cleat__hedge_class *class = request->class;
   return class->ended >= CLEAT__HEDGE_PEERS && passed_by(request) >= CLEAT__HEDGE_PASSED_BY &&
          elapsed_ms > CLEAT__HEDGE_TIMES * usual_ms(class);
@@ -68,12 +75,12 @@ bool cleat__hedge_is_due(struct cleat__hedge_request *request, int64_t elapsed_m
   struct cleat__hedge *hedge = request->hedge;
   if (request->second || elapsed_ms < CLEAT__HEDGE_LEAST_MS)
     return false;
-  pthread_mutex_lock(&hedge->lock);
+  cleat__mutex_lock(&hedge->lock);
   if (hedge->spare_bytes >= (int64_t)request->bytes && is_late_locked(request, elapsed_ms)) {
     request->second = true;
     hedge->spare_bytes -= (int64_t)request->bytes;
   }
-  pthread_mutex_unlock(&hedge->lock);
+  cleat__mutex_unlock(&hedge->lock);
   return request->second;
 }
 
@@ -81,7 +88,8 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
                       uint64_t twice_bytes) {
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
-  pthread_mutex_lock(&hedge->lock);
+  cleat__mutex_lock(&hedge->lock);
+  assert(class->ended < class->begun); /* good or not, it is one of those that began */
   if (request->second)
     hedge->spare_bytes += (int64_t)request->bytes - (int64_t)twice_bytes;
   /* A straggler's own time is no measure for others. */
@@ -91,5 +99,5 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
     class->ms[class->ended++ % CLEAT__HEDGE_SAMPLES] = ms;
     hedge->spare_bytes += (int64_t)(request->bytes / CLEAT__HEDGE_SHARE);
   }
-  pthread_mutex_unlock(&hedge->lock);
+  cleat__mutex_unlock(&hedge->lock);
 }

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 
+#include <assert.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,6 +20,7 @@ void cleat__retry_quota_init(struct cleat__retry_quota *quota) {
 
 /* All of `cost` or nothing. */
 static bool quota_take(struct cleat__retry_quota *quota, int cost) {
+  assert(cost > 0);
   int tokens = atomic_load(&quota->tokens);
   while (tokens >= cost) {
     if (atomic_compare_exchange_weak(&quota->tokens, &tokens, tokens - cost))
@@ -28,6 +30,7 @@ static bool quota_take(struct cleat__retry_quota *quota, int cost) {
 }
 
 static void quota_return(struct cleat__retry_quota *quota, int cost) {
+  assert(cost > 0);
   int tokens = atomic_load(&quota->tokens);
   for (;;) {
     int after = tokens + cost < CLEAT__RETRY_QUOTA ? tokens + cost : CLEAT__RETRY_QUOTA;
@@ -42,6 +45,7 @@ static int64_t now_ms(const struct cleat__retry *retry) {
 }
 
 void cleat__retry_begin(struct cleat__retry *retry, const struct cleat__retry_config *config) {
+  assert(config->clock != NULL && config->quota != NULL);
   memset(retry, 0, sizeof *retry);
   retry->config = config;
   retry->deadline_ms =
@@ -54,6 +58,8 @@ int64_t cleat__retry_remaining_ms(const struct cleat__retry *retry) {
 }
 
 int64_t cleat__retry_backoff_ms(unsigned retry, int64_t base_ms, double random) {
+  assert(base_ms > 0);
+  assert(random >= 0 && random <= 1);
   int64_t limit = base_ms;
   for (unsigned i = 0; i < retry && limit < CLEAT__RETRY_CAP_MS; i++)
     limit *= 2;
@@ -83,6 +89,8 @@ static bool is_final(struct cleat__retry *retry, enum cleat__retry_class class) 
 /* How long to wait before the next try; takes from the quota. */
 static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class class,
                         int64_t retry_after_ms) {
+  /* The first try is behind it. */
+  assert(retry->tries > 0);
   const struct cleat__retry_config *config = retry->config;
   double random = config->random ? config->random(config->random_ctx) : cleat__retry_random(NULL);
   int64_t base =
@@ -108,6 +116,8 @@ static bool stop_for(enum cleat__retry_stop reason, enum cleat__retry_stop *stop
 bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class,
                        int64_t retry_after_ms, const atomic_bool *cancel,
                        enum cleat__retry_stop *stop) {
+  /* It was begun. */
+  assert(retry->config != NULL);
   const struct cleat__clock *clock = retry->config->clock;
   retry->tries++;
   *stop = CLEAT__RETRY_STOP_NONE;
@@ -125,6 +135,7 @@ bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class
 }
 
 void cleat__retry_succeeded(struct cleat__retry *retry) {
+  assert(retry->taken >= 0);
   quota_return(retry->config->quota, retry->taken > 0 ? retry->taken : 1);
   retry->taken = 0;
 }

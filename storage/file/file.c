@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/sync.h"
 #include "storage/file/open.h"
 
@@ -332,7 +333,7 @@ static cleat_status file_remove(struct cleat__store *store, const char *key,
 static void file_close(struct cleat__store *store) {
   struct cleat__file_store *files = file_store(store);
   cleat__file_unpin_all(files);
-  pthread_mutex_destroy(&files->synced.lock);
+  cleat__mutex_destroy(&files->synced.lock);
   cleat__free(files->root);
   cleat__free(files);
 }
@@ -434,7 +435,7 @@ cleat_status cleat__store_file_open(const char *location, const struct cleat__st
   files->root = root;
   files->clock = config->clock;
   files->time_limit_ms = (int64_t)(limit_s == 0 ? DEFAULT_TIME_LIMIT_S : limit_s) * 1000;
-  pthread_mutex_init(&files->synced.lock, NULL);
+  cleat__mutex_init(&files->synced.lock);
   *store = &files->base;
   return CLEAT_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,6 +38,7 @@ struct record {
 };
 
 uint64_t cleat__file_part_count(const struct cleat__upload *upload) {
+  assert(upload->part_bytes > 0);
   return upload->size / upload->part_bytes + (upload->size % upload->part_bytes != 0);
 }
 
@@ -52,6 +54,8 @@ void cleat__file_part_etag(uint32_t crc32c, char etag[CLEAT__ETAG_MAX]) {
 }
 
 static off_t record_place(uint32_t number) {
+  /* Parts are numbered from 1. */
+  assert(number >= 1);
   return (off_t)(sizeof(struct header) + (number - 1) * sizeof(struct record));
 }
 

@@ -21,8 +21,10 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/sync.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -54,26 +56,28 @@ static bool hidden_names(const struct cleat__upload *upload, char data[CLEAT__FI
 /* ---- Pins ---- */
 
 bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd) {
+  assert(fd >= 0);
   struct cleat__file_pin *made = cleat__alloc(sizeof *made);
   bool kept = false;
   if (made == NULL)
     return false;
   made->fd = fd;
   snprintf(made->id, sizeof made->id, "%s", id);
-  pthread_mutex_lock(&store->synced.lock);
+  cleat__mutex_lock(&store->synced.lock);
   kept = store->synced.pin_count < PINS_MAX;
   if (kept) {
     made->next = store->synced.pins;
     store->synced.pins = made;
     store->synced.pin_count++;
   }
-  pthread_mutex_unlock(&store->synced.lock);
+  cleat__mutex_unlock(&store->synced.lock);
   if (!kept)
     cleat__free(made);
   return kept;
 }
 
 static struct cleat__file_pin **find_locked(struct cleat__file_store *store, const char *id) {
+  assert(cleat__mutex_is_mine(&store->synced.lock));
   struct cleat__file_pin **link = &store->synced.pins;
   while (*link != NULL && strcmp((*link)->id, id) != 0)
     link = &(*link)->next;
@@ -81,22 +85,23 @@ static struct cleat__file_pin **find_locked(struct cleat__file_store *store, con
 }
 
 static int pinned_fd(struct cleat__file_store *store, const char *id) {
-  pthread_mutex_lock(&store->synced.lock);
+  cleat__mutex_lock(&store->synced.lock);
   const struct cleat__file_pin *found = *find_locked(store, id);
   int fd = found == NULL ? -1 : found->fd;
-  pthread_mutex_unlock(&store->synced.lock);
+  cleat__mutex_unlock(&store->synced.lock);
   return fd;
 }
 
 static void unpin(struct cleat__file_store *store, const char *id) {
-  pthread_mutex_lock(&store->synced.lock);
+  cleat__mutex_lock(&store->synced.lock);
   struct cleat__file_pin **link = find_locked(store, id);
   struct cleat__file_pin *found = *link;
   if (found != NULL) {
+    assert(store->synced.pin_count > 0);
     *link = found->next;
     store->synced.pin_count--;
   }
-  pthread_mutex_unlock(&store->synced.lock);
+  cleat__mutex_unlock(&store->synced.lock);
   if (found != NULL) {
     (void)cleat__file_lock_close(found->fd);
     cleat__free(found);
@@ -109,6 +114,7 @@ void cleat__file_unpin_all(struct cleat__file_store *store) {
     memcpy(id, store->synced.pins->id, sizeof id);
     unpin(store, id);
   }
+  assert(store->synced.pin_count == 0);
 }
 
 /* ---- An open upload ---- */
@@ -251,6 +257,8 @@ static cleat_status check_part(const struct cleat__upload *upload,
 /* Its bytes are written, and `crc` is theirs. */
 static int note_part(const struct open_upload *open, const struct cleat__upload *upload,
                      const struct cleat__stored_part *part, uint32_t crc) {
+  /* check_part has seen it. */
+  assert(part->number >= 1 && part->size == cleat__file_part_size(upload, part->number));
   uint64_t offset = (part->number - 1) * upload->part_bytes;
   if (crc != part->crc32c)
     return EBADMSG;

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -109,6 +110,9 @@ static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t lengt
 
 /* Looks through the folder `fd`, which is closed, and what is below. Its key is walk->key[0..length). */
 static cleat_status walk_uploads(struct uploads_walk *walk, int fd, size_t length, unsigned depth) {
+  /* The key is that of a folder, with its slash; the root's is empty. */
+  assert(length == 0 || walk->key[length - 1] == '/');
+  assert(walk->key[length] == '\0' && depth <= DEPTH_MAX);
   cleat_status status = CLEAT_OK;
   DIR *dir = fdopendir(fd);
   if (dir == NULL) {
@@ -178,6 +182,7 @@ static cleat_status cut_page(struct cleat__upload_page *found, const char *after
   found->count = kept;
   if (!more)
     return CLEAT_OK;
+  assert(kept == CLEAT__LIST_PAGE);
   found->next = token_of(&found->entries[kept - 1]);
   return found->next != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a list of uploads");
 }

@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/sync.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -46,6 +47,7 @@
 /* The next ranges of the stream, at most CHUNK_BYTES; returns how many. Does not move the
  * cursor. */
 static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[CHUNK_RANGES]) {
+  assert(cursor->index <= cursor->count);
   size_t room = CHUNK_BYTES;
   int count = 0;
   size_t offset = cursor->offset;
@@ -64,6 +66,7 @@ static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[C
 /* Moves on by `size` bytes, which are in the ranges; returns the checksum continued. */
 static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t crc) {
   while (size > 0) {
+    assert(cursor->index < cursor->count);
     const struct cleat__span *span = &cursor->spans[cursor->index];
     size_t length = span->length - cursor->offset;
     if (length > size)
@@ -81,6 +84,7 @@ static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t
 
 int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
                       const atomic_bool *cancel, uint32_t *crc32c) {
+  assert(fd >= 0);
   struct cleat__span_cursor cursor;
   struct iovec ranges[CHUNK_RANGES];
   uint32_t crc = 0;

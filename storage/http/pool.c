@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -101,6 +103,7 @@ static void wake(struct cleat__http_pool *pool) {
 /* All sockets of the handle. Bytes of the other side are not waited for: TLS tickets come on idle connections too. Taken
  * out by hand, since a forked child may hold the same sockets, and keep closed ones in the set. */
 static void watch_locked(struct cleat__http_pool *pool, struct cleat__http_handle *handle, int op) {
+  assert(cleat__mutex_is_mine(&pool->synced.lock));
   for (int i = 0; i < 2 && pool->watched; i++) {
     const struct cleat__http_sockets *sockets = &handle->sides[i].sockets;
     for (size_t j = 0; j < sockets->count; j++) {
@@ -111,30 +114,32 @@ static void watch_locked(struct cleat__http_pool *pool, struct cleat__http_handl
 }
 
 struct cleat__http_handle *cleat__http_pool_take(struct cleat__http_pool *pool) {
-  pthread_mutex_lock(&pool->synced.lock);
+  cleat__mutex_lock(&pool->synced.lock);
   struct cleat__http_handle *handle = pool->synced.idle;
   if (handle != NULL) {
     pool->synced.idle = handle->next;
     watch_locked(pool, handle, EPOLL_CTL_DEL);
   }
-  pthread_mutex_unlock(&pool->synced.lock);
+  cleat__mutex_unlock(&pool->synced.lock);
   return handle != NULL ? handle : make_handle();
 }
 
 void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_handle *handle) {
+  /* The side that is not the main one was closed. */
+  assert(handle->sides[handle->main].curl != NULL && handle->sides[1 - handle->main].curl == NULL);
   if (pool->keep_ms < 0) {
     cleat__http_handle_free(handle);
     return;
   }
   handle->idle_ms = now_ms();
-  pthread_mutex_lock(&pool->synced.lock);
+  cleat__mutex_lock(&pool->synced.lock);
   handle->next = pool->synced.idle;
   pool->synced.idle = handle;
   watch_locked(pool, handle, EPOLL_CTL_ADD);
   bool asleep = pool->synced.asleep;
   pool->synced.asleep = false;
   pool->synced.used = true;
-  pthread_mutex_unlock(&pool->synced.lock);
+  cleat__mutex_unlock(&pool->synced.lock);
   if (asleep)
     wake(pool);
 }
@@ -145,6 +150,7 @@ void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_han
  * at the same place, which costs a sound connection, and no more. */
 static void drop_locked(struct cleat__http_pool *pool, const void *which,
                         struct cleat__http_handle **dead) {
+  assert(cleat__mutex_is_mine(&pool->synced.lock));
   struct cleat__http_handle **at = &pool->synced.idle;
   while (*at != NULL && *at != which)
     at = &(*at)->next;
@@ -158,6 +164,7 @@ static void drop_locked(struct cleat__http_pool *pool, const void *which,
 }
 
 static void drop_old_locked(struct cleat__http_pool *pool, struct cleat__http_handle **dead) {
+  assert(cleat__mutex_is_mine(&pool->synced.lock));
   int64_t now = now_ms();
   struct cleat__http_handle *next = NULL;
   for (struct cleat__http_handle *handle = pool->synced.idle; handle != NULL; handle = next) {
@@ -170,7 +177,7 @@ static void drop_old_locked(struct cleat__http_pool *pool, struct cleat__http_ha
 /* Takes what is to be closed. Returns how long to wait then: for ever when there is nothing to grow old. */
 static int look(struct cleat__http_pool *pool, const struct epoll_event *events, int count,
                 struct cleat__http_handle **dead, bool *ending) {
-  pthread_mutex_lock(&pool->synced.lock);
+  cleat__mutex_lock(&pool->synced.lock);
   for (int i = 0; i < count; i++) {
     if (events[i].data.ptr != NULL)
       drop_locked(pool, events[i].data.ptr, dead);
@@ -180,7 +187,7 @@ static int look(struct cleat__http_pool *pool, const struct epoll_event *events,
   pool->synced.used = false;
   *ending = pool->synced.ending;
   int64_t wait_ms = pool->synced.asleep ? -1 : pool->keep_ms;
-  pthread_mutex_unlock(&pool->synced.lock);
+  cleat__mutex_unlock(&pool->synced.lock);
   return (int)wait_ms;
 }
 
@@ -193,6 +200,7 @@ static void *watcher_main(void *arg) {
     struct cleat__http_handle *dead = NULL;
     uint64_t woken = 0;
     int count = epoll_wait(pool->epoll, events, EVENTS_MAX, wait_ms);
+    assert(count <= EVENTS_MAX);
     (void)!read(pool->wake, &woken, sizeof woken);
     wait_ms = look(pool, events, count, &dead, &ending);
     free_all(dead);
@@ -236,7 +244,7 @@ cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **poo
   made->generation = cleat__fork_generation();
   made->epoll = made->wake = -1;
   made->synced.asleep = true;
-  pthread_mutex_init(&made->synced.lock, NULL);
+  cleat__mutex_init(&made->synced.lock);
   int failure = keep_ms < 0 ? 0 : start_watcher(made);
   if (failure != 0) {
     cleat__http_pool_free(made);
@@ -259,15 +267,15 @@ void cleat__http_pool_free(struct cleat__http_pool *pool) {
   if (pool == NULL || !cleat__fork_is_ours(pool->generation))
     return;
   if (pool->watched) {
-    pthread_mutex_lock(&pool->synced.lock);
+    cleat__mutex_lock(&pool->synced.lock);
     pool->synced.ending = true;
-    pthread_mutex_unlock(&pool->synced.lock);
+    cleat__mutex_unlock(&pool->synced.lock);
     wake(pool);
     pthread_join(pool->watcher, NULL);
   }
   free_all(pool->synced.idle);
   close_inner(pool->epoll);
   close_inner(pool->wake);
-  pthread_mutex_destroy(&pool->synced.lock);
+  cleat__mutex_destroy(&pool->synced.lock);
   cleat__free(pool);
 }

@@ -5,6 +5,8 @@
 #include "base/fork.h"
 #include "base/mem.h"
 
+#include <assert.h>
+
 /* As libcurl's own. It looks at cancel flags and time limits at least so often. */
 #define POLL_MS 1000
 /* While a second transfer may come to be due. */
@@ -35,6 +37,8 @@ static CURLcode code_of(CURLMcode code) {
 }
 
 static CURLcode start(struct race *race, int which, CURL *curl) {
+  assert(which == 0 || which == 1);
+  assert(!race->running[which] && curl != NULL);
   CURLMcode code =
       cleat__fault_point() ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(race->multi, curl);
   race->curls[which] = curl;
@@ -53,6 +57,8 @@ static void stop(struct race *race, int which) {
 }
 
 static void end_all(struct race *race, int counts) {
+  assert(!race->decided);
+  assert(counts == 0 || counts == 1);
   race->decided = true;
   race->counts = counts;
   stop(race, 0);
@@ -61,6 +67,7 @@ static void end_all(struct race *race, int counts) {
 
 /* One has ended. What counts is the first that settles it, else the last one's: it has had the most time. */
 static void on_end(struct race *race, int which, CURLcode code) {
+  assert(race->running[which]);
   race->codes[which] = code;
   stop(race, which);
   if (race->ops->relents(race->ctx, which, code) &&
@@ -87,6 +94,8 @@ static void read_ends(struct race *race) {
 }
 
 static void begin_second(struct race *race) {
+  /* There is no third. */
+  assert(race->curls[1] == NULL);
   bool alone = false;
   CURL *curl = race->ops->second(race->ctx, &alone);
   if (curl == NULL || start(race, 1, curl) != CURLE_OK)
@@ -129,6 +138,7 @@ int cleat__http_race(CURLM *multi, CURL *first, const struct cleat__http_race_op
       race.codes[0] = code_of(multi_code);
     }
   }
+  assert(!race.running[0] && !race.running[1]);
   *code = race.codes[race.counts];
   return race.counts;
 }

@@ -3,12 +3,14 @@
 
 #include "base/fork.h"
 
+#include <assert.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 static void forget(struct cleat__http_sockets *sockets, size_t index) {
+  assert(index < sockets->count);
   sockets->count--;
   memmove(&sockets->open[index], &sockets->open[index + 1],
           (sockets->count - index) * sizeof sockets->open[0]);
@@ -49,6 +51,7 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
   cleat__fork_close_in_child(fd);
   if (sockets->count == CLEAT__HTTP_SOCKETS_MAX)
     forget(sockets, 0);
+  assert(sockets->count < CLEAT__HTTP_SOCKETS_MAX);
   sockets->open[sockets->count++] = (struct cleat__http_socket){fd, peer};
   return fd;
 }

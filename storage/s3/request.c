@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "storage/aws/sign.h"
 #include "storage/s3/error.h"
 
@@ -410,13 +411,13 @@ static void learn_clock(struct sender *sender) {
 static cleat_status follow_region(struct sender *sender, struct cleat_error *err) {
   struct cleat__s3 *s3 = sender->s3;
   cleat_status status = CLEAT_OK;
-  pthread_mutex_lock(&s3->move_lock);
+  cleat__mutex_lock(&s3->move_lock);
   if (!atomic_load(&s3->moved)) {
     status = cleat__s3_config_move(&s3->configs[0], other_region(sender), &s3->configs[1], err);
     if (status == CLEAT_OK)
       atomic_store(&s3->moved, true);
   }
-  pthread_mutex_unlock(&s3->move_lock);
+  cleat__mutex_unlock(&s3->move_lock);
   return status;
 }
 

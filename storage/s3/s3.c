@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "storage/s3/open.h"
 
 #include <stdio.h>
@@ -439,7 +440,7 @@ static void s3_close(struct cleat__store *store) {
   cleat__s3_config_clear(&s3->configs[0]);
   if (atomic_load(&s3->moved))
     cleat__s3_config_clear(&s3->configs[1]);
-  pthread_mutex_destroy(&s3->move_lock);
+  cleat__mutex_destroy(&s3->move_lock);
   cleat__free(s3);
 }
 
@@ -475,7 +476,7 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
                             .default_concurrency = CLEAT__S3_CONCURRENCY,
                             .first_concurrency = CLEAT__S3_CONCURRENCY_FIRST};
   s3->log = config->log;
-  pthread_mutex_init(&s3->move_lock, NULL);
+  cleat__mutex_init(&s3->move_lock);
   cleat__retry_quota_init(&s3->quota);
   cleat__hedge_init(&s3->hedge);
   s3->retry = (struct cleat__retry_config){

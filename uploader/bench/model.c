@@ -1,6 +1,7 @@
 /* bench/model.c: the ladder, its end, and the figures. See bench/model.h. */
 #include "uploader/bench/model.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ static const char *obstacle(const struct cleat_bench_rung *rungs, size_t count, 
 unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
                            const struct cleat__bench_ladder *ladder, uint64_t bytes_left,
                            const char **stopped) {
+  assert(ladder->part_bytes > 0 && ladder->limit > 0);
   unsigned last = count > 0 ? rungs[count - 1].concurrency : 0;
   bool flat = is_flat(rungs, count);
   /* What a save does that is told nothing is worth knowing in any case. */
@@ -56,6 +58,7 @@ uint64_t cleat__bench_least_parts(unsigned concurrency) {
 
 uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds,
                             uint64_t part_bytes, uint64_t most) {
+  assert(part_bytes > 0);
   uint64_t least = cleat__bench_least_parts(concurrency);
   double wanted = bytes_per_s * seconds / (double)part_bytes;
   if (wanted <= (double)least)
@@ -64,6 +67,7 @@ uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double sec
 }
 
 size_t cleat__bench_best(const struct cleat_bench_rung *rungs, size_t count) {
+  assert(count > 0);
   double rate = fastest(rungs, count);
   size_t best = 0;
   while (best + 1 < count && rungs[best].bytes_per_s < (1 - CLEAT__BENCH_SAME) * rate)
@@ -85,6 +89,7 @@ static int compare(const void *a, const void *b) {
 }
 
 double cleat__bench_percentile(double *values, size_t count, double fraction) {
+  assert(fraction > 0 && fraction <= 1);
   if (count == 0)
     return 0;
   qsort(values, count, sizeof *values, compare);

@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -94,6 +95,7 @@ static cleat_status upload_part(struct rung *rung, struct cleat__task *slot) {
 
 static cleat_status download_part(struct rung *rung, struct cleat__task *slot) {
   const struct cleat__bench_object *object = rung->task->object;
+  assert(object->count > 0);
   const struct cleat__stored_part *part = &object->parts[slot->number % object->count];
   struct cleat__span into = {slot->buffer, (size_t)part->size};
   uint32_t crc32c = 0;
@@ -120,6 +122,7 @@ static struct cleat__task *take(struct cleat__job *job) {
     return NULL;
   rung->synced.free = slot->next;
   slot->number = rung->synced.begun++;
+  assert(rung->synced.begun <= rung->task->most);
   rung->synced.closed = rung->synced.begun == rung->task->most;
   return slot;
 }
@@ -135,6 +138,7 @@ static void finish(struct cleat__job *job, struct cleat__task *slot) {
   struct rung *rung = rung_of(job);
   const struct cleat__bench_task *task = rung->task;
   rung->synced.ended++;
+  assert(rung->synced.ended <= rung->synced.begun && slot->ended >= slot->begun);
   rung->times[slot->number] = (struct time){slot->begun, slot->ended};
   if (rung->synced.begun >= task->least && slot->ended - rung->begun >= task->until_s)
     rung->synced.closed = true;
@@ -198,6 +202,7 @@ static cleat_status take_sample(const struct rung *rung, struct cleat__bench_sam
                                 struct cleat_error *err) {
   uint64_t count = rung->synced.ended;
   double end = rung->synced.window_ended;
+  assert(count > 0 && end >= rung->begun);
   double *durations = cleat__calloc((size_t)count, sizeof *durations);
   if (durations == NULL)
     return cleat__error_no_memory(err, "the bench");
@@ -216,6 +221,7 @@ static cleat_status take_sample(const struct rung *rung, struct cleat__bench_sam
 
 cleat_status cleat__bench_rung(struct cleat__bench *bench, const struct cleat__bench_task *task,
                                struct cleat__bench_sample *sample, struct cleat_error *err) {
+  assert(task->concurrency > 0 && task->least <= task->most);
   struct rung rung = {.bench = bench, .task = task};
   cleat_status status = CLEAT_OK;
   cleat__error_clear(&rung.synced.error);

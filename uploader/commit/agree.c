@@ -5,6 +5,8 @@
 #include "uploader/commit/starts.h"
 #include "uploader/model/topology.h"
 
+#include <assert.h>
+
 #define DIFFERENCES_MAX 256
 
 static cleat_status check_topology(const struct cleat_client *client,
@@ -39,6 +41,7 @@ static cleat_status choose(struct cleat_client *client, const struct cleat_resum
 
 static cleat_status lead(struct cleat_client *client, const struct cleat_resume_options *options,
                          struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  assert(client->rank == 0);
   cleat_status status = choose(client, options, checkpoint, err);
   if (status == CLEAT_OK)
     status = check_topology(client, *checkpoint, options->strict_topology != 0, err);
@@ -50,6 +53,7 @@ static cleat_status lead(struct cleat_client *client, const struct cleat_resume_
 
 static cleat_status follow(struct cleat_client *client, const struct cleat_resume_options *options,
                            struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
+  assert(client->rank > 0);
   int64_t step = -1;
   cleat_status status = cleat__starts_wait(client, &step, err);
   if (status == CLEAT_OK && step >= 0)

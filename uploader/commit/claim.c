@@ -9,6 +9,7 @@
 #include "uploader/model/document.h"
 #include "uploader/model/record.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define WHAT "claim"
@@ -27,6 +28,8 @@ void cleat__claim_clear(struct cleat__claim *claim) {
 
 cleat_status cleat__claim_encode(const struct cleat__claim *claim, struct cleat__buffer *out,
                                  struct cleat_error *err) {
+  assert(claim->kind == CLEAT__CLAIM_OPEN || claim->kind == CLEAT__CLAIM_CLOSED);
+  assert(claim->nonce[0] != '\0');
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
   cleat__json_put_text(&writer, "{\"format\":\"" CLEAT__CLAIM_FORMAT
@@ -196,6 +199,7 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
 
 /* What cannot be read may be ours. */
 static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
+  assert(claim->kind == CLEAT__CLAIM_RECORD && claim->text != NULL);
   struct cleat__record record = {0};
   struct cleat_error ignored;
   bool ours = cleat__record_parse(claim->text, claim->size, &record, &ignored) != CLEAT_OK ||

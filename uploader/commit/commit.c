@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "uploader/engine/reading.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Of a manifest, to settle whose it is. */
@@ -59,6 +60,7 @@ cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
 static cleat_status put_text(struct cleat_client *client, const char *key,
                              const struct cleat__buffer *text, const struct cleat__put_options *how,
                              const atomic_bool *cancel, struct cleat_error *err) {
+  assert(how->condition != CLEAT__PUT_IF_MATCH || how->etag != NULL);
   struct cleat__span body = {text->data, text->length};
   struct cleat__put_options options = *how;
   options.content_type = "application/json";
@@ -106,6 +108,7 @@ static cleat_status refused_for_nothing(struct cleat_error *err) {
 cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
                                     const struct cleat__buffer *text, const char *etag,
                                     const atomic_bool *cancel, struct cleat_error *err) {
+  assert(text->length > 0);
   const struct cleat__put_options how = in_place_of(etag);
   cleat_status status = put_text(client, key, text, &how, cancel, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))

@@ -7,6 +7,7 @@
 #include "uploader/commit/commit.h"
 #include "uploader/model/document.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 /* `why` NULL: a claim, which says only whose it is. */
 static cleat_status encode(const struct cleat_client *client, const struct cleat_error *why,
                            struct cleat__buffer *out, struct cleat_error *err) {
+  assert(why == NULL || why->status != CLEAT_OK);
   struct cleat__json_writer writer;
   cleat__json_writer_init(&writer, out);
   cleat__json_put_text(&writer, "{\"format\":\"" FORMAT "\",\"version\":\"" VERSION "\",\"rank\":");

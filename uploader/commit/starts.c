@@ -9,6 +9,7 @@
 #include "uploader/model/document.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,10 +36,12 @@ struct start {
 };
 
 static void key_of_number(unsigned long number, char key[CLEAT__OBJECT_KEY_MAX]) {
+  assert(number >= 1 && number <= NUMBER_MAX);
   (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, CLEAT__STARTS "%06lu.json", number);
 }
 
 static void key_of_name(const char *name, char key[CLEAT__OBJECT_KEY_MAX]) {
+  assert(name[0] != '\0');
   (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, CLEAT__STARTS "names/%s.json", name);
 }
 
@@ -67,6 +70,7 @@ static cleat_status encode(const struct start *start, struct cleat__buffer *out,
 
 /* As much as there is room for. */
 static void read_text(struct cleat__json_reader *reader, char *to, size_t size) {
+  assert(size > 0);
   struct cleat__json_text text = {NULL, 0};
   if (!cleat__json_string(reader, &text))
     return;
@@ -157,6 +161,7 @@ static cleat_status find_last(struct cleat_client *client, const atomic_bool *ca
 /* ---- Rank 0 ------------------------------------------------------------------------------------ */
 
 static struct start ours(const struct cleat_client *client, int64_t step) {
+  assert(strlen(client->start) <= CLEAT__ID_MAX);
   struct start start = {.step = step, .world_size = client->world_size};
   memcpy(start.name, client->start, strlen(client->start) + 1);
   memcpy(start.nonce, client->nonce, sizeof client->nonce);
@@ -194,6 +199,7 @@ static cleat_status enter(struct cleat_client *client, struct start *start,
 
 cleat_status cleat__starts_register(struct cleat_client *client, int64_t step,
                                     struct cleat_error *err) {
+  assert(client->rank == 0);
   char key[CLEAT__OBJECT_KEY_MAX];
   struct start start = ours(client, step);
   struct start before;
@@ -257,6 +263,7 @@ static cleat_status poll(struct cleat_client *client, struct start *start,
 
 cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
                                 struct cleat_error *err) {
+  assert(client->rank > 0);
   char key[CLEAT__OBJECT_KEY_MAX];
   struct start start = {.step = -1};
   cleat_status status = poll(client, &start, err);

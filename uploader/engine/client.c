@@ -9,6 +9,7 @@
 #include "storage/open.h"
 #include "uploader/engine/identity.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
   unsigned least = first == 0 ? threads : 1;
   if (first == 0 || first > threads)
     first = threads;
+  assert(least >= 1 && least <= first && first <= threads);
   for (int i = CLEAT__UP; i <= CLEAT__DOWN; i++)
     cleat__concurrency_init(&client->synced.transfers[i], least, first, threads);
   return cleat__pool_new(threads, &client->pool, err);
@@ -94,8 +96,10 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
     status = cleat__staging_new(cleat__device_host(), budget, fresh->part_bytes,
                                 options->staging_on_demand == 0, &fresh->staging, err);
   }
-  if (status == CLEAT_OK)
+  if (status == CLEAT_OK) {
+    cleat__staging_guard(fresh->staging, fresh->pool);
     status = cleat__device_cuda_new(&fresh->log, &fresh->cuda, err);
+  }
   if (status == CLEAT_OK && options->cuda != 0)
     status = cleat__client_pin(fresh, -1, err);
   if (status != CLEAT_OK) {
@@ -164,6 +168,8 @@ void cleat__client_close(struct cleat_client *client) {
     cleat__fork_set_aside(client);
     return;
   }
+  /* No save and no load outlives its client. */
+  assert(client->synced.saves == NULL && client->synced.claimant == NULL);
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
     client->cuda->ops->close(client->cuda);
@@ -186,6 +192,8 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
                                        uint64_t bytes, size_t count, void **buffers) {
+  assert(cleat__pool_is_mine(client->pool));
+  assert(count > 0 && count <= cleat__staging_buffer_count(client->staging));
   struct cleat__job *claimant = client->synced.claimant;
   if (claimant != NULL && claimant != job)
     return false;
@@ -201,6 +209,7 @@ bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat
 
 void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count,
                                        void *const *buffers) {
+  assert(cleat__pool_is_mine(client->pool));
   if (count == 0)
     return;
   cleat__staging_give_locked(client->staging, count, buffers);
@@ -208,6 +217,7 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
 }
 
 void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job) {
+  assert(cleat__pool_is_mine(client->pool));
   if (client->synced.claimant != job)
     return;
   client->synced.claimant = NULL;
@@ -216,6 +226,7 @@ void cleat__client_drop_claim_locked(struct cleat_client *client, const struct c
 
 bool cleat__client_may_transfer_locked(struct cleat_client *client,
                                        enum cleat__direction direction) {
+  assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), cleat__seconds());
   return cleat__concurrency_allows(transfers);
@@ -223,6 +234,7 @@ bool cleat__client_may_transfer_locked(struct cleat_client *client,
 
 double cleat__client_begin_transfer_locked(struct cleat_client *client,
                                            enum cleat__direction direction) {
+  assert(cleat__pool_is_mine(client->pool));
   double now_s = cleat__seconds();
   cleat__concurrency_begin(&client->synced.transfers[direction], now_s);
   return now_s;
@@ -230,6 +242,7 @@ double cleat__client_begin_transfer_locked(struct cleat_client *client,
 
 void cleat__client_end_transfer_locked(struct cleat_client *client, enum cleat__direction direction,
                                        double began_s, uint64_t bytes) {
+  assert(cleat__pool_is_mine(client->pool));
   struct cleat__concurrency *transfers = &client->synced.transfers[direction];
   double now_s = cleat__seconds();
   cleat__concurrency_throttled(transfers, atomic_load(&client->store->throttles), now_s);

@@ -6,6 +6,7 @@
 #include "uploader/model/name.h"
 #include "uploader/model/record.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,7 @@ static const char *given_start(const char *option, size_t launcher, char own[CLE
 
 static cleat_status find_start(const char *option, size_t launcher,
                                struct cleat__identity *identity, struct cleat_error *err) {
+  assert(identity->world_size >= 1 && identity->rank < identity->world_size);
   char own[CLEAT__ID_MAX + 1];
   const char *name = given_start(option, launcher, own);
   if (name == NULL && identity->world_size > 1)
@@ -171,9 +173,11 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
 
 cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned nth,
                                      char attempt[17], struct cleat_error *err) {
+  assert(step >= 0);
   uint8_t digest[CLEAT__SHA256_BYTES];
   char text[CLEAT__ID_MAX + 64];
   int length = snprintf(text, sizeof text, "attempt\n%s\n%lld\n%u", start, (long long)step, nth);
+  assert(length > 0 && (size_t)length < sizeof text); /* a start's name has its limit */
   if (cleat__sha256(text, (size_t)length, digest) != CLEAT_OK)
     return cleat__error_no_memory(err, "a digest");
   cleat__hex(digest, 8, attempt);

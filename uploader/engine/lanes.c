@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 struct cleat__lane_stream {
   unsigned lane;
   void *stream;
@@ -49,6 +51,7 @@ static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsi
 /* Puts the lane behind the stream, once. */
 static cleat_status lane_after(struct cleat__lanes *lanes, unsigned lane, void *stream,
                                struct cleat_error *err) {
+  assert(lane != CLEAT__LANE_HOST && lane < lanes->count);
   for (size_t i = lanes->stream_count; i-- > 0;) {
     if (lanes->streams[i].lane == lane && lanes->streams[i].stream == stream)
       return CLEAT_OK;
@@ -97,6 +100,7 @@ void cleat__batch_init(struct cleat__batch *batch, const struct cleat__lanes *la
 }
 
 static cleat_status batch_submit(struct cleat__batch *batch, struct cleat_error *err) {
+  assert(batch->lane < batch->lanes->count && batch->count <= CLEAT__BATCH_COPIES);
   struct cleat__queue *queue = batch->lanes->queues[batch->lane];
   size_t count = batch->count;
   batch->count = 0;
@@ -119,6 +123,7 @@ static bool batch_add_row(struct cleat__batch *batch, const void *to, const void
   if (batch->count == 0)
     return false;
   struct cleat__copy *last = &batch->copies[batch->count - 1];
+  assert(last->rows > 0);
   const char *last_to = (const char *)last->to + (last->rows - 1) * last->to_pitch;
   const char *last_from = (const char *)last->from + (last->rows - 1) * last->from_pitch;
   size_t to_pitch = pitch_between(last_to, to, bytes);
@@ -135,6 +140,7 @@ static bool batch_add_row(struct cleat__batch *batch, const void *to, const void
 
 cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group, void *to,
                               const void *from, size_t bytes, struct cleat_error *err) {
+  assert(lane < batch->lanes->count);
   bool same = batch->lane == lane && group != 0 && batch->group == group;
   if (same && batch_add_row(batch, to, from, bytes))
     return CLEAT_OK;
@@ -145,6 +151,7 @@ cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t 
   }
   batch->lane = lane;
   batch->group = group;
+  assert(batch->count < CLEAT__BATCH_COPIES);
   batch->copies[batch->count++] =
       (struct cleat__copy){.to = to, .from = from, .row_bytes = bytes, .rows = 1};
   return CLEAT_OK;

@@ -3,6 +3,8 @@
 
 #include "base/fork.h"
 
+#include <assert.h>
+
 void cleat__operation_init(struct cleat__operation *operation, struct cleat_client *client) {
   operation->client = client;
   atomic_init(&operation->cancel, false);
@@ -12,6 +14,8 @@ void cleat__operation_init(struct cleat__operation *operation, struct cleat_clie
 
 void cleat__operation_fail_locked(struct cleat__operation *operation,
                                   const struct cleat_error *error) {
+  assert(cleat__pool_is_mine(operation->client->pool));
+  assert(error->status != CLEAT_OK);
   if (operation->synced.stopping) {
     operation->synced.later_errors++;
     return;
@@ -21,6 +25,8 @@ void cleat__operation_fail_locked(struct cleat__operation *operation,
 }
 
 void cleat__operation_stop_locked(struct cleat__operation *operation) {
+  assert(cleat__pool_is_mine(operation->client->pool));
+  assert(!operation->synced.ended);
   operation->synced.stopping = true;
   atomic_store(&operation->cancel, true);
   cleat__client_drop_claim_locked(operation->client, &operation->job);
@@ -28,6 +34,9 @@ void cleat__operation_stop_locked(struct cleat__operation *operation) {
 }
 
 void cleat__operation_end_locked(struct cleat__operation *operation) {
+  assert(cleat__pool_is_mine(operation->client->pool));
+  /* It ends once, and nothing of it goes on. */
+  assert(!operation->synced.ended && operation->job.in_flight <= 1);
   operation->synced.ended = true;
   operation->synced.ended_s = cleat__seconds();
   cleat__client_drop_claim_locked(operation->client, &operation->job);
@@ -36,6 +45,7 @@ void cleat__operation_end_locked(struct cleat__operation *operation) {
 
 cleat_status cleat__operation_status_locked(const struct cleat__operation *operation,
                                             struct cleat_error *err) {
+  assert(cleat__pool_is_mine(operation->client->pool));
   cleat_status status = operation->synced.error.status;
   if (status != CLEAT_OK)
     *err = operation->synced.error;
@@ -70,6 +80,7 @@ void cleat__operation_cancel(struct cleat__operation *operation, const char *wha
 }
 
 double cleat__operation_elapsed_locked(const struct cleat__operation *operation) {
+  assert(cleat__pool_is_mine(operation->client->pool));
   double until = operation->synced.ended ? operation->synced.ended_s : cleat__seconds();
   return until - operation->begun_s;
 }

@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
+
 /* The waits add up to 1.5 s. Fewer: a checkpoint that is replaced on a busy store looks damaged. More: one that is
  * damaged holds up whoever lists it. */
 #define READS_MAX 6
@@ -11,6 +13,7 @@
 cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
                                   char **text, size_t *size, struct cleat__object *object,
                                   const atomic_bool *cancel, struct cleat_error *err) {
+  assert(cap > 0);
   const struct cleat__clock *clock = client->clock;
   for (int i = 0;; i++) {
     char *found = NULL;

@@ -3,6 +3,8 @@
 
 #include "base/fork.h"
 
+#include <assert.h>
+
 static struct cleat__single *single_of(struct cleat__job *job) {
   return (struct cleat__single *)job;
 }
@@ -17,6 +19,7 @@ static struct cleat__task *take(struct cleat__job *job) {
 
 static void process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__single *single = single_of(job);
+  assert(single->taken);
   (void)task;
   single->status = single->run(&single->operation, &single->err);
 }

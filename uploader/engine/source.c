@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -145,6 +146,7 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
 static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size,
                               struct cleat_error *err) {
   const struct cleat__source_feed *feed = ctx;
+  assert(feed->fd >= 0 && offset + size <= feed->feed.length);
   const struct cleat__span into = {to, size};
   if (cleat__fault_point())
     return cleat__error_errno(err, EIO, "cannot read %s", feed->source->path);
@@ -155,12 +157,14 @@ static cleat_status feed_read(void *ctx, uint64_t offset, void *to, size_t size,
 cleat_status cleat__source_feed_begin(struct cleat__source_feed *feed,
                                       const struct cleat__source *source, uint64_t offset,
                                       uint64_t bytes, struct cleat_error *err) {
+  assert(offset <= source->size && bytes <= source->size - offset);
   *feed = (struct cleat__source_feed){
       .feed = {bytes, feed_read, feed}, .source = source, .offset = offset, .fd = -1};
   return source_open(source, &feed->fd, err);
 }
 
 void cleat__source_feed_end(struct cleat__source_feed *feed) {
+  assert(feed->fd >= 0);
   (void)close(feed->fd);
 }
 

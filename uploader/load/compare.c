@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +96,7 @@ static cleat_status read_part(struct cleat_load *load, const struct cleat__fetch
 cleat_status cleat__load_process_compare(struct cleat_load *load,
                                          const struct cleat__load_task *task,
                                          struct cleat_error *err) {
+  assert(load->kind == CLEAT__LOAD_COMPARE);
   const struct cleat__fetch *fetch = &task->fetch;
   uint32_t wanted = load->checkpoint->files[fetch->file].entry->crc32c[fetch->part];
   uint32_t crc32c = 0;

@@ -17,9 +17,11 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/mutex.h"
 #include "base/sync.h"
 #include "uploader/load/destination_folders.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -55,7 +57,7 @@ struct cleat__destination {
 
 static void destination_free(struct cleat__destination *destination) {
   for (size_t i = 0; i < TURNS; i++)
-    pthread_mutex_destroy(&destination->turns[i]);
+    cleat__mutex_destroy(&destination->turns[i]);
   if (destination->fresh_fd >= 0)
     (void)close(destination->fresh_fd);
   if (destination->root_fd >= 0)
@@ -242,7 +244,7 @@ static cleat_status destination_new(const char *path, const struct cleat__destin
   if (made == NULL)
     return cleat__error_no_memory(err, "the destination");
   for (size_t i = 0; i < TURNS; i++)
-    pthread_mutex_init(&made->turns[i], NULL);
+    cleat__mutex_init(&made->turns[i]);
   made->fresh_fd = -1;
   made->root_fd = -1;
   made->count = count;
@@ -307,6 +309,8 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
 
 /* Under the file's turn. -1 with errno. */
 static int open_file(struct cleat__destination *destination, size_t index) {
+  assert(cleat__mutex_is_mine(&destination->turns[index % TURNS]));
+  assert(index < destination->count);
   /* The folder is ours and fresh: there is no link in it. */
   if (destination->fds[index] < 0)
     destination->fds[index] = openat(destination->fresh_fd, destination->files[index].name,
@@ -324,7 +328,7 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
     return cleat__error_errno(err, EIO, "cannot write %s", name);
   cleat_status status = CLEAT_OK;
   pthread_mutex_t *turn = &destination->turns[index % TURNS];
-  pthread_mutex_lock(turn);
+  cleat__mutex_lock(turn);
   int fd = open_file(destination, index);
   if (fd < 0) {
     why = errno;
@@ -334,7 +338,7 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
     status = write_all(fd, &spans[i], at, &why);
     at += spans[i].length;
   }
-  pthread_mutex_unlock(turn);
+  cleat__mutex_unlock(turn);
   if (status == CLEAT_OK)
     why = cleat__sync_begin(fd, offset, at - offset);
   return why == 0 ? CLEAT_OK
@@ -344,10 +348,10 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
 cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
                                      bool *unsynced, struct cleat_error *err) {
   pthread_mutex_t *turn = &destination->turns[index % TURNS];
-  pthread_mutex_lock(turn);
+  cleat__mutex_lock(turn);
   int fd = open_file(destination, index), failure = fd < 0 ? errno : 0;
   destination->fds[index] = -1;
-  pthread_mutex_unlock(turn);
+  cleat__mutex_unlock(turn);
   if (failure == 0)
     failure = cleat__sync_file(fd);
   if (cleat__sync_is_unsupported(failure)) {
@@ -366,6 +370,7 @@ cleat_status cleat__destination_sync(struct cleat__destination *destination, siz
 
 static cleat_status file_move(const struct cleat__destination *destination, const char *name,
                               struct cleat_error *err) {
+  assert(destination->inside && destination->root_fd >= 0);
   int folder = -1;
   const char *base = NULL;
   cleat_status status = walk_to_folder(destination->root_fd, name, true, &folder, &base, err);
@@ -436,6 +441,7 @@ static char *parent_of(const char *path) {
 
 static cleat_status commit_new(const struct cleat__destination *destination,
                                struct cleat_error *err) {
+  assert(!destination->inside);
   const char *path = destination->path;
   cleat_status status = sync_folders(destination, destination->fresh_fd, err);
   char *parent = status == CLEAT_OK ? parent_of(path) : NULL;

@@ -7,6 +7,8 @@
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
+
 /* The first tensor with bytes in the range, for messages; NULL when there is none. */
 static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
                              uint64_t end) {
@@ -76,6 +78,7 @@ cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat
 }
 
 static uint32_t saved_crc32c(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  assert(fetch->part < load->checkpoint->files[fetch->file].entry->part_count);
   return load->checkpoint->files[fetch->file].entry->crc32c[fetch->part];
 }
 
@@ -134,6 +137,7 @@ static cleat_status fetch_ranges(struct cleat_load *load, const struct cleat__lo
                                  cleat__load_deliver_fn *deliver, uint32_t *crc32c, bool *sound,
                                  struct cleat_error *err) {
   size_t buffer_bytes = cleat__staging_buffer_bytes(load->operation.client->staging);
+  assert(task->buffer != NULL && buffer_bytes > 0);
   uint64_t bytes = cleat__load_part_bytes(load, &task->fetch);
   cleat_status status = CLEAT_OK;
   *sound = true;

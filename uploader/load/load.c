@@ -12,6 +12,7 @@
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <string.h>
 
 static struct cleat_load *load_of(struct cleat__job *job) {
@@ -19,11 +20,13 @@ static struct cleat_load *load_of(struct cleat__job *job) {
 }
 
 uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
+  assert(fetch->file < load->checkpoint->file_count);
   return load->checkpoint->files[fetch->file].info.part_bytes * fetch->part;
 }
 
 uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch) {
   const struct cleat_file_info *info = &load->checkpoint->files[fetch->file].info;
+  assert(fetch->part < info->part_count);
   uint64_t left = info->size - info->part_bytes * fetch->part;
   return left < info->part_bytes ? left : info->part_bytes;
 }
@@ -37,6 +40,7 @@ static bool uses_store(const struct cleat_load *load) {
 
 /* The next part, not yet taken; false when there is none. */
 static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (load->kind == CLEAT__LOAD_TENSORS) {
     if (load->synced.next_fetch == load->fetch_count)
       return false;
@@ -58,6 +62,9 @@ static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
 }
 
 static void advance_locked(struct cleat_load *load) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
+  assert(load->kind == CLEAT__LOAD_TENSORS ? load->synced.next_fetch < load->fetch_count
+                                           : load->synced.next_file < load->checkpoint->file_count);
   if (load->kind == CLEAT__LOAD_TENSORS) {
     load->synced.next_fetch++;
   } else {
@@ -67,8 +74,11 @@ static void advance_locked(struct cleat_load *load) {
 
 static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
                                                   const struct cleat__fetch *fetch) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
+  /* There is a task for each thread. */
+  assert(task != NULL);
   void *buffer = NULL;
   if (uses_store(load) && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
     return NULL;
@@ -89,7 +99,9 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
 
 static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
                                                  enum cleat__load_task_kind kind) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat__load_task *task = load->synced.idle;
+  assert(task != NULL);
   load->synced.idle = task->next;
   task->kind = kind;
   task->buffer = NULL;
@@ -98,6 +110,8 @@ static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
 
 /* The next file to be synced; NULL: none yet. `last`: there is nothing more to be fetched, or it is under way. */
 static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool last) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
+  assert(load->synced.sync_begun <= load->synced.sync_end);
   size_t waiting = load->synced.sync_end - load->synced.sync_begun;
   load->synced.draining =
       waiting > 0 && (load->synced.draining || last || waiting >= CLEAT__LOAD_SYNC_BATCH);
@@ -110,9 +124,14 @@ static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool l
 
 /* Moving files into place, or removing them after a failure: one task, once all others ended. */
 static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
+  assert(!load->operation.synced.ended);
   if (load->operation.job.in_flight > 0)
     return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
+    /* The files are moved into place once all are synced, or are removed. */
+    assert(load->operation.synced.stopping ||
+           load->synced.files_done == load->checkpoint->file_count);
     load->synced.finish_begun = true;
     return take_idle_locked(load, load->operation.synced.stopping ? CLEAT__LOAD_ABANDON
                                                                   : CLEAT__LOAD_COMMIT);
@@ -170,6 +189,7 @@ static cleat_status process_sync(struct cleat_load *load, const struct cleat__lo
 static cleat_status process_finish(struct cleat_load *load, const struct cleat__load_task *task,
                                    struct cleat_error *err) {
   struct cleat__destination *destination = load->destination;
+  assert(destination != NULL);
   load->destination = NULL;
   if (task->kind == CLEAT__LOAD_COMMIT)
     return cleat__destination_commit(destination, err);
@@ -197,8 +217,10 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 
 /* ---- Finish ---------------------------------------------------------------------------------- */
 
-/* All its bytes were delivered; a file in a folder is done when it is on the disk too. */
-static void file_is_there_locked(struct cleat_load *load, size_t file) {
+/* All its bytes were delivered; a file in a folder is done when it is on the disk too. Under the lock, or before the load
+ * was handed to the pool. */
+static void file_is_there(struct cleat_load *load, size_t file) {
+  assert(file < load->checkpoint->file_count && load->synced.parts_left[file] == 0);
   if (load->kind == CLEAT__LOAD_FILES)
     load->synced.to_sync[load->synced.sync_end++] = file;
   else
@@ -206,13 +228,16 @@ static void file_is_there_locked(struct cleat_load *load, size_t file) {
 }
 
 static void finish_success_locked(struct cleat_load *load, const struct cleat__load_task *task) {
+  assert(cleat__pool_is_mine(load->operation.client->pool));
   if (task->kind == CLEAT__LOAD_FETCH) {
     load->synced.bytes_done += cleat__load_part_bytes(load, &task->fetch);
+    assert(load->synced.parts_left[task->fetch.file] > 0);
     if (--load->synced.parts_left[task->fetch.file] == 0)
-      file_is_there_locked(load, task->fetch.file);
+      file_is_there(load, task->fetch.file);
   } else if (task->kind == CLEAT__LOAD_SYNC) {
     load->synced.files_done++;
   } else if (task->kind == CLEAT__LOAD_COMMIT) {
+    assert(load->synced.finish_begun);
     /* A cancel that came while the files were moved into place came too late. */
     cleat__error_clear(&load->operation.synced.error);
   }
@@ -242,6 +267,7 @@ static const struct cleat__job_ops load_ops = {
 /* ---- Start ------------------------------------------------------------------------------------ */
 
 static void load_destroy(struct cleat_load *load) {
+  assert(load->operation.job.in_flight == 0);
   cleat__destination_abandon(load->destination);
   cleat__lanes_clear(&load->lanes);
   cleat__free(load->synced.parts_left);
@@ -277,10 +303,12 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
 }
 
 void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
+  /* The parts of a file are announced once. */
+  assert(load->synced.parts_left[file] == 0);
   load->synced.parts_left[file] = parts;
   load->files_total++;
   if (parts == 0)
-    file_is_there_locked(load, file);
+    file_is_there(load, file);
 }
 
 /* Every part of every file. */

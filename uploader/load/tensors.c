@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "uploader/load/job.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,12 +167,15 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
 
 /* Adds the parts that wants[first .. last), all of one file, touch. Returns how many. */
 static size_t fetches_of_file(struct cleat_load *load, size_t first, size_t last) {
+  assert(first < last);
   const size_t file = load->wants[first].file;
   const uint64_t part_bytes = load->checkpoint->files[file].info.part_bytes;
   size_t before = load->fetch_count;
   size_t next_part = 0;
   size_t first_alive = first; /* the first want that reaches into the part at hand */
   for (size_t i = first; i < last; i++) {
+    assert(load->wants[i].file == file && load->wants[i].begin < load->wants[i].end);
+    assert(i == first || load->wants[i - 1].begin <= load->wants[i].begin); /* sorted */
     size_t from = (size_t)(load->wants[i].begin / part_bytes);
     size_t to = (size_t)((load->wants[i].end - 1) / part_bytes);
     for (size_t part = from > next_part ? from : next_part; part <= to; part++) {
@@ -285,6 +289,7 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
   }
   uint64_t from = walk->want->piece->offset + run.piece_offset;
   uint64_t to = from + run.length;
+  assert(to > walk->begin && from < walk->end);
   uint64_t cut = from < walk->begin ? walk->begin - from : 0;
   if (to > walk->end)
     to = walk->end;
@@ -316,12 +321,14 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
     if (stretch.offset > reached) {
       fresh[made++] = (struct cleat__span){NULL, (size_t)(stretch.offset - reached)};
     }
+    assert(stretch.offset >= reached); /* is_direct has seen that no two overlap */
     fresh[made++] = (struct cleat__span){stretch.to, stretch.length};
     reached = stretch.offset + stretch.length;
   }
   uint64_t bytes = walk.end - walk.begin;
   if (bytes > reached)
     fresh[made++] = (struct cleat__span){NULL, (size_t)(bytes - reached)};
+  assert(made <= 2 * stretches + 1 && cleat__spans_length(fresh, made) == bytes);
   *spans = fresh;
   *count = made;
   return CLEAT_OK;
@@ -368,6 +375,7 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
 static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task,
                             uint64_t offset, const struct cleat__span *range,
                             struct cleat_error *err) {
+  assert(offset + range->length <= cleat__load_part_bytes(load, &task->fetch));
   struct cleat__batch batch;
   struct stretch stretch;
   struct walk walk = walk_range(load, &task->fetch, offset, range->length);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ static const char *box_print(const struct box *box, int ndim, char text[BOX_TEXT
 /* The dimension along which the pieces are shortest, as a share of the whole. */
 static int sweep_dimension(const struct cleat__tensor_spec *tensor,
                            const struct cleat__owned_slice *pieces, size_t count) {
+  assert(tensor->ndim > 0 && count > 0);
   int best = 0;
   double shortest = 2.0;
   for (int d = 0; d < tensor->ndim; d++) {
@@ -127,8 +129,10 @@ static cleat_status find_overlap(const struct cleat__tensor_spec *tensor,
 
 static uint64_t volume(const struct box *box, int ndim) {
   uint64_t count = 1;
-  for (int d = 0; d < ndim; d++)
+  for (int d = 0; d < ndim; d++) {
+    assert(box->start[d] <= box->end[d]);
     count *= (uint64_t)(box->end[d] - box->start[d]);
+  }
   return count;
 }
 
@@ -165,6 +169,7 @@ static void split(const struct box *box, const struct box *piece, int ndim, stru
 /* Narrows the box, of which something is lacking, until no piece reaches into it. */
 static void narrow_to_hole(const struct cleat__tensor_spec *tensor,
                            const struct cleat__owned_slice *pieces, size_t count, struct box *box) {
+  assert(is_lacking(tensor, pieces, count, box));
   for (size_t i = 0; i < count;) {
     struct box piece = box_of(tensor, pieces[i].slice);
     struct box low, high;
@@ -203,6 +208,7 @@ static uint64_t elements(const struct cleat__tensor_spec *tensor, struct cleat__
 cleat_status cleat__coverage_check(const struct cleat__tensor_spec *tensor,
                                    struct cleat__owned_slice *pieces, size_t count,
                                    struct cleat_error *err) {
+  assert(tensor->ndim >= 0 && tensor->ndim <= CLEAT_MAX_DIMS);
   struct cleat__slice whole = {NULL, NULL};
   uint64_t wanted = elements(tensor, whole);
   if (wanted == 0 || (count == 1 && cleat__slice_is_whole(tensor, pieces[0].slice)))

@@ -4,6 +4,7 @@
 #include "base/json_reader.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The major version of all documents that this Cleat writes and reads. */
@@ -29,6 +30,7 @@ static bool is_version(const struct cleat__json_text *text, size_t *major) {
  * found. */
 static void refuse_version(struct cleat__json_reader *reader,
                            const struct cleat__json_text *version, uint32_t seen) {
+  assert(version->length > 0);
   char quoted[CLEAT__QUOTE_MAX];
   char writer[CLEAT__ID_MAX + 1] = "";
   struct cleat_error ignored;

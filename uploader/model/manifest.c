@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -156,6 +157,7 @@ static void put_rank(struct cleat__json_writer *writer, unsigned rank,
 /* A field a line: people read manifests. */
 static void put_manifest(struct cleat__json_writer *writer,
                          const struct cleat__manifest *manifest) {
+  assert(manifest->step >= 0 && manifest->world_size >= 1);
   cleat__json_put_string_field(writer, "{\n  \"format\": ", CLEAT__MANIFEST_FORMAT);
   cleat__json_put_string_field(writer, ",\n  \"version\": ", CLEAT__MANIFEST_VERSION);
   cleat__json_put_big_field(writer, ",\n  \"step\": ", (uint64_t)manifest->step);

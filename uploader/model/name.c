@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "storage/common/store.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,8 @@ static cleat_status check_text(const char *what, const char *name, size_t length
 
 /* Why the segments of a path are not allowed; NULL when they are. */
 static const char *segments_fault(const char *name, size_t length) {
+  /* check_text has refused an empty one. */
+  assert(length > 0);
   const char *end = name + length;
   if (*name == '/')
     return "must be relative, not absolute";
@@ -182,6 +185,7 @@ const char *cleat__name_find_file_twin(const char **names, size_t count, const c
 /* ---- Keys --------------------------------------------------------------------------------- */
 
 void cleat__name_step_folder(int64_t step, char folder[CLEAT__STEP_FOLDER_MAX]) {
+  assert(step >= 0);
   snprintf(folder, CLEAT__STEP_FOLDER_MAX, "step-%012lld", (long long)step);
 }
 

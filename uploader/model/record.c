@@ -7,6 +7,7 @@
 #include "uploader/model/name.h"
 #include "uploader/model/tensor.h"
 
+#include <assert.h>
 #include <string.h>
 
 void cleat__record_clear(struct cleat__record *record) {
@@ -219,6 +220,7 @@ static void put_file(struct cleat__json_writer *writer, const struct cleat__file
 static void put_sizes(struct cleat__json_writer *writer, const int64_t *sizes, int count) {
   cleat__json_put(writer, "[", 1);
   for (int i = 0; i < count; i++) {
+    assert(sizes[i] >= 0);
     if (i > 0)
       cleat__json_put(writer, ",", 1);
     cleat__json_put_big(writer, (uint64_t)sizes[i]);
@@ -228,6 +230,7 @@ static void put_sizes(struct cleat__json_writer *writer, const int64_t *sizes, i
 
 static void put_piece(struct cleat__json_writer *writer, const struct cleat__piece *piece,
                       int ndim) {
+  assert((piece->start == NULL) == (piece->shape == NULL));
   cleat__json_put_uint_field(writer, "{\"file\":", piece->file);
   cleat__json_put_big_field(writer, ",\"offset\":", piece->offset);
   if (piece->start != NULL) {
@@ -271,6 +274,8 @@ static void put_replica_sets(struct cleat__json_writer *writer,
 }
 
 static void put_record(struct cleat__json_writer *writer, const struct cleat__record *record) {
+  /* cleat__record_check has seen it. */
+  assert(record->world_size <= 1 || record->topology != NULL);
   cleat__json_put_text(writer, "{\"format\":\"" CLEAT__RECORD_FORMAT
                                "\",\"version\":\"" CLEAT__RECORD_VERSION
                                "\",\"cleat_version\":\"" CLEAT_VERSION "\",\"rank\":");

@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static unsigned least_loaded(const uint64_t *loads, unsigned count) {
+  assert(count > 0);
   unsigned least = 0;
   for (unsigned i = 1; i < count; i++)
     if (loads[i] < loads[least])
@@ -34,6 +36,7 @@ static unsigned least_loaded(const uint64_t *loads, unsigned count) {
 
 static void deal(struct cleat__replica **pieces, size_t count, uint64_t *loads) {
   for (size_t i = 0; i < count; i++) {
+    assert(pieces[i]->replicas == pieces[0]->replicas && pieces[i]->replica < pieces[i]->replicas);
     unsigned writer = least_loaded(loads, pieces[i]->replicas);
     /* A piece of no bytes costs a little, too: not all of them go to one. */
     loads[writer] += pieces[i]->bytes > 0 ? pieces[i]->bytes : 1;
@@ -68,6 +71,7 @@ static cleat_status digest_set(struct cleat__replica *const *pieces, size_t coun
 /* Of one set this rank is one replica. */
 static cleat_status check_set(struct cleat__replica *const *pieces, size_t count,
                               struct cleat_error *err) {
+  assert(count > 0);
   for (size_t i = 1; i < count; i++)
     if (pieces[i]->replica != pieces[0]->replica)
       return cleat__error_set(
@@ -104,6 +108,7 @@ static cleat_status deal_sets(struct cleat__replica **pieces, size_t count,
                               struct cleat__record *record, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t begin = 0, end = 0; begin < count && status == CLEAT_OK; begin = end) {
+    assert(pieces[begin]->replicas > 1);
     while (end < count && is_same_set(pieces[begin], pieces[end]))
       end++;
     uint64_t *loads = cleat__calloc(pieces[begin]->replicas, sizeof *loads);

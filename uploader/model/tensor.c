@@ -3,6 +3,7 @@
 
 #include "uploader/model/name.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- Data types --------------------------------------------------------------------------- */
@@ -58,10 +59,12 @@ static cleat_status box_bytes(const struct cleat__tensor_spec *tensor, const int
   char name[CLEAT__QUOTE_MAX];
   uint64_t bits = cleat__dtype_bits(tensor->dtype);
   uint64_t count = 1;
-  for (int i = 0; i < tensor->ndim; i++)
+  for (int i = 0; i < tensor->ndim; i++) {
+    assert(shape[i] >= 0);
     if (__builtin_mul_overflow(count, (uint64_t)shape[i], &count))
       return cleat__error_set(err, CLEAT_INVALID, "tensor %s: its shape overflows at dimension %d",
                               quoted(tensor, name), i);
+  }
   if (__builtin_mul_overflow(count, bits, &bits))
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu elements of %s overflow",
                             quoted(tensor, name), (unsigned long long)count,
@@ -162,6 +165,7 @@ static struct overlap overlap_of(const struct cleat__tensor_spec *tensor, struct
  * are in bits here, so that elements of less than a byte can be told from whole bytes. */
 static void add_dim(struct cleat__slice_runs *runs, int64_t count, uint64_t piece_stride,
                     uint64_t wanted_stride) {
+  assert(runs->dims < CLEAT_MAX_DIMS && count > 1);
   runs->count[runs->dims] = count;
   runs->index[runs->dims] = 0;
   runs->piece_stride[runs->dims] = piece_stride;
@@ -189,6 +193,7 @@ static bool bits_to_bytes(struct cleat__slice_runs *runs) {
 cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
                                      struct cleat__slice piece, struct cleat__slice wanted,
                                      struct cleat__slice_runs *runs, struct cleat_error *err) {
+  assert(tensor->ndim >= 0 && tensor->ndim <= CLEAT_MAX_DIMS);
   uint64_t piece_stride = cleat__dtype_bits(tensor->dtype);
   uint64_t wanted_stride = piece_stride;
   bool contiguous = true; /* in both, from here to the innermost dimension */
@@ -249,6 +254,7 @@ void cleat__slice_runs_seek(struct cleat__slice_runs *runs, uint64_t piece_offse
   /* The last run that begins at or before the offset, dimension by dimension from the outermost. */
   uint64_t left = piece_offset - runs->run.piece_offset;
   for (int dim = runs->dims; dim-- > 0;) {
+    assert(runs->piece_stride[dim] > 0);
     uint64_t last = (uint64_t)runs->count[dim] - 1;
     uint64_t steps = left / runs->piece_stride[dim] < last ? left / runs->piece_stride[dim] : last;
     runs->index[dim] = (int64_t)steps;

@@ -10,6 +10,7 @@
 #include "uploader/model/name.h"
 #include "uploader/retention/retention.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,7 @@ struct batch {
 
 static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind, int64_t step,
                               const char *name, size_t length, struct cleat_error *err) {
+  assert(length > 0);
   struct cleat__unit *grown =
       cleat__grow(batch->items, &batch->capacity, batch->count, sizeof *batch->items);
   if (grown == NULL)

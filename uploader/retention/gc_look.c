@@ -9,6 +9,7 @@
 #include "uploader/catalog/checkpoint.h"
 #include "uploader/commit/claim.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -256,6 +257,8 @@ static cleat_status gather(struct look *look, struct cleat_error *err) {
  * its way. */
 static cleat_status settle(struct look *look, enum standing before, const char *committed,
                            struct cleat_error *err) {
+  /* What is removed was looked at once more. */
+  assert(!look->gc->dry_run);
   char attempt[CLEAT__ID_MAX + 1];
   enum standing now = before;
   cleat_status status = each_claim(look, close_claim, err);
@@ -350,6 +353,7 @@ static cleat_status sweep(const struct cleat__gc *gc, const char *prefix, struct
 
 cleat_status cleat__gc_begin_step(void *user, struct cleat__unit *unit, struct cleat_error *err) {
   struct cleat__gc *gc = user;
+  assert(unit >= gc->units && (size_t)(unit - gc->units) < gc->step_count);
   char prefix[CLEAT__STEP_FOLDER_MAX + 1];
   struct folder folder = {&gc->steps[unit - gc->units], prefix};
   step_prefix(unit->entry.step, prefix);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "uploader/engine/operation.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum task_kind { BEGIN, REMOVE, END };
@@ -89,6 +90,7 @@ static struct purge *purge_of(struct cleat__job *job) {
 static bool is_next_ready(const struct cleat__unit *unit) {
   if (!unit->begun || unit->ending || unit->dry_run || unit->next == unit->count)
     return false;
+  assert(unit->next < unit->count);
   return unit->next != unit->last_from || unit->in_flight == 0;
 }
 
@@ -100,6 +102,8 @@ static bool is_over(const struct cleat__unit *unit) {
 static struct cleat__task *task_of(struct purge *purge, enum task_kind kind,
                                    struct cleat__unit *unit) {
   struct cleat__task *task = purge->synced.idle;
+  /* There is a task for each thread. */
+  assert(task != NULL);
   purge->synced.idle = task->next;
   task->kind = kind;
   task->unit = unit;
@@ -122,6 +126,7 @@ static struct cleat__task *take_of_open(struct purge *purge, bool may_transfer) 
       unit->in_flight++;
       return start_transfer(purge, task);
     }
+    assert(unit->next == 0 || unit->begun);
     if (is_over(unit)) {
       unit->ending = true;
       return task_of(purge, END, unit);
@@ -187,6 +192,7 @@ static void purge_process(struct cleat__job *job, struct cleat__task *task) {
 
 static void note_failure(struct purge *purge, struct cleat__unit *unit,
                          const struct cleat__task *task) {
+  assert(task->status != CLEAT_OK && task->error.status == task->status);
   if (unit->entry.status == CLEAT_OK)
     unit->entry.status = task->status;
   if (purge->synced.first.status == CLEAT_OK)
@@ -198,6 +204,7 @@ static void close_unit(struct purge *purge, const struct cleat__unit *unit) {
   size_t at = 0;
   while (purge->synced.open[at] != unit)
     at++;
+  assert(at < purge->synced.open_count);
   purge->synced.open[at] = purge->synced.open[--purge->synced.open_count];
 }
 
@@ -205,8 +212,10 @@ static void purge_finish(struct cleat__job *job, struct cleat__task *task) {
   struct purge *purge = purge_of(job);
   struct cleat__unit *unit = task->unit;
   if (task->kind == END) {
+    assert(unit->ending && unit->in_flight == 0);
     close_unit(purge, unit);
   } else {
+    assert(unit->in_flight > 0 && unit->begun == (task->kind == REMOVE));
     unit->in_flight--;
     unit->begun = true;
     cleat__client_end_transfer_locked(purge->operation.client, CLEAT__DOWN, task->began_s,
@@ -258,6 +267,7 @@ static cleat_status removals_reserve(struct cleat_removals *removals, size_t mor
 
 static void removals_take(struct cleat_removals *removals, struct cleat__unit *units,
                           size_t count) {
+  assert(removals->count + count <= removals->capacity);
   for (size_t i = 0; i < count; i++) {
     struct cleat__unit *unit = &units[i];
     removals->kept += unit->kept;
@@ -294,6 +304,7 @@ cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *u
   cleat__pool_add(client->pool, &purge.operation.job, &purge_ops);
   (void)cleat__operation_wait(&purge.operation, err); /* nobody stops it */
   cleat__operation_retire(&purge.operation);
+  assert(purge.synced.next == count && purge.synced.open_count == 0);
   cleat__free(purge.tasks);
   removals_take(removals, units, count);
   if (purge.synced.first.status != CLEAT_OK)

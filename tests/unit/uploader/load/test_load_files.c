@@ -44,7 +44,9 @@ static void setup(void) {
 static void teardown(void) {
   disk_fail_syncs("", 0);
   cleat_checkpoint_free(checkpoint);
+  cleat__pool_lock(client->pool);
   ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging), 2);
+  cleat__pool_unlock(client->pool);
   cleat_client_close(client);
   memory_bucket_free(bucket);
   ck_assert_ptr_null(strstr(scratch_tree(""), ".cleat-load"));
