@@ -121,6 +121,8 @@ bool cleat__crc32c_unbase64(const char *text, uint32_t *crc) {
   return true;
 }
 
+/* ---- randomness ---- */
+
 static bool random_bytes(void *bytes, size_t size) {
   size_t done = 0;
   while (done < size) {
