@@ -1,5 +1,5 @@
-/* checksum.c: randomness by the kernel, and the encodings of checksums; the checksums themselves are digest.c's. See
- * checksum.h. Stateless and thread-safe; owns nothing.
+/* checksum.c: randomness by the kernel, and the encodings of checksums, and the CRC-32C of a feed. The checksums
+ * themselves are in digest.c. See checksum.h. Stateless and thread-safe; owns nothing.
  *
  * The request to the kernel counts as a fallible call (cleat__fault_point), so that tests reach the error
  * paths of callers. */
@@ -11,6 +11,27 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
+
+/* ---- CRC-32C of a feed ---- */
+
+static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size,
+                                struct cleat_error *err) {
+  uint32_t *crc32c = ctx;
+  (void)err;
+  *crc32c = cleat__crc32c(*crc32c, bytes, size);
+  return CLEAT_OK;
+}
+
+cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint32_t *crc32c, struct cleat_error *err) {
+  uint32_t crc = 0;
+  cleat_status status = cleat__feed_each(feed, cancel, take_crc32c, &crc, err);
+  if (status == CLEAT_OK)
+    *crc32c = crc;
+  return status;
+}
+
+/* ---- encodings ---- */
 
 void cleat__hex(const void *bytes, size_t size, char *hex) {
   static const char digits[] = "0123456789abcdef";
@@ -100,6 +121,8 @@ bool cleat__crc32c_unbase64(const char *text, uint32_t *crc) {
   *crc = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
   return true;
 }
+
+/* ---- randomness ---- */
 
 static bool random_bytes(void *bytes, size_t size) {
   size_t done = 0;

@@ -35,7 +35,9 @@ cleat_status cleat__md5(const void *bytes, size_t size,
 cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
                               uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
 
-/* Of what a feed reads. These fill `err`: errors of cleat__feed_each, INTERNAL. */
+/* Of what a feed reads. These fill `err`: errors of cleat__feed_each; the digests also INTERNAL. */
+cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
+                                uint32_t *crc32c, struct cleat_error *err) CLEAT_MUST_USE;
 cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
                                 uint8_t digest[CLEAT__SHA256_BYTES],
                                 struct cleat_error *err) CLEAT_MUST_USE;

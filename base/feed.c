@@ -1,7 +1,6 @@
 /* feed.c: bytes that are read when they are wanted. See feed.h. */
 #include "base/feed.h"
 
-#include "base/checksum.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -31,22 +30,5 @@ cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool 
     return cleat__error_no_memory(err, "a part");
   cleat_status status = feed_blocks(feed, cancel, take, ctx, block, err);
   cleat__free(block);
-  return status;
-}
-
-static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size,
-                                struct cleat_error *err) {
-  uint32_t *crc32c = ctx;
-  (void)err;
-  *crc32c = cleat__crc32c(*crc32c, bytes, size);
-  return CLEAT_OK;
-}
-
-cleat_status cleat__feed_crc32c(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint32_t *crc32c, struct cleat_error *err) {
-  uint32_t crc = 0;
-  cleat_status status = cleat__feed_each(feed, cancel, take_crc32c, &crc, err);
-  if (status == CLEAT_OK)
-    *crc32c = crc;
   return status;
 }

@@ -29,8 +29,4 @@ typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t si
 cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
                               cleat__feed_take_fn *take, void *ctx, struct cleat_error *err);
 
-/* The CRC-32C of all bytes. Errors as cleat__feed_each. */
-cleat_status cleat__feed_crc32c(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint32_t *crc32c, struct cleat_error *err);
-
 #endif

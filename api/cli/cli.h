@@ -105,6 +105,7 @@ struct cleat__cli_command {
   bool small; /* moves no data, or little at a time: its time limit is short */
   bool
       wraps; /* what follows its options is a command line of its own; it opens the client itself */
+  bool saves;             /* it looks for no checkpoint: see cleat__cli_exit_status */
   bool url_last;          /* the store's URL is the last argument, not the first */
   uint64_t staging_bytes; /* unless --staging is given; 0: the library's default */
   /* Returns the exit status. `client` is NULL for one that wraps. */
@@ -131,7 +132,7 @@ struct cleat__cli {
   bool progress; /* stderr is a terminal that may be drawn on */
 };
 
-/* ---- main.c -------------------------------------------------------------------------------- */
+/* ---- client.c ------------------------------------------------------------------------------ */
 
 /* Opens a client of the store at `url` as the options say; what it has to tell goes to `log`. */
 cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err) {
-  bool saving = cli->command == &cleat__cli_save;
+  bool saving = cli->command != NULL && cli->command->saves;
   switch (err->status) {
   case CLEAT_OK:
     return CLEAT__CLI_DONE;

@@ -108,5 +108,6 @@ const struct cleat__cli_command cleat__cli_save = {
     .min_arguments = 2,
     .max_arguments = SIZE_MAX,
     .url_last = true,
+    .saves = true,
     .run = run,
 };

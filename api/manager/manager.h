@@ -1,4 +1,12 @@
-/* manager.h: what the files of Cleat's own manager share.
+/* manager.h: what the files of Cleat's own manager share. Each of them calls only those below it:
+ *
+ *   manager.c            the public functions
+ *   core.c               opening, closing, the table
+ *   rollback.c           back to an earlier step
+ *   save.c, load.c       one save, one load
+ *   flight.c             saves under way, on the manager's own thread
+ *   state.c, content.c   what a policy decides by; what a checkpoint holds
+ *   ops.c, values.c      tables of functions; values of the metadata
  *
  * Threads: the thread that trains calls every function below but progress, which any may call. One thread
  * of the manager's own, a pool of one, waits for each save in turn, keeps how it ended, and prunes after a
@@ -99,11 +107,6 @@ cleat_status cleat__manager_new(struct cleat_client *client,
                                 const struct cleat_manager_options *options,
                                 struct cleat__manager **manager, struct cleat_error *err);
 
-/* What a policy decides by. */
-void cleat__manager_state(const struct cleat__manager *manager, struct cleat_manager_state *state);
-void cleat__manager_state_locked(const struct cleat__manager *manager,
-                                 struct cleat_manager_state *state);
-
 /* ---- manager/load.c --------------------------------------------------------------------------- */
 
 /* Opens what there is to resume from. */
@@ -177,6 +180,13 @@ cleat_status cleat__manager_wait_staged(void *user, struct cleat_error *err);
 cleat_status cleat__manager_finalize(void *user, int blocking, int terminate,
                                      struct cleat_error *err);
 void cleat__manager_progress(void *user, struct cleat_manager_progress *progress);
+
+/* ---- manager/state.c -------------------------------------------------------------------------- */
+
+/* What a policy decides by. */
+void cleat__manager_state(const struct cleat__manager *manager, struct cleat_manager_state *state);
+void cleat__manager_state_locked(const struct cleat__manager *manager,
+                                 struct cleat_manager_state *state);
 
 /* ---- manager/content.c: what a checkpoint holds ------------------------------------------------ */
 

@@ -127,6 +127,8 @@ cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,
     cleat__doctor_part_checksum, cleat__doctor_list_parts, cleat__doctor_abort,
     cleat__doctor_abort_keeps; /* doctor/parts.c */
 
+/* ---- check.c: what the checks share ---- */
+
 /* Sets result and what was seen. */
 void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,
                        const char *format, ...) __attribute__((format(printf, 3, 4)));

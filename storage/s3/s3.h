@@ -1,4 +1,17 @@
-/* s3.h: what the files of the S3 driver share: its context, and the one way to send a request.
+/* s3.h: what the files of the S3 driver share: its context, and the one way to send a request. Each file that sends
+ * requests calls only those below it:
+ *
+ *   s3.c            opening, and the table of operations
+ *   complete.c      ends an upload
+ *   multipart.c     begins an upload, sends its parts, aborts it
+ *   uploads.c       which uploads are unfinished
+ *   parts.c         which parts an upload has
+ *   replace.c       replaces an object by its ETag
+ *   list.c          lists objects
+ *   learned.c       what this store lacks
+ *   object.c        operations on single objects
+ *   facts.c         facts about the endpoint
+ *   request.c       sends one request, and retries it
  *
  * Threading: a struct cleat__s3 is used by all threads of a client at once. What changes after open
  * is listed under "shared" below, each field with its own rule. */
@@ -115,7 +128,11 @@ cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request
                             struct cleat_error *err);
 
 /* The configuration to use now: of the region as opened, or of the one the store named since. */
-const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3);
+static inline const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3) {
+  return &s3->configs[atomic_load(&s3->moved) ? 1 : 0];
+}
+
+/* ---- s3/object.c: the table's operations on single objects, and what serves others too ---- */
 
 /* Writes the checksum of a body to send, as base64, to `text`, and its header to *header. Returns 1, or 0
  * where none is to be sent. *crc64nvme is set where that is the checksum; `wrong` makes it a wrong one. */
@@ -124,6 +141,34 @@ size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat_
                                  size_t body_count, uint32_t crc32c, bool wrong,
                                  uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
                                  struct cleat__s3_pair *header);
+
+/* UNSUPPORTED when the bucket's options ask for encryption at rest and the reply to what made `key` does not say that
+ * it was done: a store that knows nothing of it ignores the header, and keeps plain bytes. */
+cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
+                                       const struct cleat__http_reply *reply,
+                                       struct cleat_error *err);
+
+/* One put, as `options` ask for it: the ETag is sent as it stands there. */
+cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
+                           const struct cleat__span *body, size_t body_count,
+                           const struct cleat__put_options *options, const atomic_bool *cancel,
+                           struct cleat_error *err);
+
+cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset,
+                           const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                           const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap,
+                                 char **bytes, size_t *size, struct cleat__object *object,
+                                 const atomic_bool *cancel, struct cleat_error *err);
+cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
+                            struct cleat__object *object, const atomic_bool *cancel,
+                            struct cleat_error *err);
+cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
+                              const atomic_bool *cancel, struct cleat_error *err);
+
+/* The accept function of what removes something. */
+cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
+                                      struct cleat__s3_reply_error *error, struct cleat_error *err);
 
 /* ---- s3/learned.c: what this store lacks; `findings` are bits of enum cleat__store_finding ---- */
 
@@ -157,30 +202,23 @@ cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
                                     const struct cleat__put_options *options,
                                     const atomic_bool *cancel, struct cleat_error *err);
 
-/* The accept function of what removes something. */
-cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
-                                      struct cleat__s3_reply_error *error, struct cleat_error *err);
+/* ---- s3/list.c ---- */
 
-/* UNSUPPORTED when the bucket's options ask for encryption at rest and the reply to what made `key` does not say that
- * it was done: a store that knows nothing of it ignores the header, and keeps plain bytes. */
-cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *key,
-                                       const struct cleat__http_reply *reply,
-                                       struct cleat_error *err);
+cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited,
+                            const char *after, struct cleat__list_page *page,
+                            const atomic_bool *cancel, struct cleat_error *err);
 
-/* One put, as `options` ask for it: the ETag is sent as it stands there. */
-cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
-                           const struct cleat__span *body, size_t body_count,
-                           const struct cleat__put_options *options, const atomic_bool *cancel,
-                           struct cleat_error *err);
+/* ---- s3/replace.c ---- */
 
-/* The table's put, of s3/replace.c. UNSUPPORTED with CLEAT__PUT_IF_MATCH: the store refuses it although the object has
+/* The table's put. UNSUPPORTED with CLEAT__PUT_IF_MATCH: the store refuses it although the object has
  * that ETag. */
 cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
                                const struct cleat__span *body, size_t body_count,
                                const struct cleat__put_options *options, const atomic_bool *cancel,
                                struct cleat_error *err);
 
-/* The table's functions of s3/multipart.c. */
+/* ---- s3/multipart.c, s3/complete.c ---- */
+
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                         const char *content_type, const atomic_bool *cancel,
                                         struct cleat_error *err);
@@ -201,17 +239,22 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
 cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const atomic_bool *cancel, struct cleat_error *err);
+
+/* ---- s3/parts.c ---- */
+
 cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
                                             const atomic_bool *cancel, struct cleat_error *err);
 
-/* The table's describe, of s3/facts.c. */
+/* ---- s3/facts.c ---- */
+
 cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
                                 struct cleat__store_facts *facts, const atomic_bool *cancel,
                                 struct cleat_error *err);
 
-/* In s3/uploads.c. */
+/* ---- s3/uploads.c ---- */
+
 cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
                                       const char *after, struct cleat__upload_page *page,
                                       const atomic_bool *cancel, struct cleat_error *err);
@@ -229,10 +272,5 @@ bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel);
 cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const atomic_bool *cancel, struct cleat_error *err);
-
-/* The table's head, which s3/multipart.c asks after a lost reply. */
-cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
-                            struct cleat__object *object, const atomic_bool *cancel,
-                            struct cleat_error *err);
 
 #endif

@@ -175,7 +175,7 @@ cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t o
   cleat_status status = cleat__source_feed_begin(&feed, source, offset, bytes, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__feed_crc32c(&feed.feed, cancel, crc32c, err);
+  status = cleat__crc32c_feed(&feed.feed, cancel, crc32c, err);
   cleat__source_feed_end(&feed);
   if (status == CLEAT_CANCELLED)
     cleat__error_context(err, "reading %s", source->path);

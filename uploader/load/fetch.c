@@ -9,36 +9,6 @@
 
 #include <assert.h>
 
-/* The first tensor with bytes in the range, for messages; NULL when there is none. */
-static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
-                             uint64_t end) {
-  for (size_t i = 0; i < checkpoint->tensor_count; i++) {
-    const struct cleat__checkpoint_tensor *tensor = &checkpoint->tensors[i];
-    for (size_t k = 0; k < tensor->piece_count; k++) {
-      const struct cleat__piece *piece = tensor->pieces[k].piece;
-      if (tensor->pieces[k].file != file)
-        continue;
-      if (piece->offset < end && piece->offset + piece->bytes > begin)
-        return tensor->info.name;
-    }
-  }
-  return NULL;
-}
-
-void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                           struct cleat_error *err) {
-  const struct cleat_checkpoint *checkpoint = load->checkpoint;
-  const struct cleat_file_info *info = &checkpoint->files[fetch->file].info;
-  uint64_t begin = cleat__load_part_begin(load, fetch);
-  if (err->status == CLEAT_NOT_FOUND)
-    return; /* of the whole step */
-  const char *tensor =
-      tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
-  cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step,
-                       fetch->part + 1, info->name, tensor != NULL ? " (tensor " : "",
-                       tensor != NULL ? tensor : "", tensor != NULL ? ")" : "");
-}
-
 /* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken us. */
 static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
                                       struct cleat_error *err) {

@@ -1,5 +1,11 @@
-/* load/job.h: the inside of a load, shared by load.c (what is fetched next), load/fetch.c (how a
- * part is fetched and checked), load/tensors.c (where its bytes go) and load/compare.c (files that are there already). */
+/* load/job.h: the inside of a load. Each of its files calls only those below it:
+ *
+ *   load.c      what is fetched next, and what follows
+ *   tensors.c   where the bytes of tensors go
+ *   compare.c   files that are there already
+ *   fetch.c     how a part is fetched and checked
+ *   part.c      which bytes a part is, and its name in messages
+ *   match.c     requests against the checkpoint */
 #ifndef CLEAT_UPLOADER_LOAD_JOB_H
 #define CLEAT_UPLOADER_LOAD_JOB_H
 
@@ -115,9 +121,17 @@ struct cleat_load {
   } synced;
 };
 
+/* ---- load/part.c ---- */
+
 /* Which bytes of its file a part is. */
 uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch);
 uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch);
+
+/* "step 5: part 3 of model.safetensors (tensor wte)" in front of what is wrong. */
+void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
+                           struct cleat_error *err);
+
+/* ---- load/fetch.c ---- */
 
 /* Fetches the whole part into the spans and checks it, again when it is not what was saved. */
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
@@ -142,14 +156,8 @@ cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat
                                      uint64_t offset, const struct cleat__span *into, size_t count,
                                      struct cleat_error *err);
 
-/* "step 5: part 3 of model.safetensors (tensor wte)" in front of what is wrong. */
-void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
-                           struct cleat_error *err);
+/* ---- load/tensors.c ---- */
 
-/* Counts a file with `parts` parts to be fetched; before the load is launched. */
-void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts);
-
-/* load/tensors.c */
 cleat_status cleat__load_plan_tensors(struct cleat_load *load,
                                       const struct cleat_load_request *requests,
                                       const struct cleat_place *places, size_t count,
@@ -157,14 +165,18 @@ cleat_status cleat__load_plan_tensors(struct cleat_load *load,
 cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__load_task *task,
                                          struct cleat_error *err);
 
-/* load/compare.c: finds the file for each of the checkpoint's; reads one part and compares its checksum. */
+/* ---- load/compare.c ---- */
+
+/* Finds the file for each of the checkpoint's; reads one part and compares its checksum. */
 cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files,
                                       size_t count, struct cleat_error *err);
 cleat_status cleat__load_process_compare(struct cleat_load *load,
                                          const struct cleat__load_task *task,
                                          struct cleat_error *err);
 
-/* load/match.c: all requests against the checkpoint; MISMATCH lists what does not fit. */
+/* ---- load/match.c ---- */
+
+/* All requests against the checkpoint; MISMATCH lists what does not fit. */
 cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err);

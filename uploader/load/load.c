@@ -19,18 +19,6 @@ static struct cleat_load *load_of(struct cleat__job *job) {
   return (struct cleat_load *)job;
 }
 
-uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch) {
-  assert(fetch->file < load->checkpoint->file_count);
-  return load->checkpoint->files[fetch->file].info.part_bytes * fetch->part;
-}
-
-uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch) {
-  const struct cleat_file_info *info = &load->checkpoint->files[fetch->file].info;
-  assert(fetch->part < info->part_count);
-  uint64_t left = info->size - info->part_bytes * fetch->part;
-  return left < info->part_bytes ? left : info->part_bytes;
-}
-
 /* Files that are compared are read on this machine: they are none of the transfers whose number is limited. */
 static bool uses_store(const struct cleat_load *load) {
   return load->kind != CLEAT__LOAD_COMPARE;
@@ -302,8 +290,8 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
   return CLEAT_OK;
 }
 
-void cleat__load_expect(struct cleat_load *load, size_t file, size_t parts) {
-  /* The parts of a file are announced once. */
+/* Counts a file with `parts` parts to be fetched, once; before the load is launched. */
+static void expect(struct cleat_load *load, size_t file, size_t parts) {
   assert(load->synced.parts_left[file] == 0);
   load->synced.parts_left[file] = parts;
   load->files_total++;
@@ -316,7 +304,17 @@ static void expect_all(struct cleat_load *load) {
   for (size_t i = 0; i < load->checkpoint->file_count; i++) {
     const struct cleat_file_info *info = &load->checkpoint->files[i].info;
     load->bytes_total += info->size;
-    cleat__load_expect(load, i, (size_t)info->part_count);
+    expect(load, i, (size_t)info->part_count);
+  }
+}
+
+/* The parts that the plan of tensors fetches, which are sorted by file. */
+static void expect_fetches(struct cleat_load *load) {
+  for (size_t first = 0, last = 0; first < load->fetch_count; first = last) {
+    size_t file = load->fetches[first].file;
+    while (last < load->fetch_count && load->fetches[last].file == file)
+      last++;
+    expect(load, file, last - first);
   }
 }
 
@@ -358,6 +356,8 @@ cleat_status cleat__load_start_tensors(struct cleat_checkpoint *checkpoint,
   if (status != CLEAT_OK)
     return status;
   status = cleat__load_plan_tensors(fresh, requests, options->places, count, err);
+  if (status == CLEAT_OK)
+    expect_fetches(fresh);
   return load_launch(fresh, status, load, err);
 }
 

@@ -165,12 +165,11 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
   return true;
 }
 
-/* Adds the parts that wants[first .. last), all of one file, touch. Returns how many. */
-static size_t fetches_of_file(struct cleat_load *load, size_t first, size_t last) {
+/* Adds the parts that wants[first .. last), all of one file, touch. */
+static void fetches_of_file(struct cleat_load *load, size_t first, size_t last) {
   assert(first < last);
   const size_t file = load->wants[first].file;
   const uint64_t part_bytes = load->checkpoint->files[file].info.part_bytes;
-  size_t before = load->fetch_count;
   size_t next_part = 0;
   size_t first_alive = first; /* the first want that reaches into the part at hand */
   for (size_t i = first; i < last; i++) {
@@ -190,7 +189,6 @@ static size_t fetches_of_file(struct cleat_load *load, size_t first, size_t last
       next_part = part + 1;
     }
   }
-  return load->fetch_count - before;
 }
 
 static cleat_status fetches_make(struct cleat_load *load, struct cleat_error *err) {
@@ -206,7 +204,7 @@ static cleat_status fetches_make(struct cleat_load *load, struct cleat_error *er
   for (size_t first = 0, last = 0; first < load->want_count; first = last) {
     while (last < load->want_count && load->wants[last].file == load->wants[first].file)
       last++;
-    cleat__load_expect(load, load->wants[first].file, fetches_of_file(load, first, last));
+    fetches_of_file(load, first, last);
   }
   return CLEAT_OK;
 }

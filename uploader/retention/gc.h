@@ -1,5 +1,8 @@
-/* gc.h: the inside of gc, shared by gc.c (what is there, and in which order it is looked at) and gc_look.c (whether one thing
- * may go).
+/* gc.h: the inside of gc. Each of its files calls only those below it:
+ *
+ *   gc.c       which units there are, and in which order they run
+ *   gc_unit.c  whether one thing may go
+ *   gc_list.c  what the store lists
  *
  * A gc is read-only while units run; each unit is its task's own. */
 #ifndef CLEAT_UPLOADER_RETENTION_GC_H
@@ -28,9 +31,15 @@ struct cleat__gc {
   struct cleat__unit *units; /* those that run now */
 };
 
+/* ---- gc_list.c ---- */
+
 /* cleat__listing_each of the gc's store. */
 cleat_status cleat__gc_each(const struct cleat__gc *gc, const char *prefix, bool delimited,
                             cleat__listing_fn *fn, void *user, struct cleat_error *err);
+
+/* Fill gc->uploads, and then gc->steps: also steps of which nothing but uploads is there. */
+cleat_status cleat__gc_list_uploads(struct cleat__gc *gc, struct cleat_error *err);
+cleat_status cleat__gc_list_steps(struct cleat__gc *gc, struct cleat_error *err);
 
 /* The uploads whose key starts with `prefix`; returns the first, or NULL, and how many. */
 const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, const char *prefix,
@@ -39,6 +48,8 @@ const struct cleat__upload_entry *cleat__gc_uploads(const struct cleat__gc *gc, 
 /* The folders of attempts that uploads alone tell of are noted too. */
 cleat_status cleat__gc_note_attempt(struct cleat__gc_step *step, const char *name, size_t length,
                                     struct cleat_error *err);
+
+/* ---- gc_unit.c ---- */
 
 /* Begin units; `user` is the gc. By the kind of the unit:
  *   step       fills gc->steps[number of the unit], and sweeps what is hidden in the folder

@@ -165,7 +165,7 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
   struct cleat__save_file *file = &upload->files[part->file];
   struct cleat__stored_part *stored = &file->stored[part->index];
   uint32_t crc32c = 0;
-  cleat_status status = cleat__feed_crc32c(feed, cancel, &crc32c, err);
+  cleat_status status = cleat__crc32c_feed(feed, cancel, &crc32c, err);
   if (status != CLEAT_OK)
     return status;
   note_crc32c(upload, part, crc32c);

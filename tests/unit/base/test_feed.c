@@ -43,7 +43,7 @@ START_TEST(checksums_of_all_sizes) {
   struct cleat__span span = {bytes, (size_t)sizes[_i]};
   uint8_t fed[CLEAT__SHA256_BYTES], whole[CLEAT__SHA256_BYTES];
   uint32_t crc32c = 1;
-  ck_ok(cleat__feed_crc32c(&feed, NULL, &crc32c, &err));
+  ck_ok(cleat__crc32c_feed(&feed, NULL, &crc32c, &err));
   ck_assert_uint_eq(crc32c, cleat__crc32c(0, bytes, span.length));
   ck_ok(cleat__sha256_feed(&feed, NULL, fed, &err));
   ck_assert_int_eq(cleat__sha256_spans(&span, 1, whole), CLEAT_OK);
@@ -59,7 +59,7 @@ START_TEST(a_feed_that_fails) {
   uint8_t digest[CLEAT__SHA256_BYTES];
   uint32_t crc32c = 77;
   fails_at = BYTES - 1;
-  ck_fails(cleat__feed_crc32c(&feed, NULL, &crc32c, &err), CLEAT_CHANGED);
+  ck_fails(cleat__crc32c_feed(&feed, NULL, &crc32c, &err), CLEAT_CHANGED);
   ck_assert_uint_eq(crc32c, 77);
   ck_fails(cleat__sha256_feed(&feed, NULL, digest, &err), CLEAT_CHANGED);
   ck_fails(cleat__md5_feed(&feed, NULL, digest, &err), CLEAT_CHANGED);
@@ -71,7 +71,7 @@ START_TEST(cancelled) {
   struct cleat__feed feed = {BYTES, read_bytes, NULL};
   const atomic_bool cancel = true;
   uint32_t crc32c = 0;
-  ck_fails(cleat__feed_crc32c(&feed, &cancel, &crc32c, &err), CLEAT_CANCELLED);
+  ck_fails(cleat__crc32c_feed(&feed, &cancel, &crc32c, &err), CLEAT_CANCELLED);
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* test_s3_hedged.c: storage/s3/s3.c, s3/multipart.c: which requests may be sent twice when they are far behind their peers. What must
+/* test_s3_hedged.c: storage/s3/object.c, s3/multipart.c: which requests may be sent twice when they are far behind their peers. What must
  * happen once, a PUT on a condition or the completion of an upload, is sent once, however late its answer is.
  *
  * Nothing here rests on a time: a put without a condition, which began after those, is the clock. When it was sent twice, they

@@ -1,4 +1,4 @@
-/* test_s3_request.c: storage/s3/request.c and s3.c against a server that answers by script: what is sent,
+/* test_s3_request.c: storage/s3/request.c and object.c against a server that answers by script: what is sent,
  * what is tried again, and what ends an operation. Time is virtual. */
 #include "storage/s3/s3.h"
 

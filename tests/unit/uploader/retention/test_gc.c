@@ -1,4 +1,4 @@
-/* test_gc.c: uploader/retention/gc.c and gc_look.c on a store in memory whose clock the tests set: what is old enough, what is known, what
+/* test_gc.c: uploader/retention/gc*.c on a store in memory whose clock the tests set: what is old enough, what is known, what
  * somebody may still need. */
 #include "api/cleat.h"
 

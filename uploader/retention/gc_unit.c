@@ -1,4 +1,4 @@
-/* gc_look.c: whether one thing may go: what is in it, how old the newest of it is, whether anybody still needs it. See
+/* gc_unit.c: whether one thing may go: what is in it, how old the newest of it is, whether anybody still needs it. See
  * gc.h. On threads of the pool; a unit is its task's own.
  *
  * What may go on with an attempt is shut out first: open claims in it are closed, and the step's manifest is read
@@ -108,7 +108,7 @@ static cleat_status see_uploads_of(struct look *look, const char *key, struct cl
   const struct cleat__listing uploads = {client->store, key, false, &client->never};
   struct named named = {look, key};
   cleat_status status = cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
-  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc.c */
+  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc_list.c */
 }
 
 /* ---- Claims ----------------------------------------------------------------------------------- */
