@@ -171,7 +171,7 @@ cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
 static cleat_status load_older(struct cleat__manager *manager,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err) {
-  assert(err->status != CLEAT_OK && manager->checkpoint != NULL);
+  assert(manager->checkpoint != NULL);
   const struct cleat_error first = *err;
   int64_t step = manager->resumable;
   cleat_status status = err->status;

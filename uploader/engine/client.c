@@ -168,7 +168,7 @@ void cleat__client_close(struct cleat_client *client) {
     cleat__fork_set_aside(client);
     return;
   }
-  /* No save and no load outlives its client. */
+  /* The caller has freed all saves and loads: see cleat_client_close. */
   assert(client->synced.saves == NULL && client->synced.claimant == NULL);
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
