@@ -16,6 +16,10 @@ BYTES_CODE = ("int declared(int x);\nint plain(int x) {\n  return called(x);\n}\
 BYTES_DRAWING = "<text>plain()</text>\n<text>declared()</text>\n"
 WALKED = "| function | file |\n|---|---|\n"
 
+# A public header with one declaration below what is given.
+HEAD = "/* a.h: a header. */\n#ifndef CLEAT_A_H\n#define CLEAT_A_H\n\n%s\n#endif\n"
+STATUS = "CLEAT_API CLEAT_MUST_USE cleat_status cleat_a(int x,\n                                      int y);\n"
+
 # (file, text, what the finding says or None if it must pass)
 CASES = [
     ("base/a.c", '#include "storage/common/store.h"\n', "base may not include storage/common/store.h"),
@@ -93,6 +97,21 @@ CASES = [
     ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n![x](b.svg)\n",
      "docs/b.svg:2: named_functions: draws declared,"),
     ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n", None),
+    ("api/cleat/a.h", HEAD % "struct a {\n  int x;\n};\n", "api/cleat/a.h:5: public_comments: a has no comment"),
+    ("api/cleat/a.h", HEAD % "/* A. */\n\nvoid f(int x);\n", "f has no comment"),
+    ("api/cleat/a.h", HEAD % "enum e { A };\n", "e has no comment"),
+    ("api/cleat/a.h", HEAD % "#define CLEAT_A 1\n", "CLEAT_A has no comment"),
+    ("api/cleat/a.h", HEAD % "typedef void f(int x);\n", "f has no comment"),
+    ("api/cleat/a.h", HEAD % "/* Both. */\nvoid f(int x);\nvoid g(int x);\n", "f shares a comment"),
+    ("api/cleat/a.h", HEAD % ("/* Goes. */\n" + STATUS), 'cleat_a has no line that begins with "Errors: "'),
+    ("api/cleat/a.h", HEAD % "/* Goes. */\nint f(int x);\n", 'f has no line that begins with "Returns: "'),
+    ("api/cleat/a.h", HEAD % "/* Goes. */\nvoid *f(int x);\n", 'f has no line that begins with "Returns: "'),
+    ("api/cleat/a.h", HEAD % ("/* %s. */\nvoid f(int x);\n" % ("x" * 91)), "over 90 characters"),
+    ("api/cleat/a.h", HEAD % "/* A. */\nstruct a {\n  int x; /* that is\n          * x */\n};\n",
+     "api/cleat/a.h:7: public_comments: a comment that takes more than one line"),
+    ("api/cleat/a.h", HEAD % ("struct b;\n\n/* Goes: on.\n * Errors: no. */\n" + STATUS + "\n/* A. */\nstruct a {\n  int x; "
+                              "/* x */\n};\n#define A_INIT { 1 }\n\n/* Is.\n * Returns: 1. */\nint f(int x);\n"
+                              "\n/* Not. */\nvoid g(int x);\n"), None),
     ("docs/operations.md", "## Other\n\n| message or hint says | cause |\n|---|---|\n| the moon | no |\n", None),
 ]
 

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 
+from lint_headers import public_comments
 from lint_markdown import markdown_links, named_functions, quoted_messages
 
 LINES_MAX = 600  # a longer file is split by verb
@@ -187,7 +188,7 @@ def large_binaries(tree):
 
 
 RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries, markdown_links,
-         named_functions, quoted_messages)
+         named_functions, quoted_messages, public_comments)
 
 
 def main():
