@@ -34,7 +34,8 @@ extern "C" {
   X(21, BUSY, "an earlier save has not ended")
 
 /* How a call ended: CLEAT_OK, which is 0, or the kind of its failure. One value for each line of
- * the table above. Use cleat_status_name for logs and scripts, and cleat_status_text for people. */
+ * CLEAT_STATUS_MAP. Use cleat_status_name for logs and scripts, and cleat_status_text for
+ * people. */
 typedef enum cleat_status {
 #define CLEAT_STATUS_ENUM(number, name, text) CLEAT_##name = number,
   CLEAT_STATUS_MAP(CLEAT_STATUS_ENUM)
@@ -60,7 +61,8 @@ struct cleat_error {
 CLEAT_API const char *cleat_status_name(cleat_status status);
 
 /* Gives a short English text for a status.
- * Returns: the text of the table above, such as "nothing found". Static; never NULL. */
+ * Returns: the text of CLEAT_STATUS_MAP, such as "nothing found"; "unknown status" for any other
+ * number. Static; never NULL. */
 CLEAT_API const char *cleat_status_text(cleat_status status);
 
 /* How important a line of the log is. WARNING: a call succeeded or goes on, but somebody should

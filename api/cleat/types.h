@@ -36,8 +36,8 @@ extern "C" {
   X(19, I64, 64)           \
   X(20, U64, 64)
 
-/* The element type of a tensor. One value for each line of the table above, such as
- * CLEAT_DTYPE_BF16. 0 is no data type. */
+/* The element type of a tensor. One value for each line of CLEAT_DTYPE_MAP, such as
+ * CLEAT_DTYPE_BF16. No data type has the number 0. */
 enum cleat_dtype {
 #define CLEAT_DTYPE_ENUM(number, name, bits) CLEAT_DTYPE_##name = number,
   CLEAT_DTYPE_MAP(CLEAT_DTYPE_ENUM)
