@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the images of docker/ for real, and tells their story in containers: a training under `cleat run` is killed, stopped
-# and started again, and ends with the bits of one that nobody disturbed. `make docker-test` is this script.
+# Builds the images of docker/ for real, and tells their story in containers: a training under `cleat run` is killed,
+# stopped and started again, and ends with the bits of one that nobody disturbed. `make docker-test` is this script.
 #
-# It uses the Docker engine that answers, or starts one and ends it (tests/tools/docker.sh). Where the base image cannot be
-# pulled it makes an equal one. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
+# It uses the Docker engine that answers, or starts one and ends it (tests/tools/docker.sh). Where the base image cannot
+# be pulled it makes an equal one. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/common.sh"
 source "$TOOLS/tally.sh"
@@ -357,8 +357,8 @@ PY
 
 # --- with CUDA ---------------------------------------------------------------------------------------------------------
 
-# CUDA's own bases need a registry. The equal of what Cleat wants of them: the packages of a build, and CUDA's headers and
-# static Runtime where they would be.
+# CUDA's own bases need a registry. The equal of what Cleat wants of them: the packages of a build, and CUDA's headers
+# and static Runtime where they would be.
 build_cuda() {
   local cuda folder=$work/cuda-base devel=$NAME-cuda-devel
   cuda=$("$TOOLS/cuda.sh")

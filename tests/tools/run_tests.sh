@@ -15,8 +15,8 @@ readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
 readonly MUTANTS_ALL_SECONDS=14400
 PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
 
-# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay together:
-# they share fixtures.
+# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay
+# together: they share fixtures.
 readonly SIDE_BY_SIDE=(-n 4 --dist loadfile)
 
 passed=0
@@ -281,8 +281,8 @@ run_integration_group() {
   fi
 }
 
-# Servers that speak S3 in ways of their own, each started and tried; STORES is a choice among them. Prints the table of what
-# was seen.
+# Servers that speak S3 in ways of their own, each started and tried; STORES is a choice among them. Prints the table of
+# what was seen.
 run_stores_group() {
   local table=${BUILD:-build}/stores.jsonl
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
@@ -350,8 +350,8 @@ start_servers() {
   export CLEAT_TEST_ENDPOINT CLEAT_TEST_SERVERS AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
 
-# put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each request
-# is signed; FILE then names the proxy, and the server itself as CLEAT_TEST_DIRECT.
+# put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each
+# request is signed; FILE then names the proxy, and the server itself as CLEAT_TEST_DIRECT.
 put_proxy_before() {
   local line ca direct tls=()
   direct=$(sed -n 's/^CLEAT_TEST_ENDPOINT=//p' "$1")
@@ -363,13 +363,13 @@ put_proxy_before() {
   sed -i "s|^CLEAT_TEST_ENDPOINT=.*|$line\nCLEAT_TEST_DIRECT=$direct|" "$1"
 }
 
-# What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage requests
-# on their way.
+# What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage
+# requests on their way.
 start_signing_proxies() {
   local file
   export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
-  # versitygw verifies strictly itself, and often refuses before it has read the body, then closes: a proxy that is still
-  # sending would lose its answer.
+  # versitygw verifies strictly itself, and often refuses before it has read the body, then closes: a proxy that is
+  # still sending would lose its answer.
   for file in "$CLEAT_TEST_SERVERS"/minio-*; do
     put_proxy_before "$file" || return 1
   done

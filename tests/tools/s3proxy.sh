@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# An s3proxy for tests: a gateway in Java, here before a folder (its filesystem-nio2 backend). It refuses headers that it does
-# not know, and wants a Complete to name the checksum of each part that has one. Used as minio.sh is, without TLS:
+# An s3proxy for tests: a gateway in Java, here before a folder (its filesystem-nio2 backend). It refuses headers that
+# it does not know, and wants a Complete to name the checksum of each part that has one. Used as minio.sh is, without
+# TLS:
 #
 #   s3proxy.sh install | start DIR | stop PID      start prints S3PROXY_PID=…, else what minio.sh prints
 set -euo pipefail

@@ -137,8 +137,8 @@ write_configs() {
   write_proxy "$1" "$3" "$2"
 }
 
-# serve DIR KIND: a server that ends with this script, whatever ends it. Its tempauth wants a memcached for tokens, which S3
-# does without. A cache that keeps nothing stands in for it.
+# serve DIR KIND: a server that ends with this script, whatever ends it. Its tempauth wants a memcached for tokens,
+# which S3 does without. A cache that keeps nothing stands in for it.
 serve() {
   setpriv --pdeathsig KILL "$PYTHON" - "$1" "$1/$2.conf" "$2-server" <<'PY' &
 import sys
