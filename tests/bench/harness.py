@@ -71,9 +71,10 @@ def warm(mib):
 
 
 def alternate(measures, rounds, mib, patience=1):
-    """Calls the measures, which move `mib` MiB each, in turn, forwards and backwards by turns, so that none always has the
-    same one's leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest run, on
-    until the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for each measure."""
+    """Calls the measures, which move `mib` MiB each, in turn, forwards and backwards by turns, so that none always has
+    the same one's leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest
+    run, on until the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for
+    each measure."""
     runs = [[] for _ in measures]
     for i in range(patience * rounds if rounds > 1 else 1):
         if i >= max(rounds, 2) and all(settled(of_one) for of_one in runs):

@@ -1,7 +1,7 @@
 """Memory of saves and loads by size of the checkpoint, and what the default budget costs against a larger one.
 
-Up to MINIO_MAX_MIB on MinIO; at every size on the server that drops what is saved and makes up what is loaded, where the
-store is never what holds a buffer. There the file is one of zeros that takes no disk, so that 16 GiB fit.
+Up to MINIO_MAX_MIB on MinIO; at every size on the server that drops what is saved and makes up what is loaded, where
+the store is never what holds a buffer. There the file is one of zeros that takes no disk, so that 16 GiB fit.
 """
 
 import os

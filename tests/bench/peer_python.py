@@ -48,7 +48,8 @@ class Boto3:
 
 
 class Crt(Boto3):
-    """The AWS CRT client below the same transfers. It has no count of connections, but a throughput that it makes enough for."""
+    """The AWS CRT client below the same transfers. It has no count of connections, but a throughput that it makes
+    enough for."""
 
     def __init__(self, connections, part_bytes):
         super().__init__(connections, part_bytes)

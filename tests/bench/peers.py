@@ -66,8 +66,9 @@ class S5cmd(Peer):
 
 
 class Rclone(Peer):
-    """Without what its manual lets one save: a first pass for a file's MD5, and a look at what is there already. Parts are
-    checked by their MD5 all the same. Its HEAD after an upload stays: without, it takes an upload in parts for empty."""
+    """Without what its manual lets one save: a first pass for a file's MD5, and a look at what is there already. Parts
+    are checked by their MD5 all the same. Its HEAD after an upload stays: without, it takes an upload in parts for
+    empty."""
 
     name = "rclone"
 
@@ -114,8 +115,8 @@ class Mc(Peer):
 
 
 class Aws(Peer):
-    """The AWS command line, version 1, which is the one that the Python registry has. Version 2 can use the CRT client: see
-    Crt, which is that client without the command line."""
+    """The AWS command line, version 1, which is the one that the Python registry has. Version 2 can use the CRT client:
+    see Crt, which is that client without the command line."""
 
     name = "aws"
 
@@ -163,8 +164,8 @@ class Boto3(PythonPeer):
 
 
 class Crt(PythonPeer):
-    """The AWS CRT client below s3transfer, as version 2 of the AWS command line uses it; boto3 itself would not let it speak
-    HTTP."""
+    """The AWS CRT client below s3transfer, as version 2 of the AWS command line uses it; boto3 itself would not let it
+    speak HTTP."""
 
     name, library, package = "aws-crt", "crt", "awscrt"
 

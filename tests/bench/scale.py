@@ -1,4 +1,5 @@
-"""Many tensors in one checkpoint, many checkpoints in one store, many ranks of one job: what grows, grows in proportion."""
+"""Many tensors in one checkpoint, many checkpoints in one store, many ranks of one job: what grows, grows in
+proportion."""
 
 import json
 import os

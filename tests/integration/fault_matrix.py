@@ -129,8 +129,8 @@ def cases():
         passing = "once" if fault in SILENT or fault in LASTING else "twice"
         made += [Case("memory", fault, step, times) for step in steps for times in (passing, "always")
                  if times == "always" or step != "complete" or fault not in ENDLESS]
-        # A real server has a clock and a region of its own, looks at preconditions, and its keys have no token that could
-        # end. Silence is silence everywhere.
+        # A real server has a clock and a region of its own, looks at preconditions, and its keys have no token that
+        # could end. Silence is silence everywhere.
         if fault not in ENDLESS + ("ahead", "behind", "other-region", "expired-token", "lost-reply-unconditional"):
             made += [Case("minio", fault, step, "once") for step in steps]
     # The longest first, so that they are not what is waited for in the end.

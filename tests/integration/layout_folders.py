@@ -215,8 +215,8 @@ def infinitrain(directory, step, seed=0, ddp=1, tp=1, pp=1):
 
 
 def deepspeed(directory, step, seed=0, ranks=2):
-    """DeepSpeed with ZeRO: each rank its part of the optimizer, rank 0 the model before. Rank 0 then names the folder in
-    `latest`, which is written over in place, and waits for the others after that alone."""
+    """DeepSpeed with ZeRO: each rank its part of the optimizer, rank 0 the model before. Rank 0 then names the folder
+    in `latest`, which is written over in place, and waits for the others after that alone."""
     folder = f"global_step{step}"
     yield from make(directory, folder)
     for rank in range(1, ranks):
@@ -228,7 +228,8 @@ def deepspeed(directory, step, seed=0, ranks=2):
 
 
 def nemo(directory, step, seed=0, ranks=2, last=True):
-    """NeMo's ModelCheckpoint: a marker, the folder, the marker removed; then all of it again under the name of the last."""
+    """NeMo's ModelCheckpoint: a marker, the folder, the marker removed; then all of it again under the name of the
+    last."""
     name = f"model_name--val_loss=1.23-step={step}-consumed_samples={step * 8}.0"
     for folder in [name, name + "-last"] if last else [name]:
         yield from put(directory, f"{folder}-unfinished", b"")

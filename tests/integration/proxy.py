@@ -30,8 +30,8 @@ class Request:
 
     @property
     def kind(self):
-        """create, part, complete, abort; manifest, record, file: puts of these; trial: all that a resume tries the store with;
-        else the method in small letters."""
+        """create, part, complete, abort; manifest, record, file: puts of these; trial: all that a resume tries the
+        store with; else the method in small letters."""
         if self.key.endswith(".trial.json"):
             return "trial"
         if "uploads" in self.query and self.method == "POST":

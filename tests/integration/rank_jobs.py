@@ -1,8 +1,8 @@
 """Jobs of several ranks for tests: the example trainer_ranks, what it has stored, and a run to compare it with.
 
-The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments as
-Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked for with
-boto3.
+The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments
+as Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked
+for with boto3.
 """
 
 import hashlib
@@ -122,7 +122,7 @@ def assert_told(job, number, *words, knows_its_rank=True):
         assert word in lines[0], lines
 
 
-# ---- What is stored ----------------------------------------------------------------------------------------------------
+# ---- What is stored --------------------------------------------------------------------------------------------------
 
 def sizes(store):
     """Key: bytes, without Cleat."""
@@ -189,7 +189,7 @@ def assemble(store, step):
     return {name: array.tobytes() for name, array in whole.items()}
 
 
-# ---- The same bits -------------------------------------------------------------------------------------------------------
+# ---- The same bits ---------------------------------------------------------------------------------------------------
 
 def results(folder):
     """Flags that write them."""

@@ -1,7 +1,7 @@
 """Bad input and bad places, at program and API level: each has its own error, ends in bounded time, and leaves nothing.
 
-What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py (manifests,
-records, stored bytes) show is not repeated here.
+What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py
+(manifests, records, stored bytes) show is not repeated here.
 """
 
 import os
@@ -113,7 +113,7 @@ def test_wrong_keys_say_which(bucket, small, tmp_path, change, code, word):
     assert bucket.keys() == before and not (tmp_path / "back").exists()
 
 
-# ---- Endpoints that do not answer -------------------------------------------------------------------------------------
+# ---- Endpoints that do not answer ------------------------------------------------------------------------------------
 
 class Server:
     """Accepts connections and does to each what `behave` says."""
@@ -223,7 +223,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_save(bucket, tmp_path):
     assert bucket.cleat("ls", bucket.url).code == 3
 
 
-# ---- Requests by the API ------------------------------------------------------------------------------------------------
+# ---- Requests by the API ---------------------------------------------------------------------------------------------
 
 def test_requests_that_cannot_be_right(store):
     """Steps below zero, duplicate names, unknown dtypes, shapes that overflow, and more: all refused before a byte is
@@ -246,7 +246,7 @@ def test_requests_that_cannot_be_right(store):
     assert store.cleat("verify", store.url).code == 0
 
 
-# ---- Sources that change while they are read ---------------------------------------------------------------------------
+# ---- Sources that change while they are read -------------------------------------------------------------------------
 
 def assert_changed(result, store, source):
     error_of(result, 1, "CHANGED", source)
@@ -307,7 +307,7 @@ def test_a_source_that_changes_in_the_middle(bucket, tmp_path, how):
     assert unfinished_uploads(bucket, proxy.upload_keys()) == []
 
 
-# ---- Disks that are full, folders that are read-only --------------------------------------------------------------------
+# ---- Disks that are full, folders that are read-only -----------------------------------------------------------------
 
 class Disk:
     """A small file system of its own, seen only by what `run` runs; it is gone when its holder is."""
@@ -441,7 +441,7 @@ def test_a_read_only_file_system(store, disk, tmp_path, small):
     assert tree(tmp_path / "back") == tree(small)
 
 
-# ---- Destinations -----------------------------------------------------------------------------------------------------------
+# ---- Destinations ----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("what", ["empty folder", "folder", "file", "link to a folder", "dangling link", "device"])
 def test_a_destination_that_exists_in_any_form(store, small, tmp_path, what):

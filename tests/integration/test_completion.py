@@ -1,4 +1,5 @@
-"""What the shells offer after <Tab>: the scripts of `cleat completion`, read by the real bash and fish, and parsed by zsh."""
+"""What the shells offer after <Tab>: the scripts of `cleat completion`, read by the real bash and fish, and parsed by
+zsh."""
 
 import re
 import subprocess

@@ -1,8 +1,8 @@
 """Saves that are killed, stopped, or raced: whatever happens, a reader sees whole checkpoints and nothing else.
 
-The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so are
-loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED repeats
-it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
+The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so
+are loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED
+repeats it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
 """
 
 import collections
@@ -167,7 +167,7 @@ def settle(store):
         store.proxy.settle()
 
 
-# ---- Killed at random moments ------------------------------------------------------------------------------------------
+# ---- Killed at random moments ----------------------------------------------------------------------------------------
 
 def measure(store, sources, step):
     """Seconds of an undisturbed save."""
@@ -253,7 +253,7 @@ def test_killed_at_random_moments_on_a_folder(tmp_path, rng):
     torment(folder, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS * 2 // 5)
 
 
-# ---- Killed at every step of the protocol ------------------------------------------------------------------------------
+# ---- Killed at every step of the protocol ----------------------------------------------------------------------------
 
 SMALL = {"model.safetensors": 6 * MIB, "optimizer.bin": 5 * MIB + 1, "config.json": 100}
 
@@ -305,7 +305,7 @@ def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
     assert_whole(proxied, tmp_path, sources, [1, 2])
 
 
-# ---- Stopped by a signal -------------------------------------------------------------------------------------------------
+# ---- Stopped by a signal ---------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("kind, nth", [("get", 1), ("file", 1), ("create", 1), ("part", 1), ("part", 4), ("complete", 1),
@@ -333,7 +333,7 @@ def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, n
     assert unfinished_uploads(proxied, proxied.proxy.upload_keys()) == []
 
 
-# ---- Two at once -----------------------------------------------------------------------------------------------------------
+# ---- Two at once -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("store, options", [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
                          indirect=["store"])

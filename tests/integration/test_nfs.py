@@ -1,5 +1,6 @@
-"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. On one machine's word the other is never
-wrong: one of two writers wins, nothing is lost, what is alive is left alone. nfs_machines.py says where the machines come from."""
+"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. On one machine's word the other
+is never wrong: one of two writers wins, nothing is lost, what is alive is left alone. nfs_machines.py says where the
+machines come from."""
 
 import itertools
 import json
@@ -196,7 +197,8 @@ def test_a_resume_after_the_first_has_died(room, store, source, slowly):
 
 @pytest.mark.parametrize("pruner", ["a", "b"])
 def test_a_load_while_it_is_pruned(room, store, source, slowly, tmp_path, pruner):
-    """The load has the checkpoint whole, or says that it is gone; what stands in the folder meanwhile is in nobody's way."""
+    """The load has the checkpoint whole, or says that it is gone; what stands in the folder meanwhile is in nobody's
+    way."""
     second = other(tmp_path)
     assert store.save(room.a, source, 1).code == 0
     assert store.save(room.a, second, 2).code == 0

@@ -1,8 +1,8 @@
 """Servers that speak S3 in ways of their own: what the doctor says of each, and what then happens there.
 
-CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation here,
-never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it saw, and the
-doctor's documents are put beside it.
+CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation
+here, never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it
+saw, and the doctor's documents are put beside it.
 """
 
 import json
@@ -142,7 +142,7 @@ def expect_loaded(store, folder, wanted, *more):
     assert tree(folder) == wanted
 
 
-# ---- What is said, and whether it is so --------------------------------------------------------------------------------
+# ---- What is said, and whether it is so ------------------------------------------------------------------------------
 
 def is_atomic(document):
     told = {check["name"]: check["result"] for check in document["checks"]}
@@ -203,11 +203,11 @@ def test_what_stays(store, tmp_path, note):
     note("prune, gc, pin", "as they should")
 
 
-# ---- Two at once ------------------------------------------------------------------------------------------------------
+# ---- Two at once -----------------------------------------------------------------------------------------------------
 
 def test_races(store, tmp_path, note):
-    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had, or is found to
-    be damaged."""
+    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had, or is
+    found to be damaged."""
     files = [files_of({"a.bin": 5 * MIB + 1, "b": 10, name: 5}, seed) for seed, name in enumerate("xy")]
     sources = [fill(tmp_path / str(number), one) for number, one in enumerate(files)]
     proxy, one, damaged = Proxy(store.server.endpoint), 0, 0
@@ -285,7 +285,7 @@ def test_kills(store, tmp_path, rng, note):
     note("kills", "%d of %d killed in the middle; all stored by the next try" % (killed, KILLS))
 
 
-# ---- A training ---------------------------------------------------------------------------------------------------------
+# ---- A training ------------------------------------------------------------------------------------------------------
 
 def test_cleat_run(store, jobs, tmp_path, note):
     """A training is killed with its machine, and goes on elsewhere from what is stored."""

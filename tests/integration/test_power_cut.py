@@ -1,7 +1,7 @@
 """What is told as restored survives a power cut, and at no moment would a cut leave a name without its bytes.
 
-On a disk of its own whose power is cut while it is in use (disk_image.py). Where there are no loop devices, and beside that in any
-case, the order in which things went to the disk is judged.
+On a disk of its own whose power is cut while it is in use (disk_image.py). Where there are no loop devices, and beside
+that in any case, the order in which things went to the disk is judged.
 """
 
 import json
@@ -94,7 +94,7 @@ def test_no_name_is_there_before_its_bytes(saved, power, disk_record, tmp_path, 
     judge_order(tmp_path / "record", out)
 
 
-# ---- cleat run -----------------------------------------------------------------------------------------------------------
+# ---- cleat run -------------------------------------------------------------------------------------------------------
 
 def seed(jobs, store, directory, step):
     job = jobs(store, directory)
@@ -131,7 +131,8 @@ def test_what_a_job_goes_on_from_survives(folder, power, jobs, disk_record, tmp_
 
 
 def test_nothing_says_that_it_is_there_before_it_is(folder, power, jobs, disk_record, tmp_path):
-    """As above; also of state.json, which says that DIR holds the checkpoint, and of a checkpoint that is in the way."""
+    """As above; also of state.json, which says that DIR holds the checkpoint, and of a checkpoint that is in the
+    way."""
     files = seed(jobs, folder, tmp_path / "first", 300)
     place = (power.place if power else tmp_path) / "job"
     old = write_dcp(place, 300, {"__0_0.distcp": b"of another run"})

@@ -73,7 +73,7 @@ def test_safetensors_opens_the_file_of_every_rank(store, tmp_path, launch):
                                                                      "state.learning_rate", "state.text"}
 
 
-# ---- Launchers -----------------------------------------------------------------------------------------------------------------
+# ---- Launchers -------------------------------------------------------------------------------------------------------
 
 def mpirun(store, start, *flags):
     """Without ssh, and by loopback's means alone."""
@@ -164,7 +164,7 @@ def test_a_plain_loop_ends_all_when_one_is_killed(store):
     assert_ended_with_the_first(loop(store), store.environment, store)
 
 
-# ---- What is wrong with a launch ---------------------------------------------------------------------------------------------
+# ---- What is wrong with a launch -------------------------------------------------------------------------------------
 
 def assert_refused(job, *words, knows_its_rank=True):
     """Every rank ends with a clear line."""

@@ -48,8 +48,8 @@ def assert_survivors_give_up(job, killed):
 
 
 def train_and_kill(store, tmp_path, launch, rng, world):
-    """Never ends by itself before the kill, of one rank or of all; unless its ranks are so slow that they give up on each
-    other: False."""
+    """Never ends by itself before the kill, of one rank or of all; unless its ranks are so slow that they give up on
+    each other: False."""
     before, further = steps_done(tmp_path), rng.randrange(1, 60)
     job = launch(store, tmp_path, world, *ENDLESS, "--save-every", 7, *PATIENCE, *results(tmp_path))
     wait_until(lambda: steps_done(tmp_path) >= before + further or not job.is_running())

@@ -98,9 +98,9 @@ JOURNAL_HEADER = 264
 
 
 def is_of_the_dead(store, key):
-    """What a process killed in its middle leaves hidden in a folder, and gc's: whether it still lives cannot be seen. A put
-    leaves its file. An upload leaves a journal whose header is not written, which says nothing yet. A claim's removal leaves
-    the lock on the names of an attempt that nobody goes on with."""
+    """What a process killed in its middle leaves hidden in a folder, and gc's: whether it still lives cannot be seen. A
+    put leaves its file. An upload leaves a journal whose header is not written, which says nothing yet. A claim's
+    removal leaves the lock on the names of an attempt that nobody goes on with."""
     folder, _, name = key.rpartition("/")
     if name == ".cleat-lock":
         return folder != store.record_key(STEP).rpartition("/")[0]

@@ -1,7 +1,8 @@
 """What is kept and what is removed: prune, gc, pin and unpin, on folders and on MinIO.
 
-The judge is not Cleat: what is left is looked up and read by boto3 or in the folder, and compared byte for byte with what was there
-before. On a bucket ages cannot be set, so there --older-than is short and waited for: until the server's own clock says so.
+The judge is not Cleat: what is left is looked up and read by boto3 or in the folder, and compared byte for byte with
+what was there before. On a bucket ages cannot be set, so there --older-than is short and waited for: until the server's
+own clock says so.
 """
 
 import email.utils
@@ -69,7 +70,8 @@ def gc(store, *arguments, code=0):
 
 
 def grow_old(store, key=None):
-    """Makes all that is there (or one key) older than a day in a folder; on a bucket, older than `older(store)` says."""
+    """Makes all that is there (or one key) older than a day in a folder; on a bucket, older than `older(store)`
+    says."""
     if isinstance(store, Folder):
         then = time.time() - 3 * DAY
         for path in store.path.rglob("*"):
@@ -94,7 +96,7 @@ def older(store):
     return [] if isinstance(store, Folder) else ["--older-than", "1s"]
 
 
-# ---- Prune ------------------------------------------------------------------------------------------------------------
+# ---- Prune -----------------------------------------------------------------------------------------------------------
 
 def test_prune_keeps_what_it_should(store, source):
     save_steps(store, source, range(1, 11))
@@ -229,7 +231,7 @@ def test_a_load_that_is_overtaken(proxied, source, tmp_path):
     assert not (tmp_path / "back").exists()
 
 
-# ---- Killed --------------------------------------------------------------------------------------------------------------
+# ---- Killed ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 12, 19])
 def test_a_prune_that_is_killed(proxied, source, number):
@@ -291,7 +293,7 @@ def test_prunes_of_a_folder_that_are_killed(folder, source):
         assert contents(folder) == of_step(before, max(left))
 
 
-# ---- gc --------------------------------------------------------------------------------------------------------------------
+# ---- gc --------------------------------------------------------------------------------------------------------------
 
 def start_save(store, source, step, *more):
     return subprocess.Popen([CLEAT, "save", source, store.url, "--step", str(step), "--part-size", "5M", "--jobs", "2", *more],

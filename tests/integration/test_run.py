@@ -24,7 +24,7 @@ def seed(jobs, store, directory, *numbers):
     return files
 
 
-# ---- Restoring ---------------------------------------------------------------------------------------------------------
+# ---- Restoring -------------------------------------------------------------------------------------------------------
 
 def test_saves_then_restores_then_finds_it_there(jobs, store, tmp_path):
     job = jobs(store, tmp_path / "a", environment={"CLEAT_RESUME_STEP": "77", "CLEAT_RESUME_DIR": "/of/another"})
@@ -173,7 +173,7 @@ def test_a_step_that_another_start_has_saved(jobs, folder, tmp_path, how):
     assert stored(folder, 300) == newer
 
 
-# ---- Saving -------------------------------------------------------------------------------------------------------------
+# ---- Saving ----------------------------------------------------------------------------------------------------------
 
 def test_names_out_of_order(jobs, folder, tmp_path):
     job = jobs(folder, tmp_path / "a")

@@ -54,7 +54,7 @@ def test_wrong_options(folder, tmp_path, arguments, word):
     assert not folder.path.exists()
 
 
-# ---- DIR --------------------------------------------------------------------------------------------------------------
+# ---- DIR -------------------------------------------------------------------------------------------------------------
 
 def test_dir_is_made_but_not_the_one_above_it(jobs, folder, tmp_path):
     assert_not_started(jobs(folder, tmp_path / "no" / "a"), tmp_path / "no" / "a", "hint: ")
@@ -97,7 +97,7 @@ def test_dir_goes_away_while_the_command_runs(jobs, folder, tmp_path):
     assert stored(folder, 1) == files
 
 
-# ---- The store --------------------------------------------------------------------------------------------------------
+# ---- The store -------------------------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
 def closed_port():
@@ -155,7 +155,7 @@ def test_wrong_keys(jobs, bucket, tmp_path):
     assert_not_started(job, "SignatureDoesNotMatch")
 
 
-# ---- The restore ---------------------------------------------------------------------------------------------------------
+# ---- The restore -----------------------------------------------------------------------------------------------------
 
 def store_one(jobs, store, directory, size=300000):
     job = jobs(store, directory)

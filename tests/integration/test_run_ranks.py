@@ -1,5 +1,5 @@
-"""`cleat run` on several machines, each with a folder of its own: one checkpoint of all parts, or none. The machines are
-folders here; what they know of each other is in the store."""
+"""`cleat run` on several machines, each with a folder of its own: one checkpoint of all parts, or none. The machines
+are folders here; what they know of each other is in the store."""
 
 import json
 import os
@@ -100,7 +100,8 @@ def test_one_checkpoint_of_all_parts(machines, store, tmp_path):
 
 
 def test_the_machines_of_before_get_what_they_lack(machines, folder, tmp_path):
-    """Each has its own part still; the next start may be sharded in another way. What is whole is not restored again."""
+    """Each has its own part still; the next start may be sharded in another way. What is whole is not restored
+    again."""
     made = machines(folder)
     files = write_all(tmp_path, 1)
     made[0].until_stored(folder, 1)
@@ -184,7 +185,7 @@ def test_sigterm_saves_the_last_one(machines, folder, tmp_path):
     assert stored(folder, 1) == files
 
 
-# ---- A tool that removes its part ---------------------------------------------------------------------------------------
+# ---- A tool that removes its part ------------------------------------------------------------------------------------
 
 class ShardGate(Gate):
     """Shards wait at it; orders pass."""
@@ -235,7 +236,7 @@ def test_a_part_that_is_removed_before_its_order(machines, proxied, tmp_path):
     assert steps(proxied) == [2]
 
 
-# ---- A part is missing ------------------------------------------------------------------------------------------------
+# ---- A part is missing -----------------------------------------------------------------------------------------------
 
 def test_a_part_is_never_taken_for_the_whole(machines, folder, tmp_path):
     """What the sign names is nowhere: nothing is committed, and why is said. Once it is there, all is."""
@@ -326,7 +327,7 @@ def test_machines_that_are_killed_at_random(machines, store, tmp_path):
     assert newest
 
 
-# ---- Who is who -------------------------------------------------------------------------------------------------------
+# ---- Who is who ------------------------------------------------------------------------------------------------------
 
 def test_a_folder_that_all_share(machines, folder, tmp_path):
     """One saves; the others run their commands, and begin when it is restored."""

@@ -1,5 +1,6 @@
-"""A `cleat run` that is killed by SIGKILL, alone, as the OOM killer does it: nothing of its command lives on, and the next
-start goes on from DIR. What lives on all the same, since the guard was killed with it, is found by the next start."""
+"""A `cleat run` that is killed by SIGKILL, alone, as the OOM killer does it: nothing of its command lives on, and the
+next start goes on from DIR. What lives on all the same, since the guard was killed with it, is found by the next
+start."""
 
 import json
 import os
@@ -155,7 +156,8 @@ def test_a_kill_while_the_command_ends(jobs, folder, tmp_path):
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
 def test_what_the_command_leaves_in_other_sessions(family, jobs, folder, tmp_path, number):
-    """torchrun's workers are such. A command that is killed could not end them; one that exits has left them on purpose."""
+    """torchrun's workers are such. A command that is killed could not end them; one that exits has left them on
+    purpose."""
     job = family(folder, how="save" if number is None else "deaf" if number == signal.SIGKILL else "plain")
     os.kill(job.pids["command"], number or signal.SIGTERM)
     assert job.wait() == (7 if number is None else 128 + number)
@@ -164,7 +166,7 @@ def test_what_the_command_leaves_in_other_sessions(family, jobs, folder, tmp_pat
     assert jobs(folder, tmp_path / "a", command=["true"]).wait() == 0
 
 
-# ---- What the guard is, and is not -------------------------------------------------------------------------------------
+# ---- What the guard is, and is not -----------------------------------------------------------------------------------
 
 def test_the_guard_holds_nothing_of_ours_open(family, folder):
     job = family(folder)
@@ -205,7 +207,7 @@ def test_the_guard_is_killed(family, jobs, folder, tmp_path):
     assert "guard" in job.log
 
 
-# ---- What lives on all the same -----------------------------------------------------------------------------------------
+# ---- What lives on all the same --------------------------------------------------------------------------------------
 
 def kill_both(job):
     kill_alone(job, guard(job))

@@ -1,4 +1,5 @@
-"""`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no success."""
+"""`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no
+success."""
 
 import os
 

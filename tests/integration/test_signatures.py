@@ -1,5 +1,6 @@
-"""Every request of Cleat is verified by botocore's signer on its way (tools/signing_proxy.py). Here: that the proxy finds
-what is wrong, and the requests that other tests do not send: odd keys and queries, session tokens, keys from STS."""
+"""Every request of Cleat is verified by botocore's signer on its way (tools/signing_proxy.py). Here: that the proxy
+finds what is wrong, and the requests that other tests do not send: odd keys and queries, session tokens, keys from
+STS."""
 
 import hashlib
 import http.client
@@ -204,7 +205,7 @@ def test_odd_names_and_prefixes(bucket, tmp_path, rng):
         assert {re.sub("^step-0+1/[0-9a-f]+/", "", key) for key in stored} >= set(names), stored
 
 
-# ---- Keys of a session -------------------------------------------------------------------------------------------------
+# ---- Keys of a session -----------------------------------------------------------------------------------------------
 
 def save_and_load(bucket, source, back):
     saved = bucket.cleat("save", source, bucket.url, "--step", 1, "--part-size", "5M")

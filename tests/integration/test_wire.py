@@ -1,8 +1,8 @@
 """Bytes that are damaged or missing on their way between Cleat and a real store, in either direction.
 
-A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short: once,
-which must go by unnoticed but for one request more; or always, which must fail and say where. What is stored is read by
-boto3, what is loaded is compared byte by byte; neither may ever differ from what was saved.
+A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short:
+once, which must go by unnoticed but for one request more; or always, which must fail and say where. What is stored is
+read by boto3, what is loaded is compared byte by byte; neither may ever differ from what was saved.
 """
 
 import concurrent.futures
@@ -252,8 +252,9 @@ def test_an_etag_that_is_damaged_on_its_way_back(bucket, through, source, guard)
 
 @pytest.mark.parametrize("kind", ["part", "file", "record", "manifest"])
 def test_what_nothing_guards_is_found_by_the_load(bucket, through, source, tmp_path, rng, kind):
-    """checksum=off with payload=never: the bit arrives in the store, and whoever loads is told, or loads the same bytes:
-    what the manifest says of other things than files and records (the user's notes) is guarded by nothing then."""
+    """checksum=off with payload=never: the bit arrives in the store, and whoever loads is told, or loads the same
+    bytes: what the manifest says of other things than files and records (the user's notes) is guarded by nothing
+    then."""
     flips = Flips(rng, kind, False)
     # A claim that is damaged is another's: that save ends.
     through(send=lambda request, body: body if b"cleat.claim" in body else flips.flip(request, body))

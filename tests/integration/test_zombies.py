@@ -1,8 +1,9 @@
-"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first were dead, and the first goes on.
+"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first were dead, and the first goes
+on.
 
-Exactly one of them wins, and what it committed stays, whatever the store heeds. The judge reads the store past Cleat and
-compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there are on each store, CLEAT_TEST_SEED repeats
-their moments.
+Exactly one of them wins, and what it committed stays, whatever the store heeds. The judge reads the store past Cleat
+and compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there are on each store, CLEAT_TEST_SEED
+repeats their moments.
 """
 
 import contextlib
@@ -102,8 +103,8 @@ def stop_after(process, seconds):
 
 
 def until_ended_or_held_up(store, process):
-    """In a folder a process may be stopped in the milliseconds for which it holds the lock on names. Then all others wait until
-    it goes on, or for their time limit."""
+    """In a folder a process may be stopped in the milliseconds for which it holds the lock on names. Then all others
+    wait until it goes on, or for their time limit."""
     locked = 0
     while process.poll() is None and locked < LOCKED_POLLS:
         try:

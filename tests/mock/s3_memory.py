@@ -42,7 +42,8 @@ class Upload:
 
 
 class MemoryStore:
-    """Any bucket name is this one bucket. `objects` and `uploads` may be looked at and changed while no request runs."""
+    """Any bucket name is this one bucket. `objects` and `uploads` may be looked at and changed while no request
+    runs."""
 
     def __init__(self, objects=None):
         self.objects = dict(objects or {})  # key: Object

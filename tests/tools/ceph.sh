@@ -116,7 +116,8 @@ start_ceph() {
     frontend="endpoint=127.0.0.1:$port"
     if [ -n "$tls" ]; then
       scheme=https
-      frontend="ssl_endpoint=127.0.0.1:$port ssl_certificate=$tls/server/public.crt ssl_private_key=$tls/server/private.key"
+      frontend="ssl_endpoint=127.0.0.1:$port ssl_certificate=$tls/server/public.crt"
+      frontend+=" ssl_private_key=$tls/server/private.key"
     fi
     rm -rf "${dir:?}"/*
     write_config "$dir" "$monitor" "$frontend"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that may."""
+"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that
+may."""
 
 import os
 import subprocess

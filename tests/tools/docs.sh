@@ -25,8 +25,8 @@ make_api_pages() {
 finds_bare_declarations() {
   local planted=$api/planted found
   mkdir -p "$planted" || return 1
-  printf '/* a.h: a header. */\n\n/* Has one. */\nvoid told(void);\n\nvoid bare(void);\n\nstruct naked {\n  int x;\n};\n' \
-    >"$planted/a.h"
+  printf '%s\n' '/* a.h: a header. */' '' '/* Has one. */' 'void told(void);' '' 'void bare(void);' '' \
+    'struct naked {' '  int x;' '};' >"$planted/a.h"
   read_headers "$planted" "$planted/out" || return 1
   found=$(python3 docs/site/api_pages.py bare "$planted/out/warnings" 2>&1) && return 1
   [ "$found" = $'C API: bare has no comment\nC API: naked has no comment' ] || { echo "$found" >&2; return 1; }
@@ -34,7 +34,8 @@ finds_bare_declarations() {
 
 # Scripts, styles, pictures and frames; links that a reader may follow are no matter.
 loads_from_elsewhere() {
-  grep -rEno --include='*.html' '<(script|img|iframe|source)[^>]* src="?(https?:)?//[^ >]*|<link[^>]* href="?(https?:)?//[^ >]*' "$site"
+  grep -rEno --include='*.html' -e '<(script|img|iframe|source)[^>]* src="?(https?:)?//[^ >]*' \
+    -e '<link[^>]* href="?(https?:)?//[^ >]*' "$site"
 }
 
 "$TOOLS/deps.sh" docs

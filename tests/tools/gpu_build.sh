@@ -10,7 +10,8 @@ cd "$ROOT"
 stand_in_agrees() {
   local file
   for file in tests/fake_cudart/*.c; do
-    "${CC:-gcc}" -std=c11 -D_GNU_SOURCE -I. -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only "$file" || return 1
+    "${CC:-gcc}" -std=c11 -D_GNU_SOURCE -I. -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only "$file" ||
+      return 1
   done
 }
 

@@ -3,8 +3,9 @@
 
 usage: metrics.py [ROOT]      needs Universal Ctags
 
-Functions are those that ctags finds in .c files, from their line to their end. Parameters are counted by commas at depth one
-of a signature. A sentence ends with '.', '?', '!' or ':' before white space, outside of code blocks and tables.
+Functions are those that ctags finds in .c files, from their line to their end. Parameters are counted by commas at
+depth one of a signature. A sentence ends with '.', '?', '!' or ':' before white space, outside of code blocks and
+tables.
 """
 
 import json

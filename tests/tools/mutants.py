@@ -10,9 +10,9 @@ Environment:
   MUTANTS_SECONDS=N        time limit of a test; without it 120 s, or 8 times what the test takes on the sound tree
   MUTANTS_JOBS=N           how many side by side; without it one a core, at most 4
 
-One line a mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant fails where its test passes, where
-the patch no longer applies or the result no longer compiles, and where the sound tree fails the same test. tests/mutants/README.md
-says how a patch is written.
+One line a mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant fails where its test passes,
+where the patch no longer applies or the result no longer compiles, and where the sound tree fails the same test.
+tests/mutants/README.md says how a patch is written.
 """
 
 import glob

@@ -105,8 +105,9 @@ choose_runner() {
 # Failures: 0, Errors: 0".
 judge_check_program() {
   local what=$1 log=$2 status=$3 checks=0 bad=0
-  read -r checks bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
-    "$log" | awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
+  read -r checks bad < <(
+    sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' "$log" |
+      awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
   passed=$((passed + checks - bad))
   if [ "$bad" -gt 0 ]; then
     fail "$bad" "$what: $bad of $checks checks"
@@ -138,8 +139,8 @@ run_check_group() {
   rm -rf "$logs"
   mkdir "$logs"
   printf '%s\n' "${programs[@]}" >"$logs/programs"
-  run_logged $((PROGRAM_SECONDS * 4)) "$scratch/output" xargs -a "$logs/programs" -P 4 -I '{}' "$TOOLS/one_program.sh" "$logs" \
-    "$PROGRAM_SECONDS" "${runner[@]}" '{}' || fail 1 "the programs of tests/$1"
+  run_logged $((PROGRAM_SECONDS * 4)) "$scratch/output" xargs -a "$logs/programs" -P 4 -I '{}' \
+    "$TOOLS/one_program.sh" "$logs" "$PROGRAM_SECONDS" "${runner[@]}" '{}' || fail 1 "the programs of tests/$1"
   for program in "${programs[@]}"; do
     name=${program##*/}
     if [ -e "$logs/$name.status" ]; then
@@ -288,7 +289,8 @@ run_stores_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   rm -f "$table"
   export CLEAT_TEST_OTHERS=${STORES:-ceph garage moto s3mock s3proxy s3rver s3s_fs swift} CLEAT_TEST_OTHERS_TABLE=$table
-  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-30} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-20} CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-60}
+  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-30} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-20}
+  export CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-60}
   run_pytest tests/integration/test_other_servers.py
   python3 "$TOOLS/stores_table.py" "$table"
 }
@@ -297,7 +299,8 @@ run_stores_group() {
 run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
-  run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s -k 'random_moments or two_processes'
+  run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s \
+    -k 'random_moments or two_processes'
   CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-1000} run_pytest tests/integration/test_zombies.py -s
   run_pytest tests/integration/endurance_huggingface.py -s
   judge_signatures
@@ -308,7 +311,8 @@ run_mutants_group() {
   local log=$scratch/output status=0 good=0 bad=0
   run_logged "$MUTANTS_ALL_SECONDS" "$log" "$TOOLS/mutants.py" || status=$?
   rm -rf "$scratch/findings/"* # what a sanitizer says of a mutant is no finding
-  read -r good bad < <(sed -n 's/^\([0-9]\+\) passed, \([0-9]\+\) failed$/\1 \2/p' "$log" | tail -n 1 | grep . || echo 0 0)
+  read -r good bad < <(
+    sed -n 's/^\([0-9]\+\) passed, \([0-9]\+\) failed$/\1 \2/p' "$log" | tail -n 1 | grep . || echo 0 0)
   passed=$((passed + good))
   if [ "$bad" -gt 0 ]; then
     fail "$bad" "mutants: $bad"

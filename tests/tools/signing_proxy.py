@@ -11,8 +11,8 @@
         kind of request that a whole run sends must be among them.
 
 Bytes are passed on as they come, in both directions, and before they are looked at. Requests are told to be Cleat's by
-their User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from the answers of STS that pass by; none is ever written.
-One thread, asyncio; a connection owns its two transports.
+their User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from the answers of STS that pass by; none is ever
+written. One thread, asyncio; a connection owns its two transports.
 """
 
 import argparse

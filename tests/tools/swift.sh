@@ -91,11 +91,13 @@ CONFIG
 
 # write_proxy DIR PORT SECRET: what speaks S3.
 write_proxy() {
+  local before="catch_errors gatekeeper healthcheck no_cache listing_formats bulk s3api tempauth"
+  local behind="copy slo dlo versioned_writes symlink proxy-server"
   {
     server_defaults "$1" "$2"
     cat <<CONFIG
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck no_cache listing_formats bulk s3api tempauth copy slo dlo versioned_writes symlink proxy-server
+pipeline = $before $behind
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
