@@ -17,8 +17,10 @@ from headers import HEADERS, all_headers, labelled, plain, summary
 API = os.path.dirname(os.path.normpath(HEADERS))
 OVERVIEW = "cleat"
 # As a reader meets them.
-ORDER = ["client", "save", "catalog", "load", "resume", "manager", "manager_ops", "retention", "doctor", "bench", "progress",
-         "types", "error", "common"]
+ORDER = [
+    "client", "save", "catalog", "load", "resume", "manager", "manager_ops", "retention", "doctor", "bench", "progress",
+    "types", "error", "common"
+]
 COLUMNS = 74  # of text in the source of a page
 OPAQUE_MAX = 8  # a type that more functions take is in the overview, and their list says nothing
 FOR_HEADERS = {"CLEAT_API", "CLEAT_MUST_USE", "CLEAT_INIT_OF"}  # no macros for users
@@ -221,7 +223,8 @@ def ends(page, labels, api):
 def see_also(page, api):
     names = set()
     for kind, text, block in page.parts:
-        names |= api.named(text) | api.named(block.comment) | (api.named("\n".join(block.lines)) if kind != "map" else set())
+        names |= api.named(text) | api.named(
+            block.comment) | (api.named("\n".join(block.lines)) if kind != "map" else set())
     if not page.of("function"):
         users = {name for name, other in api.pages.items() for _, text, _ in other.parts
                  if re.search(r"\b%s\b" % page.name, text)}

@@ -133,8 +133,10 @@ class Table:
         """One figure, a value for each round. It is reached where the median is on the limit's right side."""
         middle = statistics.median(values)
         reached = None if limit is None else middle >= limit if at_least else middle <= limit
-        self.figures.append({"name": name, "what": what, "values": values, "limit": limit, "at_least": at_least, "unit": unit,
-                             "digits": digits, "note": note, "reached": reached})
+        self.figures.append({
+            "name": name, "what": what, "values": values, "limit": limit, "at_least": at_least, "unit": unit,
+            "digits": digits, "note": note, "reached": reached
+        })
         self.line(what, said(self.figures[-1]), wanted(self.figures[-1]), reached is not False)
 
     def row(self, what, value, target="-", holds=True):
@@ -161,7 +163,8 @@ class Table:
         judged = [figure for figure in self.figures if figure["reached"] is not None]
         missed = [figure["what"] for figure in judged if not figure["reached"]]
         missed += [row["what"] for row in self.rows if not row["holds"]]
-        return f"{len(judged)} figures, {len(missed)} not reached" + "".join(f"\n  not reached: {what}" for what in missed)
+        return f"{len(judged)} figures, {len(missed)} not reached" + "".join(f"\n  not reached: {what}"
+                                                                             for what in missed)
 
 
 def said(figure):

@@ -116,9 +116,11 @@ def judge_order(record, folder, sign=None):
         renamed = max(renamed, last("renamed", inode, len(events)))
         done = "changed" if path.is_dir() else "written"
         if renamed >= 0:
-            assert is_synced(inode, last(done, inode, renamed), renamed), "%s took its place before it was synced" % path
+            assert is_synced(inode, last(done, inode, renamed), renamed), \
+                "%s took its place before it was synced" % path
         if path.is_dir():
-            assert is_synced(inode, last(done, inode, len(events)), len(events)) or last(done, inode, len(events)) < 0, \
+            changed = last(done, inode, len(events))
+            assert is_synced(inode, changed, len(events)) or changed < 0, \
                 "the names in %s were not synced in the end" % path
             for entry in path.iterdir():
                 look(entry, renamed)
@@ -131,4 +133,5 @@ def judge_order(record, folder, sign=None):
     if sign:
         inode, its = Path(folder).stat().st_ino, Path(folder, sign).lstat().st_ino
         placed = last("renamed", its, len(events))
-        assert is_synced(inode, last("changed", inode, placed), placed), "%s came before the names beside it were synced" % sign
+        assert is_synced(inode, last("changed", inode, placed),
+                         placed), "%s came before the names beside it were synced" % sign

@@ -47,8 +47,8 @@ def archive(seed, **more):
     """What torch.save writes: a zip archive, not compressed, of a pickle and the bytes of each tensor."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as whole:
-        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more}, protocol=2)), ("data/0", tensor(seed).tobytes()),
-                           ("version", b"3\n")):
+        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more}, protocol=2)),
+                           ("data/0", tensor(seed).tobytes()), ("version", b"3\n")):
             whole.writestr(zipfile.ZipInfo("archive/" + name), data)  # the time of it is always the same
     return file.getvalue()
 
@@ -272,7 +272,8 @@ def orbax(directory, step, seed=0):
     yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/d/0f1e2d", tensor(seed).tobytes())
     yield from put_renamed(directory, f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt",
                            f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt.__lock", b"manifest")
-    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/commit_success.txt", b"Checkpoint commit was successful")
+    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/commit_success.txt",
+                   b"Checkpoint commit was successful")
     os.rename(Path(directory, f"{temporary}/state.orbax-checkpoint-tmp"), Path(directory, f"{temporary}/state"))
     yield f"renamed {temporary}/state"
     yield from put(directory, f"{temporary}/_CHECKPOINT_METADATA", metadata(1795391636800135669))

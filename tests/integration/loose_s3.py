@@ -223,7 +223,8 @@ class LooseS3:
                                    % (escape(encode(key)), len(self.objects[key][0])))
         folded = "".join("<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>" % escape(encode(name))
                          for name in sorted(prefixes))
-        xml = "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>%s%s</ListBucketResult>"
+        xml = "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>%s%s" \
+              "</ListBucketResult>"
         return 200, (xml % ("".join(entries), folded)).encode()
 
     # ---- uploads ----
@@ -274,8 +275,9 @@ class LooseS3:
     def do_list_uploads(self, _key, query, *_):
         prefix = query.get("prefix", "")
         with self.lock:
-            listed = "".join("<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2020-01-01T00:00:00Z</Initiated></Upload>"
-                             % (escape(key), name) for name, (key, _) in self.uploads.items() if key.startswith(prefix))
+            listed = "".join(
+                "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2020-01-01T00:00:00Z</Initiated></Upload>" %
+                (escape(key), name) for name, (key, _) in self.uploads.items() if key.startswith(prefix))
         return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
                      % listed).encode()
 

@@ -162,15 +162,16 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
   static _Atomic int count;
   const char *at = getenv("DIE_AT_RENAME");
   if (at && atomic_fetch_add(&count, 1) + 1 == atoi(at)) kill(getpid(), SIGKILL);
-  return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to, flags);
+  return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to,
+                                                                                                  flags);
 }
 """
 
-# DISK_RECORD=FILE          a line for each thing done to the disk, with the number of the inode it was done to: "written N",
-#                           "changed N" (a folder's names), "renamed N" (before it is done), "syncing N", "synced N LINE"
-#                           (what stands before that line is on the disk)
-# STOP_AFTER_RENAME=PREFIX  stops the process after each rename to a path that begins so, unless what it is renamed to is
-#                           temporary
+# DISK_RECORD=FILE          a line for each thing done to the disk, with the number of the inode it was done to:
+#                           "written N", "changed N" (a folder's names), "renamed N" (before it is done), "syncing N",
+#                           "synced N LINE" (what stands before that line is on the disk)
+# STOP_AFTER_RENAME=PREFIX  stops the process after each rename to a path that begins so, unless what it is renamed to
+#                           is temporary
 DISK_RECORD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

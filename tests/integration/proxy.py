@@ -192,7 +192,9 @@ class Proxy:
     def upload_keys(self):
         """Keys, in the bucket, for which an upload was begun: MinIO lists the uploads of one exact key alone."""
         with self.lock:
-            return sorted({request.key for request in self.requests if "uploads" in request.query and request.method == "POST"})
+            return sorted(
+                {request.key
+                 for request in self.requests if "uploads" in request.query and request.method == "POST"})
 
     def forget(self):
         with self.lock:

@@ -97,7 +97,8 @@ class Watch(Fault):
 def script(taken, step):
     """`taken` for that step, and every other request is noted."""
     others = ("list", "head", "create", "part", "file", "record", "manifest", "get-manifest", "complete", "get-record")
-    return Script(Rule(step, taken, times=None), *(Rule(other, Watch(taken), times=None) for other in others if other != step))
+    return Script(Rule(step, taken, times=None),
+                  *(Rule(other, Watch(taken), times=None) for other in others if other != step))
 
 
 def test_a_manifest_that_lands_after_another_writer_has_won(server, source, tmp_path):

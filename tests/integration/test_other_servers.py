@@ -43,7 +43,8 @@ class Ways(NamedTuple):
     resumes: bool = True     # a killed save is gone on with
     lists: bool = True       # leftovers of killed saves are seen and removed
     aborts: bool = True      # an abort leaves an object of the same key alone
-    whole: bool = True       # of two objects put at once one remains, and not the bytes of one with the checksum of the other
+    # Of two objects put at once one remains, and not the bytes of one with the checksum of the other.
+    whole: bool = True
 
 
 WAYS = {
@@ -238,7 +239,10 @@ def test_races(store, tmp_path, note):
 def test_zombies(store, tmp_path, rng, note):
     """As in test_zombies.py: exactly one wins, and what it committed stays."""
     first = {name: noise(size, number) for number, (name, size) in enumerate(SIZES.items())}
-    second = {name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data for name, data in first.items()}
+    second = {
+        name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data
+        for name, data in first.items()
+    }
     sources = [fill(tmp_path / "first", first), fill(tmp_path / "other", second)]
     began = time.monotonic()
     assert end(start(store, sources[0], 1))[0] == 0

@@ -75,7 +75,8 @@ def installed(tmp_path_factory):
 def flags(root, *options):
     """With every path below `root`."""
     environment = dict(os.environ, PKG_CONFIG_PATH=str(root / "usr/lib/pkgconfig"))
-    return call("pkg-config", "--define-variable=prefix=%s" % (root / "usr"), *options, "cleat", env=environment).split()
+    return call("pkg-config", "--define-variable=prefix=%s" % (root / "usr"), *options, "cleat",
+                env=environment).split()
 
 
 def built(root, name, *options):
@@ -107,7 +108,10 @@ def test_nothing_outside_destdir_and_no_trace_of_it(installed):
 
 def test_a_program_with_the_shared_library(installed, store):
     program = built(installed, "shared", "--cflags", "--libs")
-    needed = [name for name in libraries(program) if not re.match("lib(asan|tsan|ubsan|m|pthread|gcc_s)[.]", name) or not SANITIZE]
+    needed = [
+        name for name in libraries(program)
+        if not re.match("lib(asan|tsan|ubsan|m|pthread|gcc_s)[.]", name) or not SANITIZE
+    ]
     assert needed == ["libcleat.so.0", "libc.so.6"]  # nothing of what Cleat itself needs
     environment = dict(store.environment, LD_LIBRARY_PATH=str(installed / "usr/lib"))
     version, = flags(installed, "--modversion")

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from rank_jobs import ENDLESS, PATIENCE, assert_told, assert_whole, launch, losses, results, undisturbed, visible_steps, wait_until
+from rank_jobs import (ENDLESS, PATIENCE, assert_told, assert_whole, launch, losses, results, undisturbed,
+                       visible_steps, wait_until)
 
 __all__ = ("launch", "undisturbed")  # fixtures
 KILLS = max(1, int(os.environ.get("CLEAT_TEST_KILLS", 20)) // 2)
@@ -110,8 +111,8 @@ def test_one_of_four_ranks_is_killed_at_random_moments(bucket, tmp_path, launch,
         steps = assert_whole(bucket)
         left = attempts_without_manifest(bucket)
         assert max(steps) >= latest
-        print("rank %s killed after %.3f s: steps %d to %d, %d attempts came to nothing" % (killed, moment, latest, max(steps),
-                                                                                      len(left)))
+        print("rank %s killed after %.3f s: steps %d to %d, %d attempts came to nothing" %
+              (killed, moment, latest, max(steps), len(left)))
         latest = max(steps)
         sweep(bucket, latest)
         done += len(killed)

@@ -35,7 +35,8 @@ def test_saves_then_restores_then_finds_it_there(jobs, store, tmp_path):
     assert job.end() == 0
     for step in (100, 200):
         assert stored(store, step) == files[step]
-        assert run_metadata(store, step).items() >= {"layout": "dcp", "path": "step-%d" % step, "step": str(step)}.items()
+        assert run_metadata(store, step).items() >= {"layout": "dcp", "path": "step-%d" % step,
+                                                     "step": str(step)}.items()
 
     again = jobs(store, tmp_path / "b")
     assert again.resumed() == (200, "step-200")

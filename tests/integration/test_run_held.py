@@ -42,7 +42,9 @@ def holds(directory):
     for folder, names, files in os.walk(Path(directory, HELD)):
         if ".whole" in files:
             names[:] = []
-            below = [os.path.relpath(os.path.join(at, name), folder) for at, _, some in os.walk(folder) for name in some]
+            below = [
+                os.path.relpath(os.path.join(at, name), folder) for at, _, some in os.walk(folder) for name in some
+            ]
             found.append({name for name in below if name != ".whole"})
     return found
 
@@ -133,7 +135,9 @@ def test_the_newest_is_saved_first(jobs, proxied, tmp_path):
     job.until(lambda: mark.stat().st_mtime_ns != begun, "the last has settled, which is marked")
     gate.opened.set()
     job.until_stored(proxied, 1, 2, 3, 4)
-    order = [int(request.key.split("step-")[1][:12]) for request in proxied.proxy.requests if request.kind == "manifest"]
+    order = [
+        int(request.key.split("step-")[1][:12]) for request in proxied.proxy.requests if request.kind == "manifest"
+    ]
     assert order == [1, 4, 3, 2]
     assert job.end() == 0
     assert links(directory) == 0

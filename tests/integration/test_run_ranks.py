@@ -62,7 +62,9 @@ def sign(directory, step):
 
 def write_all(tmp_path, step, seed=0):
     """One checkpoint of machines a and b; rank 0's sign comes last. Returns all of its files."""
-    return {**shard(tmp_path / "b", step, 1, seed), **shard(tmp_path / "a", step, 0, seed), **sign(tmp_path / "a", step)}
+    return {
+        **shard(tmp_path / "b", step, 1, seed), **shard(tmp_path / "a", step, 0, seed), **sign(tmp_path / "a", step)
+    }
 
 
 def stored(store, step):
@@ -206,8 +208,9 @@ def test_a_part_that_is_removed_once_its_order_was_heard(machines, proxied, tmp_
     else:
         made[1].until(lambda: open_files(made[1], tmp_path / "b"), "the part is held")
     if when == "is-uploaded":
-        made[1].until(lambda: any(request.kind == "file" and "__1_0" in request.key for request in proxied.proxy.requests),
-                      "the part is being uploaded")
+        made[1].until(
+            lambda: any(request.kind == "file" and "__1_0" in request.key for request in proxied.proxy.requests),
+            "the part is being uploaded")
     shutil.rmtree(tmp_path / "b" / "step-1")
     gate.opened.set()
     made[0].until_stored(proxied, 1)
@@ -304,7 +307,8 @@ def test_machines_that_are_killed_at_random(machines, store, tmp_path):
         assert [job.resumed() for job in made] == [newest and (newest, "step-%d" % newest)] * 2
         for name in "ab" if newest else ():
             found = contents(tmp_path / name)
-            assert {file: data for file, data in found.items() if file.startswith("step-%d/" % newest)} == written[newest]
+            assert {file: data
+                    for file, data in found.items() if file.startswith("step-%d/" % newest)} == written[newest]
             assert max(int(re.match(r"step-(\d+)/", file).group(1)) for file in found) == newest
         step = newest or 0
         until_ms, victim = time.monotonic() + dice.uniform(1, 5), made[dice.randrange(2)]

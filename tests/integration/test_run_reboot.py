@@ -159,7 +159,8 @@ def test_the_final_state_is_checked_too(jobs, folder, tmp_path):
     job = jobs(other, directory, "--final")
     job.environment()
     assert job.end() == 0
-    state, last = state_of(directory), max(int(name[5:]) for name in os.listdir(folder.path) if name.startswith("step-"))
+    state, last = state_of(
+        directory), max(int(name[5:]) for name in os.listdir(folder.path) if name.startswith("step-"))
     entry = max(state["committed"], key=lambda entry: int(entry["step"]))
     write_state(directory, dict(state, store=folder.url, committed=[dict(entry, step=str(last), boot=ANOTHER_BOOT,
                                                                            id=run_metadata(folder, last)["id"])]))

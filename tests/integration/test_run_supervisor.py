@@ -145,9 +145,11 @@ def test_a_kill_while_the_command_ends(jobs, folder, tmp_path):
     """Its workers are left, and deaf: the supervisor dies while it waits for them."""
     aside = tmp_path / "job-0"
     worker = 'trap "" TERM; echo $$ > "$1/worker.new"; mv "$1/worker.new" "$1/worker"; while :; do sleep 0.1; done'
-    job = jobs(folder, tmp_path / "a", "--log", "json",
-               command=["/bin/sh", "-c", '/bin/sh -c \'%s\' sh "$1" & until [ -e "$1/worker" ]; do sleep 0.02; done; exit 3'
-                        % worker, "sh", aside])
+    job = jobs(
+        folder, tmp_path / "a", "--log", "json", command=[
+            "/bin/sh", "-c",
+            '/bin/sh -c \'%s\' sh "$1" & until [ -e "$1/worker" ]; do sleep 0.02; done; exit 3' % worker, "sh", aside
+        ])
     job.pids = {"worker": int(job.until_written("worker"))}
     job.until(lambda: [event for event in job.events if event["event"] == "ended"], "the command has ended")
     kill_alone(job)
@@ -214,7 +216,8 @@ def kill_both(job):
 
 
 def assert_refused(job):
-    until(lambda: job.process.poll() is not None or (job.aside / "environment").exists(), "it ends or starts the command")
+    until(lambda: job.process.poll() is not None or (job.aside / "environment").exists(),
+          "it ends or starts the command")
     assert not (job.aside / "environment").exists()
     assert job.wait() == OWN_FAILURE
 
@@ -266,7 +269,8 @@ def test_a_pid_that_is_anothers(family, jobs, folder, tmp_path, change):
     assert not record(tmp_path).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": -1}', '{"format": 1, "pid": "0", "started": "0"}', "x" * 100000])
+@pytest.mark.parametrize("text",
+                         ["", "{", "[]", '{"pid": -1}', '{"format": 1, "pid": "0", "started": "0"}', "x" * 100000])
 def test_a_damaged_record(jobs, folder, tmp_path, text):
     (tmp_path / "a" / OWN_FOLDER).mkdir(parents=True)
     record(tmp_path).write_text(text)

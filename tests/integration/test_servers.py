@@ -75,12 +75,15 @@ def race(bucket, key, rounds, racers=8):
             except botocore.exceptions.ClientError as error:
                 told.append(error.response["Error"]["Code"])
 
-        threads = [threading.Thread(target=create, args=(client, b"%d" % place)) for place, client in enumerate(clients)]
+        threads = [
+            threading.Thread(target=create, args=(client, b"%d" % place)) for place, client in enumerate(clients)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert set(told) <= {"PreconditionFailed", "ConditionalRequestConflict"} and len(won) + len(told) == racers, told
+        assert set(told) <= {"PreconditionFailed", "ConditionalRequestConflict"
+                             } and len(won) + len(told) == racers, told
         assert bucket.get("%s-%d" % (key, number)) in won
         most = max(most, len(won))
     print("at most %d of %d creators won in %d rounds" % (most, racers, rounds))
@@ -98,7 +101,8 @@ def test_creators_that_race(bucket):
 def test_checksums_are_checked_and_kept(bucket):
     whole, wrong = crc32c(b"123456789"), crc32c(b"12345678")
     put = dict(Bucket=bucket.bucket, Key="run/c", Body=b"123456789")
-    assert refused(bucket.client.put_object, ChecksumCRC32C=wrong, **put) in ("BadDigest", "XAmzContentChecksumMismatch")
+    assert refused(bucket.client.put_object, ChecksumCRC32C=wrong,
+                   **put) in ("BadDigest", "XAmzContentChecksumMismatch")
     bucket.client.put_object(ChecksumCRC32C=whole, **put)
     head = bucket.client.head_object(Bucket=bucket.bucket, Key="run/c", ChecksumMode="ENABLED")
     assert head["ChecksumCRC32C"] == whole

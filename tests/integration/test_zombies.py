@@ -79,13 +79,18 @@ def rng():
 def sources(tmp_path):
     """Two folders with the same names and sizes: one byte differs in two of the files."""
     files = {name: noise(size, number) for number, (name, size) in enumerate(SIZES.items())}
-    other = {name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data for name, data in files.items()}
+    other = {
+        name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data
+        for name, data in files.items()
+    }
     return fill(tmp_path / "first", files), fill(tmp_path / "other", other)
 
 
 def start(store, source, step, *more):
-    return subprocess.Popen([CLEAT, "save", source, store.url, "--step", str(step), "--part-size", "5M", "--jobs", "3", *more],
-                            env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen([
+        CLEAT, "save", source, store.url, "--step",
+        str(step), "--part-size", "5M", "--jobs", "3", *more
+    ], env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def end(process):
@@ -137,7 +142,10 @@ def committed(store, step):
     manifest = store.manifest(step)
     folder = "step-%012d/" % step
     record = json.loads(store.get(folder + manifest["ranks"][0]["key"]))
-    return {file["name"]: store.get("%s%s/%s" % (folder, manifest["attempt"], file["name"])) for file in record["files"]}
+    return {
+        file["name"]: store.get("%s%s/%s" % (folder, manifest["attempt"], file["name"]))
+        for file in record["files"]
+    }
 
 
 def judge(store, step, codes, sources):

@@ -297,7 +297,8 @@ class NoRange(Fault):
 class ManyHeaders(Fault):
     def send(self, wire, request, reply):
         head, blank, body = reply.encode().partition(b"\r\n\r\n")
-        wire.send(head + b"".join(b"\r\nx-amz-meta-%06d: all of them" % number for number in range(100000)) + blank + body)
+        wire.send(head + b"".join(b"\r\nx-amz-meta-%06d: all of them" % number
+                                  for number in range(100000)) + blank + body)
 
 
 def flipped(data, at):

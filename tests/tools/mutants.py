@@ -308,7 +308,9 @@ class Run:
     def prepare(self):
         """One sound copy, built, and as many more as are worked on side by side."""
         first = Tree(os.path.join(self.scratch, "0"), self.build, self.children)
-        targets = sorted({target for mutant in self.mutants if mutant.test for target in mutant.test.targets(self.build)})
+        targets = sorted(
+            {target
+             for mutant in self.mutants if mutant.test for target in mutant.test.targets(self.build)})
         self.copy_sources(first)
         self.copy_built(first)
         if targets:

@@ -36,7 +36,8 @@ LINGER_S = 5  # for a client that is still sending when the server has hung up: 
 STOP_S_MAX = 10
 # What the requests of a whole run of the integration tests must show, each at least once.
 KINDS = ("odd keys", "odd queries", "signed payloads", "unsigned payloads", "session tokens", "virtual-host names",
-         "SSE-C keys", "SSE-KMS", "tags", "requests to STS", "requests by TLS", "clocks that are off", "secrets that are wrong")
+         "SSE-C keys", "SSE-KMS", "tags", "requests to STS", "requests by TLS", "clocks that are off",
+         "secrets that are wrong")
 
 
 class Tally:
