@@ -3,8 +3,8 @@
 #
 # It rewrites its metrics file every 15 s; one that is older than a minute is that of a process that hangs. Before it is
 # there, a checkpoint is being restored, which takes as long as it takes. Without --metrics-file, and for every other
-# command, process 1 must not be stopped or dead. That a store cannot be reached is no reason to end a training that goes
-# on, so it is none to be unhealthy: the metrics tell of it.
+# command, process 1 must not be stopped or dead. That a store cannot be reached is no reason to end a training that
+# goes on, so it is none to be unhealthy: the metrics tell of it.
 # Another process 1, such as a shell that starts `cleat run`, names the file by CLEAT_METRICS_FILE.
 set -eu
 age_max_s=60

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the libraries that `cleat` needs, and the certificates of public CAs, on Debian 12 and newer or Ubuntu 22.04 and
-# newer; leaves no lists, caches or documentation behind. In an image of one's own:
+# Installs the libraries that `cleat` needs, and the certificates of public CAs, on Debian 12 and newer or Ubuntu 22.04
+# and newer; leaves no lists, caches or documentation behind. In an image of one's own:
 #   COPY --from=cleat /usr/local /usr/local
 #   RUN /usr/local/share/cleat/install.sh
 set -eu

@@ -17,7 +17,7 @@ struct cleat_bench;
 
 /* ---- Options ----------------------------------------------------------------------------- */
 
-/* What to measure. A field that is left 0 has its default. */
+/* What a measurement of a store tries. A field that is left 0 has its default. */
 struct cleat_bench_options {
   size_t struct_bytes;
   /* The most parts in flight to try; 0: 32. The client's staging memory may hold fewer. */
@@ -28,7 +28,7 @@ struct cleat_bench_options {
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 
-/* Small requests, one after another. Times in seconds. */
+/* How long small requests took, one after another. Times in seconds. */
 struct cleat_bench_latency {
   unsigned requests;
   double median_s;
@@ -45,7 +45,7 @@ struct cleat_bench_rung {
   double cpu_s_per_gb; /* CPU seconds of this process for 10^9 bytes */
 };
 
-/* One direction. */
+/* How fast uploads or downloads were: one rung for each number of parts in flight. */
 struct cleat_bench_side {
   const struct cleat_bench_rung *rungs; /* in the order of their concurrency */
   size_t count;                         /* 1 or more */
@@ -60,6 +60,7 @@ struct cleat_bench_side {
   const char *stopped;
 };
 
+/* The figures of a measurement. The struct and everything in it live as long as the bench. */
 struct cleat_bench_report {
   const char *place; /* where requests go; without secrets */
   uint64_t part_bytes;
@@ -69,6 +70,7 @@ struct cleat_bench_report {
   int cached; /* 1: downloads are from the memory of this machine, not from a disk or a network */
 };
 
+/* What a measurement is doing: the stages, in their order. */
 enum cleat_bench_stage {
   CLEAT_BENCH_LATENCY = 0,
   CLEAT_BENCH_UPLOAD = 1,
@@ -76,6 +78,7 @@ enum cleat_bench_stage {
   CLEAT_BENCH_CLEAN_UP = 3
 };
 
+/* How far a measurement is. The caller owns the struct; the function of this name fills it in. */
 struct cleat_bench_progress {
   int ended;
   enum cleat_bench_stage stage;
@@ -85,9 +88,9 @@ struct cleat_bench_progress {
 
 /* ---- Measurements ------------------------------------------------------------------------ */
 
-/* Measures the client's store: first the time of small requests, then the rate of multipart uploads
- * and of ranged downloads. Parts have the client's size, with 1, 2, 4 … of them in flight for some
- * 2 s each.
+/* Measures how fast the store of a client is, and waits for the end. First the time of small
+ * requests, then the rate of multipart uploads and of ranged downloads. Parts have the client's
+ * size, with 1, 2, 4 … of them in flight for some 2 s each. `options` may be NULL.
  *
  * The bytes are random, and those that come back are checked. They lie in a folder "bench-<random>"
  * below the store's. The folder is removed at the end, also after failures and when cancelled. A
@@ -95,32 +98,42 @@ struct cleat_bench_progress {
  *
  * Each part in flight takes one free staging buffer, so a client that does nothing else gives the
  * best measurement. *bench is the caller's, to be freed with cleat_bench_free before the client is
- * closed. Errors: the store's; INTEGRITY (bytes came back changed), LIMIT (no staging buffer is
- * free), INVALID (max_bytes is smaller than two parts), NO_MEMORY, CANCELLED. */
+ * closed.
+ * Errors: the store's; INTEGRITY (bytes came back changed), LIMIT (no staging buffer is free),
+ * INVALID (max_bytes is smaller than two parts, or max_concurrency is too large), NO_MEMORY,
+ * CANCELLED. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench(struct cleat_client *client,
                                                   const struct cleat_bench_options *options,
                                                   struct cleat_bench **bench,
                                                   struct cleat_error *err);
 
-/* The same, returning at once. */
+/* Starts a measurement of a store and returns at once. Otherwise as cleat_bench. *bench is the
+ * caller's, to be freed with cleat_bench_free before the client is closed.
+ * Errors: INVALID, NO_MEMORY, UNSUPPORTED (after a fork); all others come from cleat_bench_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_async(struct cleat_client *client,
                                                         const struct cleat_bench_options *options,
                                                         struct cleat_bench **bench,
                                                         struct cleat_error *err);
+
+/* Waits for the end of a measurement. May be called again, from any thread.
+ * Errors: those of cleat_bench; UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_wait(struct cleat_bench *bench,
                                                        struct cleat_error *err);
 
-/* How far it is. Never blocks on the store. */
+/* Tells how far a measurement is. Fills in all of *progress. Never blocks on the store. Any thread
+ * may call it. */
 CLEAT_API void cleat_bench_progress(const struct cleat_bench *bench,
                                     struct cleat_bench_progress *progress);
 
-/* Asks it to stop: what it stored is removed, and cleat_bench_wait returns CANCELLED. */
+/* Asks a measurement to stop. Returns at once. What it stored is removed, and cleat_bench_wait
+ * returns CANCELLED. Any thread may call it. */
 CLEAT_API void cleat_bench_cancel(struct cleat_bench *bench);
 
-/* The figures, which live as long as `bench`; NULL unless it has ended well. */
+/* Gives the figures of a measurement.
+ * Returns: the figures, which live as long as `bench`; NULL unless it has ended well. */
 CLEAT_API const struct cleat_bench_report *cleat_bench_report(const struct cleat_bench *bench);
 
-/* Waits for its end and frees it. NULL is allowed. */
+/* Waits for the end of a measurement and frees it. NULL is allowed. */
 CLEAT_API void cleat_bench_free(struct cleat_bench *bench);
 
 #ifdef __cplusplus

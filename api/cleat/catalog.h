@@ -39,24 +39,35 @@ struct cleat_list;
 /* Lists the committed checkpoints, oldest step first. Sends one request for each page of steps and
  * one for each checkpoint, in parallel. A step whose manifest is damaged is left out and counted
  * (see cleat_list_damaged). An empty or absent folder is an empty list. *list is the caller's, to
- * be freed with cleat_list_free. */
+ * be freed with cleat_list_free.
+ * Errors: those of the store, NO_MEMORY. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client,
                                                  struct cleat_list **list, struct cleat_error *err);
+
+/* Counts the checkpoints of a list.
+ * Returns: their number. */
 CLEAT_API size_t cleat_list_count(const struct cleat_list *list);
 
-/* The checkpoint at `index`, below cleat_list_count; NULL beyond. Lives as long as the list. */
+/* Gives one checkpoint of a list, by its place from 0 on.
+ * Returns: the checkpoint, which lives as long as the list; NULL at cleat_list_count and beyond. */
 CLEAT_API const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list,
                                                              size_t index);
 
-/* How many steps have a manifest that cannot be read as one; and the reason for the one at
- * `index`. */
+/* Counts the steps of a list whose manifest cannot be read.
+ * Returns: their number. cleat_list_count does not include them. */
 CLEAT_API size_t cleat_list_damaged(const struct cleat_list *list);
+
+/* Tells why the manifest of a damaged step cannot be read.
+ * Returns: the error of the one at `index`, which lives as long as the list; NULL at
+ * cleat_list_damaged and beyond. */
 CLEAT_API const struct cleat_error *cleat_list_damage(const struct cleat_list *list, size_t index);
+
+/* Frees a list and everything that it has given. NULL is allowed. */
 CLEAT_API void cleat_list_free(struct cleat_list *list);
 
-/* The newest step with a valid manifest and all its objects present. Newer steps that are damaged
- * are passed over, each with a warning in the log. cleat_checkpoint_open with CLEAT_STEP_LATEST
- * also reports them to the caller.
+/* Finds the newest step with a valid manifest and all its objects present. Newer steps that are
+ * damaged are passed over, each with a warning in the log. cleat_checkpoint_open with
+ * CLEAT_STEP_LATEST also reports them to the caller.
  * Errors: NOT_FOUND (no checkpoint: err->s3_code is empty; no bucket: it is NoSuchBucket),
  * INTEGRITY (there are checkpoints, but every one is damaged), and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_latest(struct cleat_client *client, int64_t *step,
@@ -69,58 +80,80 @@ struct cleat_checkpoint;
 /* For `step` of cleat_checkpoint_open: what cleat_latest would find. */
 #define CLEAT_STEP_LATEST INT64_C(-1)
 
-/* Opens a committed checkpoint: reads its manifest and rank records and checks their digests. The
- * client must outlive it. *checkpoint is the caller's, to be freed with cleat_checkpoint_free.
- * Errors: NOT_FOUND, INTEGRITY, FORMAT, NEWER, and those of the store. */
+/* Opens a committed checkpoint. Reads its manifest and rank records and checks their digests.
+ * `step` may be CLEAT_STEP_LATEST. The client must outlive the checkpoint. *checkpoint is the
+ * caller's, to be freed with cleat_checkpoint_free.
+ * Errors: NOT_FOUND, INTEGRITY, FORMAT, NEWER, INVALID (another step below 0), and those of the
+ * store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client *client,
                                                             int64_t step,
                                                             struct cleat_checkpoint **checkpoint,
                                                             struct cleat_error *err);
+
+/* Frees an open checkpoint and everything that it has given. Free the loads from it first. Nothing
+ * in the store changes. NULL is allowed. */
 CLEAT_API void cleat_checkpoint_free(struct cleat_checkpoint *checkpoint);
 
-/* Everything that the functions below return lives as long as the checkpoint. */
+/* Tells what a checkpoint is: step, time, sizes, metadata.
+ * Returns: the description, which lives as long as the checkpoint; never NULL. */
 CLEAT_API const struct cleat_checkpoint_info *
 cleat_checkpoint_info(const struct cleat_checkpoint *checkpoint);
 
-/* The topology that it was saved with. */
+/* Tells the parallel groups of the job that saved a checkpoint. Fills in all of *topology; a size
+ * that was not given is 0. */
 CLEAT_API void cleat_checkpoint_topology(const struct cleat_checkpoint *checkpoint,
                                          struct cleat_topology *topology);
 
-/* How the job of this client differs from the one that saved it: "ranks 8, then 3; tp 2, then 1".
- * Returns the text's length; 0: they are alike. Writes at most `size` bytes, with the NUL. */
+/* Tells how the job of this client differs from the one that saved a checkpoint. Writes a text such
+ * as "ranks 8, then 3; tp 2, then 1": at most `size` bytes, with the NUL. `text` may be NULL when
+ * `size` is 0.
+ * Returns: the length of the whole text, without the NUL; 0: the jobs are alike. */
 CLEAT_API size_t cleat_checkpoint_reshard(const struct cleat_checkpoint *checkpoint, char *text,
                                           size_t size);
 
+/* A file of a checkpoint. Strings live as long as the checkpoint. */
 struct cleat_file_info {
-  const char *name;
-  uint64_t size;
-  uint64_t part_bytes;
+  const char *name;    /* relative, '/'-separated */
+  uint64_t size;       /* in bytes */
+  uint64_t part_bytes; /* of each part but the last, which may be shorter */
   uint64_t part_count;
-  unsigned rank; /* who wrote it */
+  unsigned rank; /* which rank wrote it */
 };
 
+/* A tensor of a checkpoint, as the whole job has it: the pieces of all ranks together. Strings and
+ * shapes live as long as the checkpoint. */
 struct cleat_tensor_info {
   const char *name;
   enum cleat_dtype dtype;
-  int ndim;
-  const int64_t *shape;
-  uint64_t bytes;
-  size_t file; /* index of the file with its first piece */
+  int ndim;             /* 0 (a scalar) to CLEAT_MAX_DIMS */
+  const int64_t *shape; /* ndim sizes */
+  uint64_t bytes;       /* of the whole tensor */
+  size_t file;          /* index of the file with its first piece */
 };
 
+/* Counts the files of a checkpoint, of all ranks.
+ * Returns: their number. */
 CLEAT_API size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint);
 
-/* NULL beyond the count. */
+/* Describes one file of a checkpoint, by its place from 0 on.
+ * Returns: the file, which lives as long as the checkpoint; NULL at cleat_checkpoint_file_count and
+ * beyond. */
 CLEAT_API const struct cleat_file_info *
 cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint, size_t index);
 
+/* Counts the tensors of a checkpoint, of all ranks.
+ * Returns: their number. A tensor that several ranks share counts once. */
 CLEAT_API size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint);
 
-/* Sorted by name; NULL beyond the count. */
+/* Describes one tensor of a checkpoint, by its place from 0 on. Tensors are sorted by name.
+ * Returns: the tensor, which lives as long as the checkpoint; NULL at cleat_checkpoint_tensor_count
+ * and beyond. */
 CLEAT_API const struct cleat_tensor_info *
 cleat_checkpoint_tensor(const struct cleat_checkpoint *checkpoint, size_t index);
 
-/* NULL when there is no tensor of that name. */
+/* Finds a tensor of a checkpoint by its name.
+ * Returns: the tensor, which lives as long as the checkpoint; NULL when there is none of that
+ * name. */
 CLEAT_API const struct cleat_tensor_info *
 cleat_checkpoint_find(const struct cleat_checkpoint *checkpoint, const char *name);
 

@@ -121,9 +121,11 @@ struct cleat_client_options {
 
 /* ---- Clients ----------------------------------------------------------------------------- */
 
-/* Opens the store at `url` (file:///dir, or s3://bucket/prefix), takes the staging memory and
- * starts the threads. Contacts no server: the first request looks for credentials. `options` may be
- * NULL. On success *client is the caller's, to be closed with cleat_client_close.
+/* Opens a client for the store at a URL. The URL is file:///dir or s3://bucket/prefix.
+ *
+ * Takes the staging memory and starts the threads. Contacts no server: the first request looks for
+ * credentials. `options` may be NULL. On success *client is the caller's, to be closed with
+ * cleat_client_close.
  * Errors: INVALID (URL, options, settings files), NO_MEMORY, LIMIT (staging memory is smaller than
  * a part), IO (a thread did not start). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
@@ -131,14 +133,20 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
                                                         struct cleat_client **client,
                                                         struct cleat_error *err);
 
-/* The rank of this client, and the number of ranks. Set at open. */
+/* Tells which rank of its job a client is. Set at open.
+ * Returns: 0 to world size - 1. */
 CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
+
+/* Tells how many ranks the job of a client has. Set at open.
+ * Returns: 1 or more. */
 CLEAT_API unsigned cleat_client_world_size(const struct cleat_client *client);
 
-/* How many requests have been sent again after a failed try, since the client was opened. */
+/* Counts the requests that were sent again after a failed try.
+ * Returns: the number since the client was opened. */
 CLEAT_API uint64_t cleat_client_retries(const struct cleat_client *client);
 
-/* Frees the client. Free every save, load and checkpoint of it first. NULL is allowed. */
+/* Closes a client and frees it. Free every save, load and checkpoint of it first. NULL is
+ * allowed. */
 CLEAT_API void cleat_client_close(struct cleat_client *client);
 
 #ifdef __cplusplus

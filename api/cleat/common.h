@@ -6,13 +6,21 @@
 extern "C" {
 #endif
 
+/* The version of the headers, as a string: major.minor.patch. cleat_version tells that of the
+ * library. */
 #define CLEAT_VERSION "0.1.0"
 
+/* Marks what libcleat exports. The library hides all other names. */
 #if defined(__GNUC__)
 #define CLEAT_API __attribute__((visibility("default")))
-#define CLEAT_MUST_USE __attribute__((warn_unused_result))
 #else
 #define CLEAT_API
+#endif
+
+/* Marks functions whose status must be looked at: compilers warn when it is ignored. */
+#if defined(__GNUC__)
+#define CLEAT_MUST_USE __attribute__((warn_unused_result))
+#else
 #define CLEAT_MUST_USE
 #endif
 
@@ -25,10 +33,12 @@ extern "C" {
   { .struct_bytes = sizeof(type) }
 #endif
 
-/* The version of the library that is running, such as "0.1.0". Static string. */
+/* Names the version of the library that is running.
+ * Returns: a static string such as "0.1.0"; never NULL. */
 CLEAT_API const char *cleat_version(void);
 
-/* The CUDA Runtime that was built in, as 1000 * major + 10 * minor; 0: none. Makes no CUDA call. */
+/* Tells the version of the CUDA Runtime that was built in. Makes no CUDA call.
+ * Returns: 1000 * major + 10 * minor; 0: the library was built without CUDA. */
 CLEAT_API int cleat_cuda_version(void);
 
 #ifdef __cplusplus

@@ -24,7 +24,8 @@ enum cleat_check_result {
   CLEAT_CHECK_SKIPPED = 4
 };
 
-/* Strings are single lines, never NULL, without secrets, and live as long as the report. */
+/* One check of a report. Strings are single lines, never NULL, without secrets, and live as long as
+ * the report. */
 struct cleat_check {
   const char *name; /* such as "create-only"; never changes once released, for scripts */
   enum cleat_check_result result;
@@ -34,40 +35,57 @@ struct cleat_check {
   const char *hint;    /* what to do; or "" */
 };
 
-/* Tries every ability that saves and loads rely on against the client's store. It works in a folder
- * "doctor-<random>" of its own below the store's, and cleans up, also after failures and when
- * cancelled. It stores some 5 MiB. It ends within two minutes and the time limit of one operation.
+/* Tries every ability of a store that saves and loads rely on. Waits for the end. It works in a
+ * folder "doctor-<random>" of its own below the client's store, and cleans up, also after failures
+ * and when cancelled. It stores some 5 MiB. It ends within two minutes and the time limit of one
+ * operation.
  *
  * A fault of the store is in the report, not an error. *doctor, the report, is the caller's, to be
- * freed with cleat_doctor_free before the client is closed. Errors: NO_MEMORY, CANCELLED. */
+ * freed with cleat_doctor_free before the client is closed.
+ * Errors: NO_MEMORY, CANCELLED, UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor(struct cleat_client *client,
                                                    struct cleat_doctor **doctor,
                                                    struct cleat_error *err);
 
-/* The same, returning at once. */
+/* Starts the checks of a store and returns at once. Otherwise as cleat_doctor. *doctor is the
+ * caller's, to be freed with cleat_doctor_free before the client is closed.
+ * Errors: NO_MEMORY, UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_async(struct cleat_client *client,
                                                          struct cleat_doctor **doctor,
                                                          struct cleat_error *err);
+
+/* Waits for the end of the checks of a store. May be called again, from any thread.
+ * Errors: NO_MEMORY, CANCELLED, UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_wait(struct cleat_doctor *doctor,
                                                         struct cleat_error *err);
 
-/* 1 once it has ended, 0 before. Never blocks on the store. */
+/* Tells whether the checks of a store have ended. Never blocks on the store.
+ * Returns: 1 once they have ended, 0 before. */
 CLEAT_API int cleat_doctor_ended(const struct cleat_doctor *doctor);
 
-/* Asks it to stop: what it stored is removed, and cleat_doctor_wait returns CANCELLED. */
+/* Asks the checks of a store to stop. Returns at once. What they stored is removed, and
+ * cleat_doctor_wait returns CANCELLED. */
 CLEAT_API void cleat_doctor_cancel(struct cleat_doctor *doctor);
 
-/* The report: 1 when no check blocks; how many checks there are; the one at `index`, NULL beyond
- * the count. Before it has ended: 0, 0 and NULL. */
+/* Tells whether saves to the store are safe.
+ * Returns: 1 when no check blocks, else 0; 0 also before the checks have ended. */
 CLEAT_API int cleat_doctor_safe(const struct cleat_doctor *doctor);
+
+/* Counts the checks of a report.
+ * Returns: their number; 0 before the checks have ended. */
 CLEAT_API size_t cleat_doctor_count(const struct cleat_doctor *doctor);
+
+/* Gives one check of a report, by its place from 0 on.
+ * Returns: the check, which lives as long as the report; NULL at cleat_doctor_count and beyond. */
 CLEAT_API const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor,
                                                        size_t index);
 
-/* Waits for its end and frees it. NULL is allowed. */
+/* Waits for the end of the checks of a store and frees the report. NULL is allowed. */
 CLEAT_API void cleat_doctor_free(struct cleat_doctor *doctor);
 
-/* "ok", "missing", "ignored", "failed", "skipped". Static; never NULL. */
+/* Gives the name of a check's result.
+ * Returns: "ok", "missing", "ignored", "failed" or "skipped"; "unknown" for any other number.
+ * Static; never NULL. */
 CLEAT_API const char *cleat_check_result_name(enum cleat_check_result result);
 
 #ifdef __cplusplus

@@ -33,13 +33,17 @@ extern "C" {
   X(20, INTERNAL, "internal error")                           \
   X(21, BUSY, "an earlier save has not ended")
 
+/* How a call ended: CLEAT_OK, which is 0, or the kind of its failure. One value for each line of
+ * CLEAT_STATUS_MAP. Use cleat_status_name for logs and scripts, and cleat_status_text for
+ * people. */
 typedef enum cleat_status {
 #define CLEAT_STATUS_ENUM(number, name, text) CLEAT_##name = number,
   CLEAT_STATUS_MAP(CLEAT_STATUS_ENUM)
 #undef CLEAT_STATUS_ENUM
 } cleat_status;
 
-/* Everything about a failure. Plain data of fixed size, which may be copied freely. */
+/* Everything about a failure. Plain data of fixed size, which may be copied freely. Strings are
+ * NUL-terminated. */
 struct cleat_error {
   cleat_status status;
   int retryable;       /* 1: the same call may succeed later */
@@ -51,14 +55,23 @@ struct cleat_error {
   char hint[256];      /* one line: what to do; or "" */
 };
 
-/* The name of a status, such as "NOT_FOUND", and its text. Static strings; never NULL. */
+/* Gives the name of a status.
+ * Returns: the name without its prefix, such as "NOT_FOUND"; "UNKNOWN" for any other number.
+ * Static; never NULL. */
 CLEAT_API const char *cleat_status_name(cleat_status status);
+
+/* Gives a short English text for a status.
+ * Returns: the text of CLEAT_STATUS_MAP, such as "nothing found"; "unknown status" for any other
+ * number. Static; never NULL. */
 CLEAT_API const char *cleat_status_text(cleat_status status);
 
+/* How important a line of the log is. WARNING: a call succeeded or goes on, but somebody should
+ * look. INFO: a decision that an operator may ask about. DEBUG: details for developers. */
 enum cleat_log_level { CLEAT_LOG_DEBUG = 0, CLEAT_LOG_INFO = 1, CLEAT_LOG_WARNING = 2 };
 
-/* Receives one line, without a line end. Any thread of the client may call it, never under a lock.
- * It must not call back into the client. */
+/* A function that receives one line of the log, without a line end. `user` is the log_user of the
+ * options. `line` is borrowed for the call. Any thread of the client may call it, never under a
+ * lock. It must not call back into the client. */
 typedef void cleat_log_fn(void *user, enum cleat_log_level level, const char *line);
 
 #ifdef __cplusplus

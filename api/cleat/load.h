@@ -19,7 +19,8 @@ struct cleat_load;
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
-/* One tensor, or a slice of it, into caller memory. */
+/* A tensor to load, or a slice of one, into caller memory. The struct and its arrays are borrowed
+ * by the call alone, `data` until the load ends. */
 struct cleat_load_request {
   const char *name;
   enum cleat_dtype dtype; /* must be the checkpoint's */
@@ -30,6 +31,8 @@ struct cleat_load_request {
   uint64_t data_bytes;  /* must equal the bytes of shape × dtype */
 };
 
+/* How to load tensors or files. Starts from CLEAT_LOAD_OPTIONS_INIT; a field that stays 0 has its
+ * default. Borrowed by the call alone, with `places`. */
 struct cleat_load_options {
   size_t struct_bytes;
   int no_verify;        /* 1: fetch only the ranges asked for and skip their checksums */
@@ -42,63 +45,84 @@ struct cleat_load_options {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-/* Loads tensors straight into caller memory, in parallel. Each part is checked by its CRC-32C.
- * Bytes for CUDA memory go through staging memory and are copied after the check. Any stream may
- * read them when the load has ended. After a failure the contents of the destinations are
- * undefined.
+/* Loads tensors into caller memory and waits for the end. Parts come in parallel, straight to their
+ * place, and each is checked by its CRC-32C. Bytes for CUDA memory go through staging memory and
+ * are copied after the check. Any stream may read them when the load has ended. After a failure the
+ * contents of the destinations are undefined. `options` may be NULL.
  * Errors: MISMATCH (lists all names that are missing, unexpected, or of another dtype or shape),
- * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, and those of the store. */
+ * INVALID, INTEGRITY (names file, part and tensor), NOT_FOUND, NO_MEMORY, UNSUPPORTED (CUDA memory
+ * without CUDA, driver or device), and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors(struct cleat_checkpoint *checkpoint,
                                                          const struct cleat_load_request *requests,
                                                          size_t count,
                                                          const struct cleat_load_options *options,
                                                          struct cleat_error *err);
 
-/* The same, returning at once. Names and shapes are copied. Destinations are borrowed until
- * cleat_load_wait returns. *load is the caller's; free it before the checkpoint. */
+/* Starts a load of tensors and returns at once. Otherwise as cleat_load_tensors. Names and shapes
+ * are copied. Destinations are borrowed until cleat_load_wait returns. *load is the caller's, to be
+ * freed with cleat_load_free before the checkpoint.
+ * Errors: INVALID, MISMATCH, NO_MEMORY, UNSUPPORTED; those of the store come from
+ * cleat_load_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_tensors_async(
     struct cleat_checkpoint *checkpoint, const struct cleat_load_request *requests, size_t count,
     const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-/* Restores every file of the checkpoint below the directory `destination`, byte for byte.
+/* Restores every file of a checkpoint below a directory, byte for byte. Waits for the end.
+ * `options` may be NULL.
  *
  * A new destination appears whole or not at all. One that exists is refused (EXISTS) unless
  * options->force is set. Then its files are replaced one by one, once all are fetched and checked.
  * Links inside the destination are never followed.
  *
  * The files are durable when it returns. No file takes its name before its bytes are on the disk,
- * and the names are on the disk too. A file that cannot be put there fails the load (IO, NO_SPACE).
- * A file system without fsync is a warning in the log. */
+ * and the names are on the disk too. A file system without fsync is a warning in the log.
+ * Errors: EXISTS, IO and NO_SPACE (a file cannot be put there), DENIED, INTEGRITY (names file and
+ * part), NOT_FOUND, INVALID, NO_MEMORY, and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files(struct cleat_checkpoint *checkpoint,
                                                        const char *destination,
                                                        const struct cleat_load_options *options,
                                                        struct cleat_error *err);
+
+/* Starts a load of all files and returns at once. Otherwise as cleat_load_files. `destination` is
+ * copied. *load is the caller's, to be freed with cleat_load_free before the checkpoint.
+ * Errors: those that are found at the start, such as EXISTS; all others come from
+ * cleat_load_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_files_async(
     struct cleat_checkpoint *checkpoint, const char *destination,
     const struct cleat_load_options *options, struct cleat_load **load, struct cleat_error *err);
 
 /* ---- Checks ------------------------------------------------------------------------------ */
 
-/* Reads every byte of the checkpoint again and checks it. Error INTEGRITY names the first file and
- * part that is wrong. */
+/* Reads every byte of a checkpoint again and checks it.
+ * Errors: INTEGRITY (names the first file and part that is wrong), NOT_FOUND, NO_MEMORY, and those
+ * of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify(struct cleat_checkpoint *checkpoint,
                                                    struct cleat_error *err);
+
+/* Starts a check of every byte of a checkpoint and returns at once. *load is the caller's, to be
+ * freed with cleat_load_free before the checkpoint.
+ * Errors: NO_MEMORY, UNSUPPORTED (after a fork); what the check finds comes from
+ * cleat_load_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_async(struct cleat_checkpoint *checkpoint,
                                                          struct cleat_load **load,
                                                          struct cleat_error *err);
 
-/* Checks that the `files` on this machine are those of the checkpoint, byte for byte. Each part is
- * compared with the CRC-32C that was saved, in parallel. No request goes to the store. `files`
- * names all of them, in any order. Names are copied; paths and data are borrowed until the load has
- * ended.
+/* Checks that files on this machine are those of a checkpoint, byte for byte. Each part is compared
+ * with the CRC-32C that was saved, in parallel. No request goes to the store. `files` names all of
+ * them, in any order. Everything is borrowed until it returns.
  * Errors: INTEGRITY (names the first file and part that differ, a file of another size, or a file
  * that only one side has), CHANGED (a file was written to meanwhile), DENIED, IO, INVALID,
  * CANCELLED. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files(struct cleat_checkpoint *checkpoint,
                                                          const struct cleat_file *files,
                                                          size_t count, struct cleat_error *err);
+
+/* Starts a comparison of files with a checkpoint and returns at once. Otherwise as
+ * cleat_verify_files. Names are copied; paths and data are borrowed until the load has ended. *load
+ * is the caller's, to be freed with cleat_load_free before the checkpoint.
+ * Errors: those that are found at the start; all others come from cleat_load_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
                                                                const struct cleat_file *files,
                                                                size_t count,
@@ -107,12 +131,21 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_verify_files_async(struct cleat_chec
 
 /* ---- Handles ----------------------------------------------------------------------------- */
 
+/* Waits for the end of a load or check. CLEAT_OK: everything was loaded, and all checks passed. May
+ * be called again, from any thread.
+ * Errors: those of the call that started it; CANCELLED; UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_load_wait(struct cleat_load *load,
                                                       struct cleat_error *err);
+
+/* Tells how far a load or check is. Fills in all of *progress. Never blocks on the store. Any
+ * thread may call it. */
 CLEAT_API void cleat_load_progress(const struct cleat_load *load, struct cleat_progress *progress);
+
+/* Asks a load or check to stop. Returns at once. cleat_load_wait then returns CANCELLED, unless the
+ * load has ended before. Any thread may call it. */
 CLEAT_API void cleat_load_cancel(struct cleat_load *load);
 
-/* Waits for the load's end and frees the handle. NULL is allowed. */
+/* Waits for the end of a load or check and frees its handle. NULL is allowed. */
 CLEAT_API void cleat_load_free(struct cleat_load *load);
 
 #ifdef __cplusplus

@@ -48,10 +48,13 @@ struct cleat_manager_store_ops;
 
 /* ---- Options ----------------------------------------------------------------------------- */
 
-/* For `keep_last` below. */
+/* For `keep_last` of struct cleat_manager_options: no checkpoint is removed. */
 #define CLEAT_KEEP_ALL 0
+
+/* For `keep_last`: the newest intermediate checkpoint stays until the final one is committed. */
 #define CLEAT_KEEP_NONE (-1)
 
+/* What a manager loads at the start of a job. */
 enum cleat_manager_load_mode {
   CLEAT_MANAGER_LOAD_AUTO = 0,  /* the latest, if there is one, else from scratch */
   CLEAT_MANAGER_LOAD_NEVER = 1, /* from scratch, whatever is there */
@@ -59,9 +62,9 @@ enum cleat_manager_load_mode {
   CLEAT_MANAGER_LOAD_STEP = 3   /* `load_step`; an error when it is not there */
 };
 
-/* Strings and tables are copied by cleat_manager_open. The struct_bytes of a table must be its
- * size, not 0. A table that lacks a function is refused, and the error names the function.
- * Functions that may be missing say so. */
+/* How a manager works. Strings and tables are copied by cleat_manager_open. The struct_bytes of a
+ * table must be its size, not 0. A table that lacks a function is refused, and the error names the
+ * function. Functions that may be missing say so. */
 struct cleat_manager_options {
   size_t struct_bytes;
 
@@ -139,16 +142,18 @@ CLEAT_API CLEAT_MUST_USE cleat_status
 cleat_manager_open(struct cleat_client *client, const struct cleat_manager_options *options,
                    struct cleat_manager **manager, struct cleat_error *err);
 
-/* Waits for the saves under way and frees the manager. Their errors are lost here (see
+/* Waits for the saves under way and frees a manager. Their errors are lost here (see
  * cleat_manager_finalize). NULL is allowed. */
 CLEAT_API void cleat_manager_close(struct cleat_manager *manager);
 
 /* ---- Load -------------------------------------------------------------------------------- */
 
-/* A named number or text that travels in the metadata of a checkpoint: best metric, learning rate,
+/* What a named value is. Values travel in the metadata of a checkpoint: best metric, learning rate,
  * position in the data. */
 enum cleat_value_type { CLEAT_VALUE_NUMBER = 0, CLEAT_VALUE_INTEGER = 1, CLEAT_VALUE_TEXT = 2 };
 
+/* A named value. Of values that are saved, everything is borrowed by the call. Of a value that was
+ * loaded, everything belongs to the manager; cleat_manager_value says for how long. */
 struct cleat_value {
   const char *name;
   enum cleat_value_type type;
@@ -157,11 +162,12 @@ struct cleat_value {
   const char *text;
 };
 
-/* 1 when there is a checkpoint and loading is wanted; *step (may be NULL) is then the step. */
+/* Tells whether there is a checkpoint to load. *step (may be NULL) is then its step.
+ * Returns: 1 when there is a checkpoint and loading is wanted, else 0. */
 CLEAT_API int cleat_manager_should_load(struct cleat_manager *manager, int64_t *step);
 
 /* Loads tensors by name out of the checkpoint to resume from. See cleat_load_tensors, which reports
- * missing and unexpected names together.
+ * missing and unexpected names together. `options` may be NULL.
  *
  * A checkpoint whose bytes turn out to be damaged is passed over with a warning, and the one before
  * it is loaded: cleat_manager_should_load tells its step. That holds with a single rank, and unless
@@ -175,8 +181,9 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *m
                                                          const struct cleat_load_options *options,
                                                          struct cleat_error *err);
 
-/* A number or text in the metadata of the checkpoint to resume from, by name; NULL: none. Lives
- * until the manager is closed, or a load passes over a damaged checkpoint. */
+/* Gives a named value of the checkpoint to resume from.
+ * Returns: the value, which lives until the manager is closed, or a load passes over a damaged
+ * checkpoint; NULL when there is none of that name. */
 CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager,
                                                         const char *name);
 
@@ -202,6 +209,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_rollback(
 
 /* ---- Save -------------------------------------------------------------------------------- */
 
+/* What else to say of a save by a manager. Starts from CLEAT_MANAGER_SAVE_OPTIONS_INIT. Borrowed by
+ * the call alone. */
 struct cleat_manager_save_options {
   size_t struct_bytes;
   int is_final; /* 1: this is the last step, whatever `final_step` says */
@@ -211,12 +220,13 @@ struct cleat_manager_save_options {
 };
 #define CLEAT_MANAGER_SAVE_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_manager_save_options)
 
-/* 1 when `step` is to be saved: the final step, or a multiple of the interval above 0. 0 when this
- * manager has saved, is saving or has resumed from that step or a newer one. Never blocks on the
- * store. */
+/* Tells whether a step is to be saved now: the final step, or a multiple of the interval above 0.
+ * Never blocks on the store.
+ * Returns: 1 when the step is due; 0 when it is not, or this manager has saved, is saving or has
+ * resumed from that step or a newer one. */
 CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t step);
 
-/* Saves a step. `options` may be NULL.
+/* Saves a step of a training loop. `options` may be NULL.
  *  - An intermediate step is saved asynchronously (cleat_save_async). The request and `options` are
  *    copied. The bytes of tensors and files must stay unchanged until cleat_manager_wait_staged.
  *  - The final step is saved synchronously: on return it is committed, and request->outcome tells
@@ -244,26 +254,29 @@ CLEAT_API CLEAT_MUST_USE cleat_status
 cleat_manager_save(struct cleat_manager *manager, const struct cleat_save_request *request,
                    const struct cleat_manager_save_options *options, struct cleat_error *err);
 
-/* The fence. Call it right before the weights change. It returns when all saves under way have
- * copied their sources, or failed. Errors: none, unless fail_fast. */
+/* Waits until all saves under way have copied their sources, or failed: the fence. Call it right
+ * before the weights change.
+ * Errors: none, unless fail_fast: then that of a failed save. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_wait_staged(struct cleat_manager *manager,
                                                                 struct cleat_error *err);
 
-/* The newest step that is complete over all ranks, as cleat_latest. The answer is kept until the
- * next save. */
+/* Finds the newest step that is complete over all ranks, as cleat_latest does. The answer is kept
+ * until the next save.
+ * Errors: those of cleat_latest. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_find_latest(struct cleat_manager *manager,
                                                                 int64_t *step,
                                                                 struct cleat_error *err);
 
-/* Collects the asynchronous saves that have ended. `blocking`: waits for all of them, and for
- * deletions. `terminate`: from now on no more saves are taken. Returns the error of the first
- * failed save that was not reported yet, if there is one. May be called again. */
+/* Collects the asynchronous saves that have ended. `blocking`, 1: waits for all of them, and for
+ * deletions. `terminate`, 1: from now on no more saves are taken. May be called again.
+ * Errors: that of the first failed save that was not reported yet, if there is one. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_finalize(struct cleat_manager *manager,
                                                              int blocking, int terminate,
                                                              struct cleat_error *err);
 
 /* ---- Progress ---------------------------------------------------------------------------- */
 
+/* What a manager is doing. The caller owns the struct; the function of this name fills it in. */
 struct cleat_manager_progress {
   int64_t newest_committed;   /* -1: none is known */
   int64_t saving;             /* the oldest step that is being saved; -1: none */
@@ -275,7 +288,8 @@ struct cleat_manager_progress {
   uint64_t prunes_failed; /* the next one tries again what they did not remove */
 };
 
-/* Where it is now. Never blocks on the store. Any thread. */
+/* Tells what a manager is doing. Fills in all of *progress. Never blocks on the store. Any thread
+ * may call it while the manager is open. */
 CLEAT_API void cleat_manager_progress(struct cleat_manager *manager,
                                       struct cleat_manager_progress *progress);
 

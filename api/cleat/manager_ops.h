@@ -28,9 +28,9 @@ struct cleat_save_request;
 
 /* ---- Store ------------------------------------------------------------------------------- */
 
-/* The store's side: everything that the manager does to a store. Each function gets `store_user`
- * and the client that the manager was opened with. It must do what the public function of the same
- * name does. Two have none:
+/* The functions by which a manager reaches its store. It does nothing to a store in other ways. Each
+ * function gets `store_user` and the client that the manager was opened with. It must do what the
+ * public function of the same name does. Two have none:
  *   ranks        which of how many ranks the client is
  *   step_before  the newest committed step below `step`; NOT_FOUND: there is none
  * Threads: save_wait and prune are called from a thread of the manager's own, save_progress from
@@ -75,7 +75,7 @@ struct cleat_manager_store_ops {
 
 /* ---- Policy ------------------------------------------------------------------------------ */
 
-/* What a policy decides by. */
+/* What the policy of a manager decides by. */
 struct cleat_manager_state {
   int64_t save_interval; /* these four: as in the options */
   int64_t final_step;
@@ -83,32 +83,40 @@ struct cleat_manager_state {
   enum cleat_manager_load_mode load;
   /* The newest that this manager saved or skipped, is saving, or resumed from; -1: none. */
   int64_t newest;
-  int64_t latest;    /* the newest that is known to be there, or is being saved; -1: none */
-  int64_t resumable; /* the step of the checkpoint to resume from; -1: none */
-  int final_saved;   /* 1: the final checkpoint is committed, or being saved */
-  int terminated;    /* 1: cleat_manager_finalize has closed the manager for saves */
-  unsigned rank;     /* which of how many this is */
-  unsigned world_size;
+  int64_t latest;      /* the newest that is known to be there, or is being saved; -1: none */
+  int64_t resumable;   /* the step of the checkpoint to resume from; -1: none */
+  int final_saved;     /* 1: the final checkpoint is committed, or being saved */
+  int terminated;      /* 1: cleat_manager_finalize has closed the manager for saves */
+  unsigned rank;       /* which of how many this is */
+  unsigned world_size; /* 1 or more */
 };
 
-/* The policy's side. Threads: keep_last is called after a commit, by rank 0 alone, from the
+/* The functions that decide for a manager when to save, whether to load and how many to keep. Each
+ * gets `policy_user`. Threads: keep_last is called after a commit, by rank 0 alone, from the
  * manager's own thread; the others are called from the thread that trains. */
 struct cleat_manager_policy_ops {
   size_t struct_bytes;
+  /* As cleat_manager_should_save and cleat_manager_should_load. */
   int (*should_save)(void *user, const struct cleat_manager_state *state, int64_t step);
   int (*should_load)(void *user, const struct cleat_manager_state *state);
   /* How many committed checkpoints to keep now; 0: all. */
   unsigned (*keep_last)(void *user, const struct cleat_manager_state *state);
 };
 
-/* Cleat's tables, to be copied and changed. Their functions ignore `user`. Static; never NULL. */
+/* Gives Cleat's own table of store functions, to be copied and changed. The functions ignore
+ * `user`.
+ * Returns: a static table; never NULL. */
 CLEAT_API const struct cleat_manager_store_ops *cleat_manager_store_default(void);
+
+/* Gives Cleat's own table of policy functions, to be copied and changed. The functions ignore
+ * `user`.
+ * Returns: a static table; never NULL. */
 CLEAT_API const struct cleat_manager_policy_ops *cleat_manager_policy_default(void);
 
 /* ---- Manager ----------------------------------------------------------------------------- */
 
-/* The whole manager: each function does what the one of manager.h does, with `ops_user` for the
- * manager. */
+/* The functions of a whole manager. Each does what the one of manager.h does, with `ops_user` for
+ * the manager. */
 struct cleat_manager_ops {
   size_t struct_bytes;
   int (*should_load)(void *user, int64_t *step);

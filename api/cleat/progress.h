@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+/* How far a save or a load has come. It only moves on: from RUNNING, for saves through COMMITTING,
+ * to DONE or FAILED. */
 enum cleat_phase {
   CLEAT_PHASE_RUNNING = 0,
   CLEAT_PHASE_COMMITTING = 1, /* saves only: all bytes are stored, the manifest is being put */
@@ -22,6 +24,9 @@ enum cleat_outcome {
   CLEAT_OUTCOME_SKIPPED = 3
 };
 
+/* A snapshot of a running or ended save or load. The caller owns the struct. cleat_save_progress
+ * and cleat_load_progress fill in all fields. Sizes are in bytes, times in seconds. Fields that do
+ * not apply are 0. */
 struct cleat_progress {
   enum cleat_phase phase;
   enum cleat_outcome outcome;

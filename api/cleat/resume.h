@@ -17,6 +17,8 @@ struct cleat_checkpoint;
 
 /* ---- Resume ------------------------------------------------------------------------------ */
 
+/* What a start of a job goes on from. Starts from CLEAT_RESUME_OPTIONS_INIT; all zero: from the
+ * latest checkpoint, whatever shape of job saved it. All ranks give the same. */
 struct cleat_resume_options {
   size_t struct_bytes;
   int fresh;   /* 1: from nothing, whatever there is */
@@ -26,9 +28,10 @@ struct cleat_resume_options {
 };
 #define CLEAT_RESUME_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_resume_options)
 
-/* Begins a start of a training job. Every rank calls it once, before the first save, and all ranks
- * go on from the same step. Rank 0 finds the latest whole checkpoint and registers the start. The
- * other ranks wait for that (rank_timeout_s) and open the same checkpoint.
+/* Begins a start of a training job and opens the checkpoint to go on from. Every rank calls it
+ * once, before the first save, and all ranks go on from the same step. Rank 0 finds the latest
+ * whole checkpoint and registers the start. The other ranks wait for that (rank_timeout_s) and open
+ * the same checkpoint. `options` may be NULL.
  *
  * *checkpoint is NULL if there is nothing to go on from. Otherwise it is the caller's, to be freed
  * with cleat_checkpoint_free.
@@ -47,6 +50,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
 
 /* ---- Rollback ---------------------------------------------------------------------------- */
 
+/* Which step to go back to, and whether this rank can. Starts from CLEAT_ROLLBACK_OPTIONS_INIT.
+ * Borrowed by the call alone, with `failed`. All ranks give the same step. */
 struct cleat_rollback_options {
   size_t struct_bytes;
   int64_t step; /* the one to go on from */

@@ -16,7 +16,7 @@ struct cleat_client;
 
 /* ---- Removals ---------------------------------------------------------------------------- */
 
-/* What was removed. All kinds but the first are of gc. */
+/* What kind of thing was removed. All kinds but the first are of gc. */
 enum cleat_removal_kind {
   CLEAT_REMOVAL_CHECKPOINT = 0, /* prune: a committed checkpoint */
   CLEAT_REMOVAL_ATTEMPT = 1,    /* a try at saving that no manifest names */
@@ -39,30 +39,39 @@ struct cleat_removal {
 
 struct cleat_removals;
 
-/* How many things were removed, or tried to be; and the one at `index`, NULL beyond. Checkpoints
- * oldest first. */
+/* Counts the things that a prune or gc removed, or tried to remove.
+ * Returns: their number. */
 CLEAT_API size_t cleat_removals_count(const struct cleat_removals *removals);
+
+/* Gives one thing that a prune or gc removed, by its place from 0 on. Checkpoints come oldest
+ * first.
+ * Returns: the removal, which lives as long as the list; NULL at cleat_removals_count and
+ * beyond. */
 CLEAT_API const struct cleat_removal *cleat_removals_get(const struct cleat_removals *removals,
                                                          size_t index);
 
-/* prune: how many committed checkpoints stay; gc: how many leftovers stay for now. */
+/* Counts what a prune or gc left.
+ * Returns: after cleat_prune, how many committed checkpoints stay; after cleat_gc, how many
+ * leftovers stay for now. */
 CLEAT_API size_t cleat_removals_kept(const struct cleat_removals *removals);
 
-/* The bytes of everything that was removed, or would be. */
+/* Adds up the bytes of everything that a prune or gc removed, or would remove.
+ * Returns: the sum. */
 CLEAT_API uint64_t cleat_removals_bytes(const struct cleat_removals *removals);
 
-/* NULL is allowed. */
+/* Frees a list of removals. NULL is allowed. */
 CLEAT_API void cleat_removals_free(struct cleat_removals *removals);
 
-/* "checkpoint", "attempt", "upload", "scratch", "pin", "unfinished" or "start".
- * Static; never NULL. */
+/* Gives the name of a kind of removal.
+ * Returns: "checkpoint", "attempt", "upload", "scratch", "pin", "unfinished" or "start"; "unknown"
+ * for any other number. Static; never NULL. */
 CLEAT_API const char *cleat_removal_kind_name(enum cleat_removal_kind kind);
 
 /* ---- Prune ------------------------------------------------------------------------------- */
 
-/* What to keep. Beside that, pinned steps are kept, and always the newest committed checkpoint and
- * the newest whole one. Steps whose manifest cannot be read, or is of a newer version, are left
- * alone. They do not count, and are logged as warnings. */
+/* Which checkpoints a prune keeps. Beside these, pinned steps are kept, and always the newest
+ * committed checkpoint and the newest whole one. Steps whose manifest cannot be read, or is of a
+ * newer version, are left alone. They do not count, and are logged as warnings. */
 struct cleat_prune_options {
   size_t struct_bytes;
   unsigned keep_last; /* how many of the newest; 0: all, so nothing is removed */
@@ -80,7 +89,7 @@ struct cleat_prune_options {
  * *removals says what was done, also after a failure. It is NULL after a failure that came before
  * anything was removed. It is the caller's, to be freed with cleat_removals_free. `removals` may be
  * NULL.
- * Errors: those of the store, NO_MEMORY. */
+ * Errors: those of the store, INVALID, NO_MEMORY. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
                                                   const struct cleat_prune_options *options,
                                                   struct cleat_removals **removals,
@@ -88,6 +97,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_prune(struct cleat_client *client,
 
 /* ---- Leftovers --------------------------------------------------------------------------- */
 
+/* Which leftovers to remove. Starts from CLEAT_GC_OPTIONS_INIT; a field that stays 0 has its
+ * default. */
 struct cleat_gc_options {
   size_t struct_bytes;
   /* Younger things are left alone. Must be longer than any save takes. 0: 86400, a day. */
@@ -96,8 +107,8 @@ struct cleat_gc_options {
 };
 #define CLEAT_GC_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_gc_options)
 
-/* Removes leftovers of crashed saves, and other leftovers of Cleat's (see enum cleat_removal_kind).
- * All of a leftover must be older than options->older_than_s.
+/* Removes leftovers of crashed saves, and other leftovers of Cleat's. enum cleat_removal_kind lists
+ * them. All of a leftover must be older than options->older_than_s. `options` may be NULL.
  *
  * An attempt is as old as the newest object or upload in it. In file:// it stays as long as the
  * process that sends it in parts lives. Ages are by the store's clock if the store tells it (S3),
@@ -107,7 +118,8 @@ struct cleat_gc_options {
  * anything with a name that is not one of Cleat's.
  *
  * Some stores list uploads by whole keys alone (MinIO). There it finds the uploads that a claim
- * names; the server ends the others by itself. *removals and errors as for cleat_prune. */
+ * names; the server ends the others by itself. *removals is as for cleat_prune.
+ * Errors: those of the store, INVALID, NO_MEMORY. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
                                                const struct cleat_gc_options *options,
                                                struct cleat_removals **removals,
@@ -117,17 +129,20 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_gc(struct cleat_client *client,
 
 /* Protects a committed step from every prune, until it is unpinned. Pinning a pinned step is a
  * success. A prune that is removing the step at that moment may be faster; NOT_FOUND says so when
- * it is seen. Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
+ * it is seen.
+ * Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_pin(struct cleat_client *client, int64_t step,
                                                 struct cleat_error *err);
 
-/* The opposite. A step that is not pinned is a success, unless it is not committed either:
- * NOT_FOUND. */
+/* Takes back the protection that cleat_pin gave. A step that is not pinned is a success, unless it
+ * is not committed either.
+ * Errors: NOT_FOUND (the step is not committed), INVALID, and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_unpin(struct cleat_client *client, int64_t step,
                                                   struct cleat_error *err);
 
-/* Whether the step is pinned: 1 or 0, by one request. Lists do not tell: it would cost one request
- * for every step. */
+/* Asks whether a step is pinned: *pinned is then 1 or 0. Sends one request. Lists do not tell: it
+ * would cost one request for every step.
+ * Errors: INVALID, and those of the store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_pinned(struct cleat_client *client, int64_t step,
                                                    int *pinned, struct cleat_error *err);
 

@@ -38,6 +38,9 @@ enum cleat_if_busy {
   CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY */
 };
 
+/* What to save, and how. Starts from CLEAT_SAVE_REQUEST_INIT; a field that stays 0 has its default.
+ * cleat_save borrows everything until it returns. cleat_save_async and cleat_save_async_in_place
+ * copy the request, names and arrays; they borrow the bytes of tensors and files. */
 struct cleat_save_request {
   size_t struct_bytes;
 
@@ -67,8 +70,9 @@ struct cleat_save_request {
    *
    * Only for sources that are read in place: INVALID for cleat_save_async. UNSUPPORTED for a store
    * without conditional writes, or one that is seen to ignore or refuse them (some thirty small
-   * requests, once for a client, unless the store is AWS's). Finds tries of saves from files, and tries that
-   * had `resume` set themselves. If a whole object differs from its file, all of it is sent anew. */
+   * requests, once for a client, unless the store is AWS's). Finds tries of saves from files, and
+   * tries that had `resume` set themselves. If a whole object differs from its file, all of it is
+   * sent anew. */
   int resume;
   enum cleat_if_busy if_busy;
   const struct cleat_place *places; /* of each of the tensors; NULL: all are in host memory */
@@ -104,9 +108,9 @@ struct cleat_save_request {
 
 /* ---- Saves ------------------------------------------------------------------------------- */
 
-/* Saves and waits for the commit. With several ranks, every rank saves the step, each with its own
- * tensors and files. All ranks end alike: with the committed checkpoint, or with the error of the
- * first rank that failed.
+/* Saves a checkpoint and waits for the commit. With several ranks, every rank saves the step, each
+ * with its own tensors and files. All ranks end alike: with the committed checkpoint, or with the
+ * error of the first rank that failed.
  *
  * The sources are read in place, without a copy (CUDA memory: part by part). They must stay
  * unchanged until it returns.
@@ -123,43 +127,53 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
                                                  const struct cleat_save_request *request,
                                                  struct cleat_error *err);
 
-/* Starts a save and returns when its plan is made. The client's threads go on to copy the sources.
+/* Starts a save that copies its sources, and returns when its plan is made. The client's threads go
+ * on to copy the sources.
  *
  * The request itself, its names and arrays are copied before it returns. The bytes of tensors and
  * files must stay valid and unchanged until cleat_save_wait_staged returns. CUDA memory is copied
  * on a stream of Cleat's own, after the work that the stream of its place has queued by now.
  *
  * Saves of one client commit in the order in which they were started. *save is the caller's, to be
- * freed with cleat_save_free. */
+ * freed with cleat_save_free.
+ * Errors: those that cleat_save finds before it sends anything; all others come from
+ * cleat_save_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
                                                        const struct cleat_save_request *request,
                                                        struct cleat_save **save,
                                                        struct cleat_error *err);
 
-/* As cleat_save_async, but the sources are read in place, without a copy. They must stay unchanged
- * until cleat_save_wait returns. For callers of cleat_save who want to show progress. */
+/* Starts a save that reads its sources in place, without a copy. Otherwise as cleat_save_async. The
+ * sources must stay unchanged until cleat_save_wait returns. For callers of cleat_save who want to
+ * show progress.
+ * Errors: as for cleat_save_async. */
 CLEAT_API CLEAT_MUST_USE cleat_status
 cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_request *request,
                           struct cleat_save **save, struct cleat_error *err);
 
-/* The fence: returns when every source byte has been copied, or the save has failed. The sources
- * may change after it. While the checkpoint fits into staging_bytes, it waits for memory copies
- * alone, never for the store. Returns the save's error if it has failed by then. */
+/* Waits until every source byte of a save has been copied: the fence. Also returns when the save
+ * has failed. The sources may change after it. While the checkpoint fits into staging_bytes, it
+ * waits for memory copies alone, never for the store. For a save in place it waits for the end of
+ * the save. May be called again, from any thread.
+ * Errors: that of the save, if it has failed by then; UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save,
                                                              struct cleat_error *err);
 
-/* Returns CLEAT_OK when the step is committed, else the error of the save. May be called again. */
+/* Waits for the end of a save. CLEAT_OK: the step is committed. May be called again, from any
+ * thread.
+ * Errors: that of the save, see cleat_save; CANCELLED; UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait(struct cleat_save *save,
                                                       struct cleat_error *err);
 
-/* Where the save is now. Never blocks on the store. */
+/* Tells how far a save is. Fills in all of *progress. Never blocks on the store. Any thread may
+ * call it. */
 CLEAT_API void cleat_save_progress(const struct cleat_save *save, struct cleat_progress *progress);
 
-/* Asks the save to stop: cleat_save_wait then returns CANCELLED, unless the commit came first.
- * Returns at once. */
+/* Asks a save to stop. Returns at once. cleat_save_wait then returns CANCELLED, unless the commit
+ * came first. Any thread may call it. */
 CLEAT_API void cleat_save_cancel(struct cleat_save *save);
 
-/* Waits for the save's end and frees the handle. NULL is allowed. */
+/* Waits for the end of a save and frees its handle. NULL is allowed. */
 CLEAT_API void cleat_save_free(struct cleat_save *save);
 
 #ifdef __cplusplus

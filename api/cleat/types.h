@@ -36,16 +36,20 @@ extern "C" {
   X(19, I64, 64)           \
   X(20, U64, 64)
 
+/* The element type of a tensor. One value for each line of CLEAT_DTYPE_MAP, such as
+ * CLEAT_DTYPE_BF16. No data type has the number 0. */
 enum cleat_dtype {
 #define CLEAT_DTYPE_ENUM(number, name, bits) CLEAT_DTYPE_##name = number,
   CLEAT_DTYPE_MAP(CLEAT_DTYPE_ENUM)
 #undef CLEAT_DTYPE_ENUM
 };
 
-/* The name in a safetensors header, such as "BF16"; NULL for an unknown number. */
+/* Gives the name of a data type, as in a safetensors header.
+ * Returns: a static string such as "BF16"; NULL for an unknown number. */
 CLEAT_API const char *cleat_dtype_name(enum cleat_dtype dtype);
 
-/* Bits of one element; 0 for an unknown number. */
+/* Gives the size of one element of a data type.
+ * Returns: the size in bits; 0 for an unknown number. */
 CLEAT_API unsigned cleat_dtype_bits(enum cleat_dtype dtype);
 
 /* The most dimensions that a tensor may have. */
@@ -105,7 +109,7 @@ struct cleat_file {
 
 /* ---- Jobs -------------------------------------------------------------------------------- */
 
-/* The sizes of a job's parallel groups, as recorded in its checkpoints; 0: not given. */
+/* The sizes of a job's parallel groups, as recorded in its checkpoints. 0: not given. */
 struct cleat_topology {
   unsigned dp; /* data parallel */
   unsigned tp; /* tensor parallel */

@@ -2,10 +2,10 @@
 """The pages of the C API: from the headers in api/cleat, by way of Doxygen, to Markdown.
 
 usage: api_pages.py filter HEADER          the header for Doxygen: its plain comments as Doxygen's, line by line
+       api_pages.py bare LOG               fails if Doxygen's warnings name declarations without a comment
        api_pages.py pages XML LOG OUT      the pages, out of Doxygen's XML and its warnings
 
-The headers have plain comments above declarations. Declarations without a blank line between them share one. Doxygen
-says what is declared where, and what has no comment. The text is taken from the header as it stands there.
+Doxygen says what is declared where, and what has no comment. The text is taken from the header as it stands there.
 """
 
 import os
@@ -13,84 +13,12 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-HEADERS = os.path.join(HERE, "../../api/cleat")
-# Declarations that had no comment when this check began. An entry that has one by now is an error as well.
-BARE = os.path.join(HERE, "undocumented.txt")
+from headers import COMMENT, HEADERS, SECTION, all_headers, blocks_of, findings, plain
 
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
-SECTION = re.compile(r"^/\* ---- (.*?) -+ \*/$")
-NOT_SHOWN = re.compile(r"#(include|ifn?def|if|else|endif|undef)\b|extern \"C\"|\}$|(struct|union) \w+;$|#define \w+_H$")
 WARNING = re.compile(r"warning: (?:Member (\w+).*? \((function|typedef|enumeration|macro definition)\) of file \S+"
                      r"|Compound (\w+)) is not documented")
 ITEM = re.compile(r"^  (\w+)  +(?=\S)(.*)", re.M)
 NAME = re.compile(r"`[^`]*`|\b(?:cleat|CLEAT)_\w+")
-
-
-class Block:
-    """Declarations that stand together, and their comment."""
-
-    def __init__(self, section, comment, first):
-        self.section, self.comment, self.first = section, comment, first
-        self.lines = []
-        self.starts = []  # numbers of the lines that begin a declaration
-        self.names = []
-
-    @property
-    def last(self):
-        return self.first + len(self.lines) - 1
-
-
-def without_comments(text):
-    """The same lines, with blanks where comments are."""
-    return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text).split("\n")
-
-
-def comment_at(lines, at):
-    last = at
-    while "*/" not in lines[last]:
-        last += 1
-    return "\n".join(lines[at:last + 1]), last + 1
-
-
-def is_whole(code, depth, in_macro):
-    """Whether a declaration ends with this line."""
-    return depth == 0 and (not code.endswith("\\") if in_macro else code.endswith(";"))
-
-
-def blocks_of(text):
-    """The blocks of a header, and the comment at its head."""
-    lines, code = text.split("\n"), without_comments(text)
-    found, head, section, comment, block = [], None, "", None, None
-    at, depth, whole, in_macro = 0, 0, True, False
-    while at < len(lines):
-        line = lines[at]
-        if whole and line.startswith("/*"):
-            said, at = comment_at(lines, at)
-            block = None
-            if SECTION.match(said):
-                section = SECTION.match(said).group(1)
-            elif head is None:
-                head = said
-            else:
-                comment = said
-            continue
-        if whole and (not line or NOT_SHOWN.match(line)):
-            block = None
-            comment = found[-1].comment if line == "#else" and found else comment if line else None
-        else:
-            if block is None:
-                block = Block(section, comment, at + 1)
-                found.append(block)
-                comment = None
-            if whole:
-                block.starts.append(at + 1)
-                in_macro = line.startswith("#define")
-            block.lines.append(line)
-            depth += len(re.findall(r"[({]", code[at])) - len(re.findall(r"[)}]", code[at]))
-            whole = is_whole(code[at].rstrip(), depth, in_macro)
-        at += 1
-    return found, head
 
 
 def for_doxygen(text):
@@ -134,18 +62,18 @@ def declared(folder):
 
 
 def bare(log):
+    """What Doxygen found to have no comment."""
     with open(log, encoding="utf-8") as file:
         names = {match.group(1) or match.group(3) for match in map(WARNING.search, file) if match}
-    with open(BARE, encoding="utf-8") as file:
-        allowed = {line.strip() for line in file if not line.startswith("#")}
-    wrong = ["%s has no comment" % name for name in sorted(names - allowed)]
-    return wrong + ["%s has a comment now: take it out of undocumented.txt" % name for name in sorted(allowed - names)]
+    return ["%s has no comment" % name for name in sorted(names)]
 
 
-def plain(comment):
-    """A comment's text, as paragraphs of lines."""
-    lines = [re.sub(r"^ \* ?|^/\* ?", "", line) for line in re.sub(r" *\*/$", "", comment).split("\n")]
-    return re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))
+def against_the_rules():
+    for name in sorted(os.listdir(HEADERS)):
+        if name.endswith(".h"):
+            with open(os.path.join(HEADERS, name), encoding="utf-8") as file:
+                for line, what in findings(file.read()):
+                    yield "api/cleat/%s:%d: %s" % (name, line, what)
 
 
 def linked(text, links, page):
@@ -176,10 +104,10 @@ def prose(comment, links, page):
         for line in lines:
             item, was_in_list = line.lstrip().startswith("- "), in_list
             in_list = item or (in_list and line.startswith(" "))
-            if in_list != was_in_list or re.match(r"Errors?: ", line):
+            if in_list != was_in_list or re.match(r"(Errors|Returns): ", line):
                 shown.append("")
             shown.append(("  " if in_list and not item else "") + line.strip())
-        said.append(re.sub(r"(?m)^(Errors?): ", r"**\1:** ", linked("\n".join(shown).strip("\n"), links, page)))
+        said.append(re.sub(r"(?m)^(Errors|Returns): ", r"**\1:** ", linked("\n".join(shown).strip("\n"), links, page)))
     return "\n\n".join(said)
 
 
@@ -216,11 +144,7 @@ def write_page(page, head, blocks, links, out):
 
 
 def write_pages(folder, out):
-    places, pages, links = declared(folder), {}, {}
-    for name in sorted(os.listdir(HEADERS)):
-        if name.endswith(".h"):
-            with open(os.path.join(HEADERS, name), encoding="utf-8") as file:
-                pages[name[:-2]] = blocks_of(file.read())
+    places, pages, links = declared(folder), all_headers(), {}
     for page, (blocks, _) in pages.items():
         for block in blocks:
             block.names = [places[page + ".h", number] for number in range(block.first, block.last + 1)
@@ -239,9 +163,12 @@ def main():
         with open(sys.argv[2], encoding="utf-8") as file:
             sys.stdout.write(for_doxygen(file.read()))
         return 0
-    if sys.argv[1:2] != ["pages"] or len(sys.argv) != 5:
+    if sys.argv[1:2] == ["bare"] and len(sys.argv) == 3:
+        wrong = bare(sys.argv[2])
+    elif sys.argv[1:2] == ["pages"] and len(sys.argv) == 5:
+        wrong = bare(sys.argv[3]) + list(against_the_rules()) + write_pages(sys.argv[2], sys.argv[4])
+    else:
         raise SystemExit(__doc__)
-    wrong = bare(sys.argv[3]) + write_pages(sys.argv[2], sys.argv[4])
     for line in wrong:
         print("C API: " + line, file=sys.stderr)
     return 1 if wrong else 0

@@ -37,7 +37,8 @@ def parse():
     parser.add_argument("--sizes", default="1024,4096,16384", type=lambda text: [int(size) for size in text.split(",")],
                         help="MiB of a checkpoint, comma-separated: the first for speed, all for memory")
     parser.add_argument("--rounds", type=int, default=5, help="how often each comparison is made")
-    parser.add_argument("--smoke", action="store_true", help="little data, once: whether all of it works; nothing is judged")
+    parser.add_argument("--smoke", action="store_true",
+                        help="little data, once: whether all of it works; nothing is judged")
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"some of: {', '.join(PARTS)}; default: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
@@ -63,7 +64,8 @@ def main():
         run_part(part, arguments, table, header)
         header["seconds"][part] = round(time.monotonic() - begun)
         table.write(arguments.json, header)
-    print(f"\n{'All of it works; nothing is judged' if arguments.smoke else table.summary()}\n{sum(header['seconds'].values())} s: {header['seconds']}", flush=True)
+    summary = "All of it works; nothing is judged" if arguments.smoke else table.summary()
+    print(f"\n{summary}\n{sum(header['seconds'].values())} s: {header['seconds']}", flush=True)
     folder = os.path.dirname(os.path.abspath(arguments.json))
     return subprocess.run([os.path.join(HERE, "report.sh"), arguments.json, folder], check=False).returncode
 
@@ -106,8 +108,8 @@ def tell(header):
     machine, settings = header["machine"], header["settings"]
     print(f"{header['versions']['cleat']} ({header['commit']}) on {machine['processor']}, {machine['cores']} cores, "
           f"{machine['memory']}, {machine['kernel']}")
-    print(f"staging budget {settings['staging budget']}, parts of {settings['part size']}, sizes {settings['sizes']} MiB, "
-          f"{settings['rounds']} rounds")
+    print(f"staging budget {settings['staging budget']}, parts of {settings['part size']}, "
+          f"sizes {settings['sizes']} MiB, {settings['rounds']} rounds")
 
 
 if __name__ == "__main__":

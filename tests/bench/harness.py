@@ -71,9 +71,10 @@ def warm(mib):
 
 
 def alternate(measures, rounds, mib, patience=1):
-    """Calls the measures, which move `mib` MiB each, in turn, forwards and backwards by turns, so that none always has the
-    same one's leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest run, on
-    until the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for each measure."""
+    """Calls the measures, which move `mib` MiB each, in turn, forwards and backwards by turns, so that none always has
+    the same one's leavings before it. `rounds` rounds, which is what a median wants; for a judgement by the fastest
+    run, on until the two fastest of each agree, or `patience` times the rounds are done. Returns a list of runs for
+    each measure."""
     runs = [[] for _ in measures]
     for i in range(patience * rounds if rounds > 1 else 1):
         if i >= max(rounds, 2) and all(settled(of_one) for of_one in runs):
@@ -132,8 +133,10 @@ class Table:
         """One figure, a value for each round. It is reached where the median is on the limit's right side."""
         middle = statistics.median(values)
         reached = None if limit is None else middle >= limit if at_least else middle <= limit
-        self.figures.append({"name": name, "what": what, "values": values, "limit": limit, "at_least": at_least, "unit": unit,
-                             "digits": digits, "note": note, "reached": reached})
+        self.figures.append({
+            "name": name, "what": what, "values": values, "limit": limit, "at_least": at_least, "unit": unit,
+            "digits": digits, "note": note, "reached": reached
+        })
         self.line(what, said(self.figures[-1]), wanted(self.figures[-1]), reached is not False)
 
     def row(self, what, value, target="-", holds=True):
@@ -160,7 +163,8 @@ class Table:
         judged = [figure for figure in self.figures if figure["reached"] is not None]
         missed = [figure["what"] for figure in judged if not figure["reached"]]
         missed += [row["what"] for row in self.rows if not row["holds"]]
-        return f"{len(judged)} figures, {len(missed)} not reached" + "".join(f"\n  not reached: {what}" for what in missed)
+        return f"{len(judged)} figures, {len(missed)} not reached" + "".join(f"\n  not reached: {what}"
+                                                                             for what in missed)
 
 
 def said(figure):

@@ -15,7 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def told(*command):
     """The first line that a command says, or "unknown"."""
     try:
-        output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+        output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return (output.strip().splitlines() or ["unknown"])[0]
@@ -36,7 +37,8 @@ def machine():
 
 def commit():
     described = told("git", "-C", HERE, "rev-parse", "HEAD")
-    changed = subprocess.run(["git", "-C", HERE, "diff", "--quiet", "HEAD"], stderr=subprocess.DEVNULL, check=False).returncode
+    changed = subprocess.run(["git", "-C", HERE, "diff", "--quiet", "HEAD"], stderr=subprocess.DEVNULL,
+                             check=False).returncode
     return described if changed == 0 else described + ", with changes"
 
 
@@ -46,16 +48,22 @@ def disk(scratch):
 
 
 def versions(program):
-    known = {"cleat": told(program, "--version"), "compiler": told("gcc", "--version"), "python": platform.python_version(),
-             "MinIO": from_file(os.path.join(HERE, "../tools/minio.sh"), r"MINIO_VERSION=(\S+)")}
+    known = {
+        "cleat": told(program, "--version"), "compiler": told("gcc", "--version"), "python": platform.python_version(),
+        "MinIO": from_file(os.path.join(HERE, "../tools/minio.sh"), r"MINIO_VERSION=(\S+)")
+    }
     for library in ("libcurl", "libcrypto", "libisal"):
         known[library] = told("pkg-config", "--modversion", library)
     return known
 
 
 def describe(arguments):
-    return {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit(), "machine": machine(),
-            "disk": disk(arguments.scratch), "disk of MinIO": disk(arguments.store), "versions": versions(os.path.join(arguments.build, "cleat")),
-            "settings": {"sizes": arguments.sizes, "rounds": arguments.rounds, "parts": list(arguments.parts),
-                         "smoke": arguments.smoke, "staging budget": f"{STAGING_MIB} MiB", "part size": "16 MiB",
-                         "requests in flight": 16}}
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit(), "machine": machine(),
+        "disk": disk(arguments.scratch), "disk of MinIO": disk(arguments.store),
+        "versions": versions(os.path.join(arguments.build, "cleat")), "settings": {
+            "sizes": arguments.sizes, "rounds": arguments.rounds, "parts": list(arguments.parts),
+            "smoke": arguments.smoke, "staging budget": f"{STAGING_MIB} MiB", "part size": "16 MiB",
+            "requests in flight": 16
+        }
+    }

@@ -21,7 +21,8 @@ PART_BYTES = 16 * MIB
 @contextlib.contextmanager
 def free_store(build, block_path):
     """limit_server, whose large objects are made of that block: the environment with which the program finds it."""
-    server = subprocess.Popen([os.path.join(build, "tests/bench/limit_server"), block_path], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([os.path.join(build, "tests/bench/limit_server"), block_path], stdout=subprocess.PIPE,
+                              text=True)
     try:
         port = server.stdout.readline().strip()
         yield dict(os.environ, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_REGION="us-east-1",
@@ -109,7 +110,8 @@ class Limit:
         for where, runs in ours.items():
             self.table.samples(f"limit-{direction}", where, size, runs)
             way = f"{direction} of {size_name(mib)} {'from' if direction == 'upload' else 'to'} {where}"
-            self.table.figure(f"limit-{direction}-{where}", f"{way} ÷ plain sockets", each_round(limit, runs), 0.75, at_least=True,
+            self.table.figure(f"limit-{direction}-{where}", f"{way} ÷ plain sockets", each_round(limit, runs), 0.75,
+                              at_least=True,
                               note=f"{size / GB / median(runs):.2f} against {size / GB / plain:.2f} GB/s")
             self.table.figure(f"limit-{direction}-{where}-cpu", f"{way}: CPU-s/GB", cpu_per_gb(runs, size), 0.30,
                               note=f"plain sockets {statistics.median(cpu_per_gb(limit, size)):.2f}")

@@ -1,13 +1,14 @@
 """Memory of saves and loads by size of the checkpoint, and what the default budget costs against a larger one.
 
-Up to MINIO_MAX_MIB on MinIO; at every size on the server that drops what is saved and makes up what is loaded, where the
-store is never what holds a buffer. There the file is one of zeros that takes no disk, so that 16 GiB fit.
+Up to MINIO_MAX_MIB on MinIO; at every size on the server that drops what is saved and makes up what is loaded, where
+the store is never what holds a buffer. There the file is one of zeros that takes no disk, so that 16 GiB fit.
 """
 
 import os
 import shutil
 
-from harness import ALLOWANCE_MIB, GB, MIB, STAGING_MIB, Run, alternate, each_round, make_file, median, read_once, remove, size_name
+from harness import (ALLOWANCE_MIB, GB, MIB, STAGING_MIB, Run, alternate, each_round, make_file, median, read_once,
+                     remove, size_name)
 from limit import PART_BYTES, free_store
 
 LARGE_BUDGET = "1G"
@@ -62,16 +63,20 @@ class Memory:
         self.forget()
         remove(self.path("out"))
         for what, runs in (("save", saves), ("load", loads)):
-            self.tell(f"memory-{server}-{what}-{mib}", f"{what} of {size_name(mib)}, {where}", mib * MIB, runs, with_rate)
+            self.tell(f"memory-{server}-{what}-{mib}", f"{what} of {size_name(mib)}, {where}", mib * MIB, runs,
+                      with_rate)
 
     def tell(self, name, what, size, runs, with_rate):
         self.table.samples(name, "256 MiB", size, runs[0])
-        self.table.figure(name, f"{what}: peak memory", [run.peak_mib for run in runs[0]], PEAK_MAX_MIB, unit=" MiB", digits=0)
+        self.table.figure(name, f"{what}: peak memory", [run.peak_mib for run in runs[0]], PEAK_MAX_MIB, unit=" MiB",
+                          digits=0)
         if with_rate:
             self.table.samples(name, "1 GiB", size, runs[1])
             loss = [100 * (1 - ratio) for ratio in each_round(runs[1], runs[0])]
-            self.table.figure(name.rsplit("-", 1)[0] + "-loss", f"{what}: rate lost against a budget of 1 GiB", loss, LOSS_MAX, unit=" %",
-                              digits=1, note=f"{size / GB / median(runs[0]):.2f} against {size / GB / median(runs[1]):.2f} GB/s")
+            self.table.figure(
+                name.rsplit("-", 1)[0] + "-loss", f"{what}: rate lost against a budget of 1 GiB", loss, LOSS_MAX,
+                unit=" %", digits=1,
+                note=f"{size / GB / median(runs[0]):.2f} against {size / GB / median(runs[1]):.2f} GB/s")
 
     def save(self, env, budget):
         """What the one before has stored goes; the last one stays, for the loads."""

@@ -27,8 +27,10 @@ class Boto3:
         from botocore.config import Config
         from boto3.s3.transfer import TransferConfig
         from s3transfer.manager import TransferManager
-        self.client = boto3.client("s3", config=Config(max_pool_connections=connections, s3={"addressing_style": "path"}))
-        config = TransferConfig(multipart_chunksize=part_bytes, multipart_threshold=part_bytes, max_concurrency=connections)
+        self.client = boto3.client("s3", config=Config(max_pool_connections=connections,
+                                                       s3={"addressing_style": "path"}))
+        config = TransferConfig(multipart_chunksize=part_bytes, multipart_threshold=part_bytes,
+                                max_concurrency=connections)
         self.manager = TransferManager(self.client, config)
 
     def upload(self, folder, bucket, prefix):
@@ -48,12 +50,14 @@ class Boto3:
 
 
 class Crt(Boto3):
-    """The AWS CRT client below the same transfers. It has no count of connections, but a throughput that it makes enough for."""
+    """The AWS CRT client below the same transfers. It has no count of connections, but a throughput that it makes
+    enough for."""
 
     def __init__(self, connections, part_bytes):
         super().__init__(connections, part_bytes)
         from botocore.session import Session
-        from s3transfer.crt import BotocoreCRTCredentialsWrapper, BotocoreCRTRequestSerializer, CRTTransferManager, create_s3_crt_client
+        from s3transfer.crt import (BotocoreCRTCredentialsWrapper, BotocoreCRTRequestSerializer, CRTTransferManager,
+                                    create_s3_crt_client)
         session, region = Session(), os.environ["AWS_REGION"]
         keys = BotocoreCRTCredentialsWrapper(session.get_credentials()).to_crt_credentials_provider()
         client = create_s3_crt_client(region, use_ssl=False, part_size=part_bytes, target_throughput=CRT_BYTES_PER_S,

@@ -66,8 +66,9 @@ class S5cmd(Peer):
 
 
 class Rclone(Peer):
-    """Without what its manual lets one save: a first pass for a file's MD5, and a look at what is there already. Parts are
-    checked by their MD5 all the same. Its HEAD after an upload stays: without, it takes an upload in parts for empty."""
+    """Without what its manual lets one save: a first pass for a file's MD5, and a look at what is there already. Parts
+    are checked by their MD5 all the same. Its HEAD after an upload stays: without, it takes an upload in parts for
+    empty."""
 
     name = "rclone"
 
@@ -83,9 +84,12 @@ class Rclone(Peer):
     def copy(self, source, target):
         n = str(CONNECTIONS)
         part = f"{PART_BYTES // MIB}Mi"
-        return [self.program, "copy", "--s3-no-check-bucket", "--s3-disable-checksum", "--no-check-dest", "--s3-upload-concurrency", n, "--s3-chunk-size", part, "--s3-upload-cutoff", part,
-                "--multi-thread-streams", n, "--multi-thread-chunk-size", part, "--multi-thread-cutoff", part,
-                "--transfers", n, "--checkers", n, source, target]
+        return [
+            self.program, "copy", "--s3-no-check-bucket", "--s3-disable-checksum", "--no-check-dest",
+            "--s3-upload-concurrency", n, "--s3-chunk-size", part, "--s3-upload-cutoff", part, "--multi-thread-streams",
+            n, "--multi-thread-chunk-size", part, "--multi-thread-cutoff", part, "--transfers", n, "--checkers", n,
+            source, target
+        ]
 
     def upload(self, folder, prefix):
         return self.copy(folder, f"store:{BUCKET}/{prefix}")
@@ -114,8 +118,8 @@ class Mc(Peer):
 
 
 class Aws(Peer):
-    """The AWS command line, version 1, which is the one that the Python registry has. Version 2 can use the CRT client: see
-    Crt, which is that client without the command line."""
+    """The AWS command line, version 1, which is the one that the Python registry has. Version 2 can use the CRT client:
+    see Crt, which is that client without the command line."""
 
     name = "aws"
 
@@ -163,8 +167,8 @@ class Boto3(PythonPeer):
 
 
 class Crt(PythonPeer):
-    """The AWS CRT client below s3transfer, as version 2 of the AWS command line uses it; boto3 itself would not let it speak
-    HTTP."""
+    """The AWS CRT client below s3transfer, as version 2 of the AWS command line uses it; boto3 itself would not let it
+    speak HTTP."""
 
     name, library, package = "aws-crt", "crt", "awscrt"
 
@@ -181,11 +185,13 @@ class Libs3(Peer):
 
     def __init__(self, program, scratch):
         super().__init__(program, scratch)
-        self.env.update(S3_ACCESS_KEY_ID=self.env["AWS_ACCESS_KEY_ID"], S3_HOSTNAME=urlsplit(self.env["AWS_ENDPOINT_URL"]).netloc,
+        self.env.update(S3_ACCESS_KEY_ID=self.env["AWS_ACCESS_KEY_ID"],
+                        S3_HOSTNAME=urlsplit(self.env["AWS_ENDPOINT_URL"]).netloc,
                         S3_SECRET_ACCESS_KEY=self.env["AWS_SECRET_ACCESS_KEY"])
 
     def version(self):
-        told = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libs3-2"], stdout=subprocess.PIPE, text=True, check=False)
+        told = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libs3-2"], stdout=subprocess.PIPE, text=True,
+                              check=False)
         return "libs3 " + (told.stdout or "of unknown version")
 
     def upload(self, folder, prefix):
@@ -194,7 +200,9 @@ class Libs3(Peer):
 
     def download(self, folder, prefix):
         os.makedirs(folder, exist_ok=True)
-        return [self.program, "-u", "get", f"{BUCKET}/{prefix}/data.bin", "filename=" + os.path.join(folder, "data.bin")]
+        return [
+            self.program, "-u", "get", f"{BUCKET}/{prefix}/data.bin", "filename=" + os.path.join(folder, "data.bin")
+        ]
 
 
 PEERS = {"s5cmd": S5cmd, "rclone": Rclone, "mc": Mc, "aws": Aws, "s3": Libs3}
@@ -216,7 +224,11 @@ class Peers:
         programs = dict(line.split("\t") for line in told.stdout.splitlines())
         self.tools = [Cleat(os.path.join(build, "cleat"), scratch)]
         self.tools += [kind(programs[name], scratch) for name, kind in PEERS.items()]
-        self.tools += [Boto3(programs["python"], scratch), Crt(programs["python"], scratch), Connector(programs["python"], scratch)]
+        self.tools += [
+            Boto3(programs["python"], scratch),
+            Crt(programs["python"], scratch),
+            Connector(programs["python"], scratch)
+        ]
 
     def path(self, name):
         return os.path.join(self.scratch, name)
@@ -255,9 +267,11 @@ class Peers:
             first = {tool: tried[tool][way] for tool in tools}
             close = [tool for tool in tools if not far_behind(tool, first)]
             prefixes = {tool: self.prefix(tool if tool.name == "cleat" else tools[1]) for tool in tools}
-            runs = alternate([lambda tool=tool: measure(tool, prefixes[tool]) for tool in close], self.rounds, size // MIB)
+            runs = alternate([lambda tool=tool: measure(tool, prefixes[tool]) for tool in close], self.rounds,
+                             size // MIB)
             of_each = dict(zip(close, runs))
-            self.judge(f"{way}-{name}", f"{way} {what}", size, [(tool, of_each.get(tool, [first[tool]])) for tool in tools], close)
+            self.judge(f"{way}-{name}", f"{way} {what}", size,
+                       [(tool, of_each.get(tool, [first[tool]])) for tool in tools], close)
         for tool in tools[:2]:
             self.forget(tool)
 
@@ -307,16 +321,21 @@ class Peers:
     def judge(self, name, what, size, measured, close):
         for tool, runs in measured:
             self.table.samples(name, tool.name, size, runs)
-            self.table.line(f"{what}: {tool.name}", f"{size / GB / median(runs):.2f} GB/s, {middle_cpu(runs) / (size / GB):.2f} CPU-s/GB, "
-                            f"{max(run.peak_mib for run in runs):.0f} MiB, rounds: {len(runs)}", "-", True)
+            self.table.line(
+                f"{what}: {tool.name}",
+                f"{size / GB / median(runs):.2f} GB/s, {middle_cpu(runs) / (size / GB):.2f} CPU-s/GB, "
+                f"{max(run.peak_mib for run in runs):.0f} MiB, rounds: {len(runs)}", "-", True)
         ours, others = measured[0][1], [(tool, runs) for tool, runs in measured[1:] if tool in close]
         fastest, of_fastest = min(others, key=lambda pair: median(pair[1]))
-        self.table.figure(name, f"{what}: rate ÷ the fastest other tool's", each_round(of_fastest, ours), 1.0, at_least=True,
-                          note=f"{fastest.name}; {size / GB / median(ours):.2f} against {size / GB / median(of_fastest):.2f} GB/s")
+        self.table.figure(
+            name, f"{what}: rate ÷ the fastest other tool's", each_round(of_fastest, ours), 1.0, at_least=True,
+            note=f"{fastest.name}; {size / GB / median(ours):.2f} against {size / GB / median(of_fastest):.2f} GB/s")
         frugal, of_frugal = min(others, key=lambda pair: middle_cpu(pair[1]))
-        self.table.figure(name + "-cpu", f"{what}: CPU ÷ the most frugal other tool's", each_round(ours, of_frugal, lambda run: run.cpu_s),
-                          CPU_SHARE_MAX if name.endswith("large") else None,
-                          note=f"{frugal.name}; {middle_cpu(ours) / (size / GB):.2f} against {middle_cpu(of_frugal) / (size / GB):.2f} CPU-s/GB")
+        self.table.figure(
+            name + "-cpu", f"{what}: CPU ÷ the most frugal other tool's",
+            each_round(ours, of_frugal, lambda run: run.cpu_s), CPU_SHARE_MAX if name.endswith("large") else None,
+            note=f"{frugal.name}; {middle_cpu(ours) / (size / GB):.2f} against "
+                 f"{middle_cpu(of_frugal) / (size / GB):.2f} CPU-s/GB")
 
 
 def far_behind(tool, first):

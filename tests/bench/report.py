@@ -25,7 +25,8 @@ PEERS = ["upload-large", "upload-large-cpu", "download-large", "download-large-c
 PEAKS = [f"memory-free-{what}-{mib}" for mib in (1024, 4096, 16384) for what in ("save", "load")]
 PEAKS += [f"memory-minio-{what}-{mib}" for mib in (1024, 4096) for what in ("save", "load")]
 LOSSES = [f"memory-{server}-{what}-loss" for server in ("minio", "free") for what in ("save", "load")]
-WANTED = LIMIT + PEERS + ["https-save", "https-load", "crc-cost"] + PEAKS + LOSSES + ["tensors-save", "tensors-open", "list"]
+WANTED = LIMIT + PEERS + ["https-save", "https-load", "crc-cost"
+                          ] + PEAKS + LOSSES + ["tensors-save", "tensors-open", "list"]
 
 COMPARED = {"upload-large": "Upload of one file", "download-large": "Download of one file",
             "upload-small": "Upload of small files", "download-small": "Download of small files"}
@@ -85,16 +86,20 @@ def tools(run):
         if experiment is None:
             continue
         size = experiment["bytes"]
-        rows = [[subject, spread([size / MIB / one["wall_s"] for one in runs], 0),
-                 spread([one["cpu_s"] / (size / GB) for one in runs], 2), f"{max(one['peak_mib'] for one in runs):.0f}", len(runs)]
-                for subject, runs in experiment["subjects"].items()]
+        rows = [[
+            subject,
+            spread([size / MIB / one["wall_s"] for one in runs], 0),
+            spread([one["cpu_s"] / (size / GB) for one in runs], 2), f"{max(one['peak_mib'] for one in runs):.0f}",
+            len(runs)
+        ] for subject, runs in experiment["subjects"].items()]
         text += [f"### {title}: {size / MIB:.0f} MiB", table(["tool", "MiB/s", "CPU-s/GB", "peak MiB", "rounds"], rows)]
     return "\n\n".join(text)
 
 
 def others(run):
-    return table(["", "measured", "limit", ""], [[row["what"], row["value"], row["target"], "" if row["target"] == "-" else
-                                                  verdict(row["holds"])] for row in run["rows"]])
+    return table(["", "measured", "limit", ""],
+                 [[row["what"], row["value"], row["target"], "" if row["target"] == "-" else verdict(row["holds"])]
+                  for row in run["rows"]])
 
 
 def page(run, drawn):
@@ -104,19 +109,33 @@ def page(run, drawn):
     arguments = f"--sizes {','.join(str(size) for size in settings['sizes'])} --rounds {settings['rounds']}"
     return "\n\n".join([
         "# Results",
-        "Made by `make bench-report` from the document of one run of `make bench`: do not edit this page. The notes are in NOTES.md.",
-        f"{summary(run)} A figure is judged by its median over the rounds. A ratio is taken within each round, in which the compared "
-        "things follow one another; their order turns from round to round. GB is 10⁹ bytes; CPU-s is user and system time of the "
-        "client alone; a rate counts from the start of a program to its end, where the program does not time itself.",
-        "## Figures", figures(run), "## Notes", notes, "## Plots", *(f"![{title}](plots/{name}.svg)" for name, title in drawn),
-        "## Each tool", "The tables and the bars of the plots show the median; the least and the most over the rounds are in brackets, and "
-        "whiskers in the plots. Other tools make up to 16 requests at a time, of parts of 16 MiB, where they let one choose. One that "
-        "took three times the time and three times the CPU of another, when it was tried at first, has that one round alone.",
-        tools(run), "## Also measured", others(run), "## The run", header(run), "## To repeat",
+        "Made by `make bench-report` from the document of one run of `make bench`: do not edit this page. The notes "
+        "are in NOTES.md.",
+        f"{summary(run)} A figure is judged by its median over the rounds. A ratio is taken within each round, in "
+        "which the compared things follow one another; their order turns from round to round. GB is 10⁹ bytes; CPU-s "
+        "is user and system time of the client alone; a rate counts from the start of a program to its end, where the "
+        "program does not time itself.",
+        "## Figures",
+        figures(run),
+        "## Notes",
+        notes,
+        "## Plots",
+        *(f"![{title}](plots/{name}.svg)" for name, title in drawn),
+        "## Each tool",
+        "The tables and the bars of the plots show the median; the least and the most over the rounds are in brackets, "
+        "and whiskers in the plots. Other tools make up to 16 requests at a time, of parts of 16 MiB, where they let "
+        "one choose. One that took three times the time and three times the CPU of another, when it was tried at "
+        "first, has that one round alone.",
+        tools(run),
+        "## Also measured",
+        others(run),
+        "## The run",
+        header(run),
+        "## To repeat",
         "    make bench           # measures; build/bench has the document, results.json, and a page beside it\n"
         "    make bench-report    # makes this page of that document\n\n"
-        f"This run was `tests/bench/run.sh {arguments} {' '.join(settings['parts'])}`. Fewer parts, other sizes and more rounds "
-        "are its arguments; build/bench/some then has the document.",
+        f"This run was `tests/bench/run.sh {arguments} {' '.join(settings['parts'])}`. Fewer parts, other sizes and "
+        "more rounds are its arguments; build/bench/some then has the document.",
     ]) + "\n"
 
 

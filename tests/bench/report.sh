@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the page of results, and its plots, from the document of a run, with matplotlib in a cached environment of its own.
+# Makes the page of results, and its plots, from the document of a run, with matplotlib in a cached environment of its
+# own.
 # usage: report.sh RESULTS.json FOLDER
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/common.sh"

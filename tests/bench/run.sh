@@ -25,9 +25,10 @@ trap 'exit 143' TERM HUP
 
 # The disk of the MinIOs: memory where that has room, so that the tools are compared and not their waits for one disk.
 make_store() {
-  local free_kib
+  local free_kib memory_kib
   free_kib=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)
-  if [ "${free_kib:-0}" -gt $((STORE_GIB << 20)) ] && [ "$(awk '/MemAvailable/ {print $2}' /proc/meminfo)" -gt $((3 * STORE_GIB << 20)) ]; then
+  memory_kib=$(awk '/MemAvailable/ {print $2}' /proc/meminfo)
+  if [ "${free_kib:-0}" -gt $((STORE_GIB << 20)) ] && [ "$memory_kib" -gt $((3 * STORE_GIB << 20)) ]; then
     store=$(mktemp -d /dev/shm/cleat-bench.XXXXXX)
   else
     store=$scratch/disk # not a name that a part uses

@@ -1,4 +1,5 @@
-"""Many tensors in one checkpoint, many checkpoints in one store, many ranks of one job: what grows, grows in proportion."""
+"""Many tensors in one checkpoint, many checkpoints in one store, many ranks of one job: what grows, grows in
+proportion."""
 
 import json
 import os
@@ -43,15 +44,16 @@ class Scale:
         remove(folder)
         for name, what in (("save_cpu_s", "planned and saved, record and all"), ("open_cpu_s", "opened and walked")):
             few, many = ([1000 * run[name] for run in cost[count]] for count in (TENSORS // 10, TENSORS))
-            self.table.figure("tensors-" + name.split("_", 1)[0], f"{TENSORS:,} tensors {what}: CPU", many, 1000 * CPU_MAX_S,
-                              unit=" ms", digits=0, note=f"{statistics.median(few):.0f} ms for a tenth of them")
+            self.table.figure("tensors-" + name.split("_", 1)[0], f"{TENSORS:,} tensors {what}: CPU", many,
+                              1000 * CPU_MAX_S, unit=" ms", digits=0,
+                              note=f"{statistics.median(few):.0f} ms for a tenth of them")
 
     def checkpoints(self):
         url = "s3://bench/scale"
         self.measure("checkpoints", url, CHECKPOINTS)
         runs = [Run([self.cleat, "ls", url]) for _ in range(self.rounds)]
-        self.table.figure("list", f"cleat ls of {CHECKPOINTS:,} checkpoints on MinIO", [run.wall_s for run in runs], LIST_MAX_S,
-                          unit=" s")
+        self.table.figure("list", f"cleat ls of {CHECKPOINTS:,} checkpoints on MinIO", [run.wall_s for run in runs],
+                          LIST_MAX_S, unit=" s")
         remove(os.path.join(self.scratch, "minio/data/bench/scale"))
 
     def of_ranks(self, *arguments):
@@ -67,8 +69,9 @@ class Scale:
         """From the last rank record to the visible manifest, in proportion to the ranks."""
         cost = {count: [1000 * self.of_ranks("commit", count)["commit_s"] for _ in range(self.rounds)]
                 for count in (RANKS // 4, RANKS)}
-        self.table.figure("ranks-commit", f"{RANKS:,} ranks: from the last rank record to the manifest", cost[RANKS], None,
-                          unit=" ms", digits=0, note=f"{statistics.median(cost[RANKS // 4]):.0f} ms for a quarter of them")
+        self.table.figure("ranks-commit", f"{RANKS:,} ranks: from the last rank record to the manifest", cost[RANKS],
+                          None, unit=" ms", digits=0,
+                          note=f"{statistics.median(cost[RANKS // 4]):.0f} ms for a quarter of them")
 
     def reshard(self):
         self.table.figure("ranks-reshard", "64 ranks' shards loaded by 48: bytes read ÷ bytes asked for",

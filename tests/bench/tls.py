@@ -17,7 +17,8 @@ class Tls:
         self.scratch, self.table, self.rounds = scratch, table, rounds
         self.cleat, self.gcm = os.path.join(build, "cleat"), os.path.join(build, "tests/bench/gcm")
         self.plain = dict(os.environ)
-        self.sealed = dict(os.environ, AWS_ENDPOINT_URL=os.environ["CLEAT_BENCH_HTTPS"], AWS_CA_BUNDLE=os.environ["CLEAT_BENCH_CA"],
+        self.sealed = dict(os.environ, AWS_ENDPOINT_URL=os.environ["CLEAT_BENCH_HTTPS"],
+                           AWS_CA_BUNDLE=os.environ["CLEAT_BENCH_CA"],
                            AWS_ACCESS_KEY_ID=os.environ["CLEAT_BENCH_HTTPS_KEY"],
                            AWS_SECRET_ACCESS_KEY=os.environ["CLEAT_BENCH_HTTPS_SECRET"])
 
@@ -30,8 +31,9 @@ class Tls:
         read_once(source)
         told = [json.loads(subprocess.run([self.gcm, str(mib * MIB)], check=True, stdout=subprocess.PIPE).stdout)
                 for _ in range(self.rounds)]
-        plain, sealed = alternate([lambda: self.save(self.plain, "minio"), lambda: self.save(self.sealed, "minio-https")],
-                                  self.rounds, mib)
+        plain, sealed = alternate([
+            lambda: self.save(self.plain, "minio"), lambda: self.save(self.sealed, "minio-https")
+        ], self.rounds, mib)
         self.row("save", mib, plain, sealed, statistics.median(cost["seal_cpu_s"] for cost in told))
         for env in (self.plain, self.sealed):
             Run([self.cleat, "save", "-q", source, "s3://bench/tls", "--step", "1"], env)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the images of docker/ for real, and tells their story in containers: a training under `cleat run` is killed, stopped
-# and started again, and ends with the bits of one that nobody disturbed. `make docker-test` is this script.
+# Builds the images of docker/ for real, and tells their story in containers: a training under `cleat run` is killed,
+# stopped and started again, and ends with the bits of one that nobody disturbed. `make docker-test` is this script.
 #
-# It uses the Docker engine that answers, or starts one and ends it (tests/tools/docker.sh). Where the base image cannot be
-# pulled it makes an equal one. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
+# It uses the Docker engine that answers, or starts one and ends it (tests/tools/docker.sh). Where the base image cannot
+# be pulled it makes an equal one. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/common.sh"
 source "$TOOLS/tally.sh"
@@ -96,8 +96,8 @@ get_server() {
   eval "$lines"
   server=$MINIO_PID
   mkdir "$work/minio/data/runs"
-  printf 'AWS_ENDPOINT_URL=%s\nAWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\nAWS_REGION=%s\nAWS_EC2_METADATA_DISABLED=true\n' \
-    "$CLEAT_TEST_ENDPOINT" "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" "$AWS_REGION" >"$work/keys"
+  printf '%s\n' "AWS_ENDPOINT_URL=$CLEAT_TEST_ENDPOINT" "AWS_ACCESS_KEY_ID=$AWS_ACCESS_KEY_ID" \
+    "AWS_SECRET_ACCESS_KEY=$AWS_SECRET_ACCESS_KEY" "AWS_REGION=$AWS_REGION" AWS_EC2_METADATA_DISABLED=true >"$work/keys"
 }
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -167,13 +167,13 @@ files_come_back() {
 
 # An image of one's own, on another system, gets Cleat as docker/README.md says.
 goes_into_another_image() {
-  printf 'FROM %s\nCOPY --from=%s /usr/local /usr/local\nRUN /usr/local/share/cleat/install.sh\n' "$base" "$NAME-cleat" |
+  printf '%s\n' "FROM $base" "COPY --from=$NAME-cleat /usr/local /usr/local" "RUN /usr/local/share/cleat/install.sh" |
     DOCKER_BUILDKIT=0 docker build --network=host -t "$NAME-own" - >"$work/build-own.log" 2>&1 ||
     { tail -n 20 "$work/build-own.log"; return 1; }
   [ "$(in_image "$NAME-own" cleat --version)" = "$(in_image "$NAME-cleat" --version)" ]
 }
 
-# --- training under `cleat run` ----------------------------------------------------------------------------------------
+# --- training under `cleat run` ---------------------------------------------------------------------------------------
 
 # start NAME COMMAND…: the command under `cleat run`, in the background, in a container with an empty disk.
 start() {
@@ -187,7 +187,8 @@ start() {
 # The newest committed step of a run, or nothing.
 newest() {
   in_image "$NAME-cleat" ls --json "s3://runs/$1" 2>/dev/null |
-    python3 -c 'import json, sys; print(max((c["step"] for c in json.load(sys.stdin)["checkpoints"]), default=""))' 2>/dev/null
+    python3 -c 'import json, sys; print(max((c["step"] for c in json.load(sys.stdin)["checkpoints"]), default=""))' \
+      2>/dev/null
 }
 
 has_step() {
@@ -347,7 +348,8 @@ def argument(text, name, default):
     found = re.search(name + r'\s+- "(\d+)"', text)
     return int(found[1]) if found else default
 
-for path, key, unit in (("docker/k8s-job.yaml", "terminationGracePeriodSeconds", ""), ("docker/compose.yaml", "stop_grace_period", "s")):
+for path, key, unit in (("docker/k8s-job.yaml", "terminationGracePeriodSeconds", ""),
+                        ("docker/compose.yaml", "stop_grace_period", "s")):
     text = open(path).read()
     given = int(re.search(key + r": (\d+)" + unit + r"\n", text)[1])
     taken = argument(text, "--grace", 60) + argument(text, "--flush", 60)
@@ -355,10 +357,10 @@ for path, key, unit in (("docker/k8s-job.yaml", "terminationGracePeriodSeconds",
 PY
 }
 
-# --- with CUDA ---------------------------------------------------------------------------------------------------------
+# --- with CUDA --------------------------------------------------------------------------------------------------------
 
-# CUDA's own bases need a registry. The equal of what Cleat wants of them: the packages of a build, and CUDA's headers and
-# static Runtime where they would be.
+# CUDA's own bases need a registry. The equal of what Cleat wants of them: the packages of a build, and CUDA's headers
+# and static Runtime where they would be.
 build_cuda() {
   local cuda folder=$work/cuda-base devel=$NAME-cuda-devel
   cuda=$("$TOOLS/cuda.sh")
@@ -373,10 +375,11 @@ build_cuda() {
 
 # Without a driver it starts, and says what it can.
 has_cuda() {
-  [[ $(in_image "$NAME-cuda" --version) == *"with CUDA"* ]] && [[ $(in_image "$NAME-cleat" --version) != *"with CUDA"* ]]
+  [[ $(in_image "$NAME-cuda" --version) == *"with CUDA"* ]] &&
+    [[ $(in_image "$NAME-cleat" --version) != *"with CUDA"* ]]
 }
 
-# --- all of it -----------------------------------------------------------------------------------------------------------
+# --- all of it --------------------------------------------------------------------------------------------------------
 
 trap clean_up EXIT
 trap 'exit 130' INT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The trainer with its model in device memory: stopped and started again, it has the bits of one that never stopped, and of
-# one on the host.
+# The trainer with its model in device memory: stopped and started again, it has the bits of one that never stopped, and
+# of one on the host.
 # usage: trainer.sh PROGRAM
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The C examples of README.md and of the pages in docs/ compile against the installed tree, as printed, and whole programs
-# run. README.md has lines alone, which stand in a function here.
+# The C examples of README.md and of the pages in docs/ compile against the installed tree, as printed, and whole
+# programs run. README.md has lines alone, which stand in a function here.
 set -euo pipefail
 source "$(dirname "$0")/checks.sh"
 

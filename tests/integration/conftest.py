@@ -1,8 +1,8 @@
 """Fixtures of the integration tests.
 
-A test that takes `bucket` runs on MinIO over HTTP; with @ON_EVERY_SERVER, on each of the servers. One that takes `store`
-runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on each of the servers. What a server cannot do
-is an expectation of the test, never a skip.
+A test that takes `bucket` runs on MinIO over HTTP; with @ON_EVERY_SERVER, on each of the servers. One that takes
+`store` runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on each of the servers. What a server
+cannot do is an expectation of the test, never a skip.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from helpers import Bucket, Folder, Server, fill, noise
 from proxy import Proxy, abort_uploads
 from run_jobs import Job
 
-# Sanitizers may hold locks of their own at a fork, or allow no thread in the child of one: there the unit tests have to do.
+# Sanitizers may hold locks of their own at a fork, or allow no thread in the child of one: there the unit tests have to
+# do.
 collect_ignore = ["test_forks.py"] if os.environ.get("SANITIZE") else []
 
 
@@ -107,21 +108,22 @@ def dies_at_rename(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def dies_at_removal(tmp_path_factory):
-    """Environment of a `cleat run` that is killed right before its DIE_AT_REMOVALth change of names in a removal from DIR."""
+    """Environment of a `cleat run` that is killed right before its DIE_AT_REMOVALth change of names in a removal from
+    DIR."""
     return preloaded.build(tmp_path_factory.mktemp("removal"), preloaded.DIES_AT_REMOVAL)
 
 
 @pytest.fixture(scope="session")
 def disk_record(tmp_path_factory):
-    """Environment of a program that writes into the file DISK_RECORD what it does to the disk, in order, and is stopped after each
-    rename to a path that begins with STOP_AFTER_RENAME."""
+    """Environment of a program that writes into the file DISK_RECORD what it does to the disk, in order, and is stopped
+    after each rename to a path that begins with STOP_AFTER_RENAME."""
     return preloaded.build(tmp_path_factory.mktemp("record"), preloaded.DISK_RECORD)
 
 
 @pytest.fixture
 def power(tmp_path):
-    """A disk whose power can be cut (disk_image.py), or None where no loop device is to be had; then a test judges the order in
-    which things went to the disk instead."""
+    """A disk whose power can be cut (disk_image.py), or None where no loop device is to be had; then a test judges the
+    order in which things went to the disk instead."""
     with contextlib.ExitStack() as stack:
         try:
             disk = stack.enter_context(disk_image.disk(tmp_path))

@@ -1,7 +1,7 @@
 """A disk whose power can be cut: ext4 in a file, by a loop device.
 
-What a power cut leaves is what the file system has handed to the device by then. So the file is copied while the file system
-is in use, and the copy is mounted, which replays its journal. Nothing is synced for that.
+What a power cut leaves is what the file system has handed to the device by then. So the file is copied while the file
+system is in use, and the copy is mounted, which replays its journal. Nothing is synced for that.
 """
 
 import os
@@ -62,12 +62,14 @@ class Disk:
         os.fsync(self.other)
 
     def commit_names(self):
-        """Another program syncs its own file: ext4 puts all names, sizes and times so far on the disk, and nobody else's bytes."""
+        """Another program syncs its own file: ext4 puts all names, sizes and times so far on the disk, and nobody
+        else's bytes."""
         os.write(self.other, b"x")
         os.fsync(self.other)
 
     def cut_power(self, folder):
-        """The files below `folder`, which is on this disk, as they are after a power cut at this moment; {} if it is not there."""
+        """The files below `folder`, which is on this disk, as they are after a power cut at this moment; {} if it is
+        not there."""
         self.cuts += 1
         copy = self.image.with_suffix(".cut-%d" % self.cuts)
         shutil.copyfile(self.image, copy)
@@ -93,12 +95,13 @@ def disk(folder, size=160 << 20):
             os.close(made.other)
 
 
-# ---- Where there is no such disk: the order in which things were done to it ------------------------------------------------
+# ---- Where there is no such disk: the order in which things were done to it ------------------------------------------
 
 def judge_order(record, folder, sign=None):
-    """`record` is what preloaded.DISK_RECORD wrote. Everything below `folder` must have been put there so that no power cut can
-    harm: before a rename gave a name its place, the bytes and names behind it were synced, and every folder was synced after
-    its names had last changed; and the name of `sign`, which tells that all else is there, came after a sync of the others."""
+    """`record` is what preloaded.DISK_RECORD wrote. Everything below `folder` must have been put there so that no power
+    cut can harm: before a rename gave a name its place, the bytes and names behind it were synced, and every folder was
+    synced after its names had last changed; and the name of `sign`, which tells that all else is there, came after a
+    sync of the others."""
     events = [line.split() for line in Path(record).read_text().splitlines()]
     events = [(what, int(inode), int(start)) for what, inode, start in events]
 
@@ -113,9 +116,11 @@ def judge_order(record, folder, sign=None):
         renamed = max(renamed, last("renamed", inode, len(events)))
         done = "changed" if path.is_dir() else "written"
         if renamed >= 0:
-            assert is_synced(inode, last(done, inode, renamed), renamed), "%s took its place before it was synced" % path
+            assert is_synced(inode, last(done, inode, renamed), renamed), \
+                "%s took its place before it was synced" % path
         if path.is_dir():
-            assert is_synced(inode, last(done, inode, len(events)), len(events)) or last(done, inode, len(events)) < 0, \
+            changed = last(done, inode, len(events))
+            assert is_synced(inode, changed, len(events)) or changed < 0, \
                 "the names in %s were not synced in the end" % path
             for entry in path.iterdir():
                 look(entry, renamed)
@@ -128,4 +133,5 @@ def judge_order(record, folder, sign=None):
     if sign:
         inode, its = Path(folder).stat().st_ino, Path(folder, sign).lstat().st_ino
         placed = last("renamed", its, len(events))
-        assert is_synced(inode, last("changed", inode, placed), placed), "%s came before the names beside it were synced" % sign
+        assert is_synced(inode, last("changed", inode, placed),
+                         placed), "%s came before the names beside it were synced" % sign

@@ -1,9 +1,10 @@
-"""The real Hugging Face Trainer under `cleat run` on MinIO, killed at random with all its processes; DIR is lost every other
-time. It keeps one checkpoint, and writes them faster than they settle. For `make endurance`: its packages take 5 GB.
+"""The real Hugging Face Trainer under `cleat run` on MinIO, killed at random with all its processes; DIR is lost every
+other time. It keeps one checkpoint, and writes them faster than they settle. For `make endurance`: its packages take 5
+GB.
 
-What is promised: a kill with DIR loses at most one interval and the time of one upload, counted from when a checkpoint is
-whole to when it is stored. Where an upload takes longer than the interval it may be two: the one before it was as long. A
-kill without loss of DIR loses no checkpoint at all.
+What is promised: a kill with DIR loses at most one interval and the time of one upload, counted from when a checkpoint
+is whole to when it is stored. Where an upload takes longer than the interval it may be two: the one before it was as
+long. A kill without loss of DIR loses no checkpoint at all.
 
 CLEAT_TEST_HF_KILLS (12) and CLEAT_TEST_SEED are for other numbers.
 """

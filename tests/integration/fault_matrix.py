@@ -51,9 +51,11 @@ BODY_UP = PUTS + ("complete",)
 BODY_DOWN = ("create", "complete", *LOAD)
 # Row of the table: the steps at which it can happen.
 WHERE = {
-    **dict.fromkeys(("reset", "reset-after-send", "lost-reply", "black-hole", "silent-reply", "slow-reply", "half-close",
-                     "slow-down", "internal-error", "too-many", "request-timeout", "bad-gateway", "denied", "expired-token",
-                     "ahead", "behind", "other-region", "moved", "redirect", "html", "many-headers"), tuple(STEPS)),
+    **dict.fromkeys(("reset", "reset-after-send", "lost-reply", "black-hole", "silent-reply", "slow-reply",
+                     "half-close", "slow-down", "internal-error", "too-many", "request-timeout", "bad-gateway",
+                     "denied", "expired-token", "ahead", "behind", "other-region", "moved", "redirect", "html",
+                     "many-headers"),
+                    tuple(STEPS)),
     **dict.fromkeys(("reset-mid-body", "slow-request", "flip-request"), BODY_UP),
     **dict.fromkeys(("reset-mid-reply", "half-close-mid-reply", "truncated", "partial", "overlong"), BODY_DOWN),
     "flip-reply": BODY_DOWN + ("part 1", "file"),
@@ -129,8 +131,8 @@ def cases():
         passing = "once" if fault in SILENT or fault in LASTING else "twice"
         made += [Case("memory", fault, step, times) for step in steps for times in (passing, "always")
                  if times == "always" or step != "complete" or fault not in ENDLESS]
-        # A real server has a clock and a region of its own, looks at preconditions, and its keys have no token that could
-        # end. Silence is silence everywhere.
+        # A real server has a clock and a region of its own, looks at preconditions, and its keys have no token that
+        # could end. Silence is silence everywhere.
         if fault not in ENDLESS + ("ahead", "behind", "other-region", "expired-token", "lost-reply-unconditional"):
             made += [Case("minio", fault, step, "once") for step in steps]
     # The longest first, so that they are not what is waited for in the end.
@@ -165,7 +167,10 @@ class Real:
     """A bucket of the test's MinIO, looked at by boto3."""
 
     def __init__(self, client, objects):
-        self.environment = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")}
+        self.environment = {
+            name: os.environ[name]
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+        }
         self.client = client  # threads may share one
         self.store, self.bucket = Upstream(DIRECT), "fault-%s" % uuid.uuid4().hex[:16]
         self.client.create_bucket(Bucket=self.bucket)
@@ -188,7 +193,9 @@ class Real:
                 for entry in self.client.list_multipart_uploads(Bucket=self.bucket, Prefix=key).get("Uploads", [])]
 
     def parts_left(self, keys):
-        listed = [self.client.list_parts(Bucket=self.bucket, Key=key, UploadId=name) for key, name in self.uploads(keys)]
+        listed = [
+            self.client.list_parts(Bucket=self.bucket, Key=key, UploadId=name) for key, name in self.uploads(keys)
+        ]
         return [[part["PartNumber"] for part in page.get("Parts", [])] for page in listed]
 
     def remove(self):
@@ -211,7 +218,8 @@ class Outcome:
 
     @property
     def cell(self):
-        return ("ok" if self.code == 0 else "%d %s" % (self.code, self.status)) + (" ×%d" % self.hits if self.hits > 1 else "")
+        said = "ok" if self.code == 0 else "%d %s" % (self.code, self.status)
+        return said + (" ×%d" % self.hits if self.hits > 1 else "")
 
 
 class Matrix:
@@ -275,7 +283,8 @@ class Matrix:
     def run(self, case):
         """A machine so busy that the time limit ended before the fault came, or before a success, gets more time."""
         outcome = self.run_once(case)
-        while case.lasts and outcome.status == "TIMEOUT" and case.limit_s < 60 and (outcome.hits == 0 or case.ends_well):
+        while case.lasts and outcome.status == "TIMEOUT" and case.limit_s < 60 and \
+                (outcome.hits == 0 or case.ends_well):
             case = replace(case, limit_s=4 * case.limit_s)
             outcome = self.run_once(case)
         return outcome
@@ -288,7 +297,8 @@ class Matrix:
             began = time.monotonic()
             try:
                 result = self.cleat(place, server, "load", back, *options) if case.step in LOAD else \
-                    self.cleat(place, server, "save", self.source, "--step", 2, "--part-size", "5M", "--jobs", 4, *options)
+                    self.cleat(place, server, "save", self.source, "--step", 2, "--part-size", "5M", "--jobs", 4,
+                               *options)
             except subprocess.TimeoutExpired:
                 server.close()
                 return Outcome(case, -1, "HANGS", rule.hits, HANG_S, ["it hangs"], "")
@@ -321,7 +331,8 @@ class Matrix:
             return
         committed = self.judge_store(outcome, place, server, wrong)
         if whole_but_for_manifest(outcome) and not committed:
-            again = self.cleat(place, server, "save", self.source, "--step", 2, "--part-size", "5M", "--resume", "--json")
+            again = self.cleat(place, server, "save", self.source, "--step", 2, "--part-size", "5M", "--resume",
+                               "--json")
             if again.code != 0 or again.json["resumed_bytes"] != sum(map(len, tree(self.source).values())):
                 wrong("going on with it says %s" % again)
             committed = self.judge_store(outcome, place, server, wrong, resumed=True)
@@ -365,10 +376,12 @@ def wrong_words(result, environment):
     lines = [line for line in result.err.splitlines() if not line.startswith("cleat: warning: ")]
     if result.code == 0 and lines:
         yield "a success that says: %s" % lines
-    sane = 1 <= len(lines) <= 2 and lines[0].startswith("cleat: ") and (len(lines) == 1 or lines[1].startswith("hint: "))
+    sane = 1 <= len(lines) <= 2 and lines[0].startswith("cleat: ") and (len(lines) == 1 or
+                                                                        lines[1].startswith("hint: "))
     if result.code != 0 and (not sane or result.code not in (1, 3, 4, 5)):
         yield "exit status %d with %s" % (result.code, lines)
-    for secret in (environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN", "Signature="), "Signature="):
+    for secret in (environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN",
+                                                                         "Signature="), "Signature="):
         if secret in result.err or secret in result.out:
             yield "a secret is told: %s" % secret
 

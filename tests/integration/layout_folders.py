@@ -47,8 +47,8 @@ def archive(seed, **more):
     """What torch.save writes: a zip archive, not compressed, of a pickle and the bytes of each tensor."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as whole:
-        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more}, protocol=2)), ("data/0", tensor(seed).tobytes()),
-                           ("version", b"3\n")):
+        for name, data in (("data.pkl", pickle.dumps({"seed": seed, **more}, protocol=2)),
+                           ("data/0", tensor(seed).tobytes()), ("version", b"3\n")):
             whole.writestr(zipfile.ZipInfo("archive/" + name), data)  # the time of it is always the same
     return file.getvalue()
 
@@ -215,8 +215,8 @@ def infinitrain(directory, step, seed=0, ddp=1, tp=1, pp=1):
 
 
 def deepspeed(directory, step, seed=0, ranks=2):
-    """DeepSpeed with ZeRO: each rank its part of the optimizer, rank 0 the model before. Rank 0 then names the folder in
-    `latest`, which is written over in place, and waits for the others after that alone."""
+    """DeepSpeed with ZeRO: each rank its part of the optimizer, rank 0 the model before. Rank 0 then names the folder
+    in `latest`, which is written over in place, and waits for the others after that alone."""
     folder = f"global_step{step}"
     yield from make(directory, folder)
     for rank in range(1, ranks):
@@ -228,7 +228,8 @@ def deepspeed(directory, step, seed=0, ranks=2):
 
 
 def nemo(directory, step, seed=0, ranks=2, last=True):
-    """NeMo's ModelCheckpoint: a marker, the folder, the marker removed; then all of it again under the name of the last."""
+    """NeMo's ModelCheckpoint: a marker, the folder, the marker removed; then all of it again under the name of the
+    last."""
     name = f"model_name--val_loss=1.23-step={step}-consumed_samples={step * 8}.0"
     for folder in [name, name + "-last"] if last else [name]:
         yield from put(directory, f"{folder}-unfinished", b"")
@@ -271,7 +272,8 @@ def orbax(directory, step, seed=0):
     yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/d/0f1e2d", tensor(seed).tobytes())
     yield from put_renamed(directory, f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt",
                            f"{temporary}/state.orbax-checkpoint-tmp/manifest.ocdbt.__lock", b"manifest")
-    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/commit_success.txt", b"Checkpoint commit was successful")
+    yield from put(directory, f"{temporary}/state.orbax-checkpoint-tmp/commit_success.txt",
+                   b"Checkpoint commit was successful")
     os.rename(Path(directory, f"{temporary}/state.orbax-checkpoint-tmp"), Path(directory, f"{temporary}/state"))
     yield f"renamed {temporary}/state"
     yield from put(directory, f"{temporary}/_CHECKPOINT_METADATA", metadata(1795391636800135669))

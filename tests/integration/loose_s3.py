@@ -77,14 +77,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class LooseS3:
-    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists then claim and
-    have not, "kept objects" (an abort removes the object of its key),
-    "folders" (a list leaves folders out that hold no object but in folders), and "backslashes", taken for slashes;
-    `deny`: operations answered with 403; `lack`: with 501, also requests with the headers of create-only, if-match and
-    size, and of create-only-uploads: completions with the first of them;
-    `want`: of "named checksums" (a Complete must name those of its parts), "unnamed checksums" (it must name none),
-    "no checksums" (400 to each), "no backslashes" (400 without a reason to each such key). `race`: two conditional puts of
-    a key whose name holds "/race-" or ".trial." look for it before either stores it. `empty`: so often each manifest reads as empty."""
+    """`ignore`: of create-only, create-only-uploads, if-match, checksum, delete, range, absence, encoding, which lists
+    then claim and have not, "kept objects" (an abort removes the object of its key), "folders" (a list leaves folders
+    out that hold no object but in folders), and "backslashes", taken for slashes; `deny`: operations answered with 403;
+    `lack`: with 501, also requests with the headers of create-only, if-match and size, and of create-only-uploads:
+    completions with the first of them; `want`: of "named checksums" (a Complete must name those of its parts), "unnamed
+    checksums" (it must name none), "no checksums" (400 to each), "no backslashes" (400 without a reason to each such
+    key). `race`: two conditional puts of a key whose name holds "/race-" or ".trial." look for it before either stores
+    it. `empty`: so often each manifest reads as empty."""
 
     def __init__(self, ignore=(), deny=(), lack=(), want=(), race=False, clock_offset=0, empty=0):
         self.ignore, self.deny, self.lack, self.race, self.clock_offset = ignore, deny, lack, race, clock_offset
@@ -223,7 +223,8 @@ class LooseS3:
                                    % (escape(encode(key)), len(self.objects[key][0])))
         folded = "".join("<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>" % escape(encode(name))
                          for name in sorted(prefixes))
-        xml = "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>%s%s</ListBucketResult>"
+        xml = "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>%s%s" \
+              "</ListBucketResult>"
         return 200, (xml % ("".join(entries), folded)).encode()
 
     # ---- uploads ----
@@ -274,8 +275,9 @@ class LooseS3:
     def do_list_uploads(self, _key, query, *_):
         prefix = query.get("prefix", "")
         with self.lock:
-            listed = "".join("<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2020-01-01T00:00:00Z</Initiated></Upload>"
-                             % (escape(key), name) for name, (key, _) in self.uploads.items() if key.startswith(prefix))
+            listed = "".join(
+                "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2020-01-01T00:00:00Z</Initiated></Upload>" %
+                (escape(key), name) for name, (key, _) in self.uploads.items() if key.startswith(prefix))
         return 200, ("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>%s</ListMultipartUploadsResult>"
                      % listed).encode()
 

@@ -1,6 +1,6 @@
-"""Two machines that share a folder by NFS, each with caches of its own: namespaces of a User Mode Linux, whose kernel has both the
-NFS server and the clients (tools/nfs_room.py). Where that cannot be had, this machine twice, with a preloaded library that
-behaves as an NFS client does (preloaded.NFS_CLIENT)."""
+"""Two machines that share a folder by NFS, each with caches of its own: namespaces of a User Mode Linux, whose kernel
+has both the NFS server and the clients (tools/nfs_room.py). Where that cannot be had, this machine twice, with a
+preloaded library that behaves as an NFS client does (preloaded.NFS_CLIENT)."""
 
 import itertools
 import json
@@ -76,18 +76,20 @@ class LinuxRoom(Room):
     place, exported, scratch = "/mnt/store", "/mnt/export", "/mnt"
 
     def __init__(self, version):
-        found = subprocess.run([ROOT / "tests/tools/uml.sh", "install"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        found = subprocess.run([ROOT / "tests/tools/uml.sh", "install"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
         if found.returncode:
             raise Unavailable(found.stderr.strip().splitlines()[-1])
         super().__init__()
         self.kind = "NFS %s between two machines of a User Mode Linux" % version
         program, modules = found.stdout.split()
         with open(self.folder / "log", "w") as log:
-            self.process = subprocess.Popen(
-                [program, "mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null", "con0=null,fd:2",
-                 "init=" + os.path.realpath("/usr/bin/python3"), "--", str(ROOT / "tests/integration/tools/nfs_room.py"), modules,
-                 version, str(self.folder)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen([
+                program, "mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null",
+                "con0=null,fd:2", "init=" + os.path.realpath("/usr/bin/python3"), "--",
+                str(ROOT / "tests/integration/tools/nfs_room.py"), modules, version,
+                str(self.folder)
+            ], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
             self.answer(0)
         except AssertionError as failure:
@@ -104,7 +106,8 @@ class LinuxRoom(Room):
     def answer(self, number):
         path = self.folder / ("%d.answer" % number)
         until(lambda: path.exists() or self.process.poll() is not None)
-        assert path.exists(), "User Mode Linux has ended: " + (self.folder / "log").read_text()[-300:].replace("\n", "; ")
+        assert path.exists(), "User Mode Linux has ended: " + (self.folder / "log").read_text()[-300:].replace(
+            "\n", "; ")
         return json.loads(path.read_text())
 
     def start(self, machine, argv, environment):
@@ -123,7 +126,8 @@ class LinuxRoom(Room):
 class LocalProcess(Process):
     def __init__(self, argv, environment):
         super().__init__(argv)
-        self.process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -1,4 +1,5 @@
-"""Libraries that are loaded before the program's own, and lie to it about its world: names and time, the disk, the end."""
+"""Libraries that are loaded before the program's own, and lie to it about its world: names and time, the disk, the
+end."""
 
 import os
 import re
@@ -161,14 +162,16 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
   static _Atomic int count;
   const char *at = getenv("DIE_AT_RENAME");
   if (at && atomic_fetch_add(&count, 1) + 1 == atoi(at)) kill(getpid(), SIGKILL);
-  return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to, flags);
+  return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to,
+                                                                                                  flags);
 }
 """
 
-# DISK_RECORD=FILE          a line for each thing done to the disk, with the number of the inode it was done to: "written N",
-#                           "changed N" (a folder's names), "renamed N" (before it is done), "syncing N", "synced N LINE" (what
-#                           stands before that line is on the disk)
-# STOP_AFTER_RENAME=PREFIX  stops the process after each rename to a path that begins so, unless what it is renamed to is temporary
+# DISK_RECORD=FILE          a line for each thing done to the disk, with the number of the inode it was done to:
+#                           "written N", "changed N" (a folder's names), "renamed N" (before it is done), "syncing N",
+#                           "synced N LINE" (what stands before that line is on the disk)
+# STOP_AFTER_RENAME=PREFIX  stops the process after each rename to a path that begins so, unless what it is renamed to
+#                           is temporary
 DISK_RECORD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -306,9 +309,9 @@ RENAMER(renameat, (int f, const char *from, int t, const char *to), (f, from, t,
 RENAMER(rename, (const char *from, const char *to), (from, to), AT_FDCWD, AT_FDCWD, 0)
 """
 
-# Makes of any folder one of NFS, as far as a program sees it: flock() is exclusive only through a descriptor that is open for
-# writing; rename knows no flags; what fstatat() has told of a file is told again for ten minutes, until it is opened or the server
-# is asked by statx(); a file that another has removed is ESTALE.
+# Makes of any folder one of NFS, as far as a program sees it: flock() is exclusive only through a descriptor that is
+# open for writing; rename knows no flags; what fstatat() has told of a file is told again for ten minutes, until it is
+# opened or the server is asked by statx(); a file that another has removed is ESTALE.
 NFS_CLIENT = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -465,8 +468,8 @@ CALL(remove, (const char *name), (name), NULL)
 
 
 def build(folder, source):
-    """Environment of a program with a library of this source before its own. A sanitizer that the program was built with
-    insists on being loaded before."""
+    """Environment of a program with a library of this source before its own. A sanitizer that the program was built
+    with insists on being loaded before."""
     built = folder / "preloaded.so"
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-o", built, "-", "-ldl"], check=True,
                    input=(source + FORGET).encode())

@@ -32,8 +32,8 @@ class Request:
 
     @functools.cached_property
     def kind(self):
-        """create, part, complete, abort; manifest, record, file: puts of these; trial: all that a resume tries the store with;
-        else the method in small letters."""
+        """create, part, complete, abort; manifest, record, file: puts of these; trial: all that a resume tries the
+        store with; else the method in small letters."""
         if self.key.endswith(".trial.json"):
             return "trial"
         if "uploads" in self.query and self.method == "POST":
@@ -205,7 +205,9 @@ class Proxy:
     def upload_keys(self):
         """Keys, in the bucket, for which an upload was begun: MinIO lists the uploads of one exact key alone."""
         with self.lock:
-            return sorted({request.key for request in self.requests if "uploads" in request.query and request.method == "POST"})
+            return sorted(
+                {request.key
+                 for request in self.requests if "uploads" in request.query and request.method == "POST"})
 
     def forget(self):
         with self.lock:

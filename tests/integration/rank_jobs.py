@@ -1,8 +1,8 @@
 """Jobs of several ranks for tests: the example trainer_ranks, what it has stored, and a run to compare it with.
 
-The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments as
-Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked for with
-boto3.
+The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments
+as Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked
+for with boto3.
 """
 
 import hashlib
@@ -41,7 +41,9 @@ class Job:
         self.folder = folder / ("job-%d" % Job.count)
         self.folder.mkdir(parents=True)
         self.command = [TRAINER, *SMALL, "--store", store.url, *map(str, flags)]
-        self.environment = {**store.environment, "CLEAT_START": self.start, "CLEAT_WORLD_SIZE": str(world), **environment}
+        self.environment = {
+            **store.environment, "CLEAT_START": self.start, "CLEAT_WORLD_SIZE": str(world), **environment
+        }
         self.ranks, self.processes = [], []
         for rank in range(world) if ranks is None else ranks:
             self.add(rank)
@@ -50,8 +52,9 @@ class Job:
         number = len(self.ranks)
         told = {"CLEAT_RANK": str(rank), **self.environment, **environment}
         with open(self.path(number, "out"), "wb") as out, open(self.path(number, "err"), "wb") as err:
-            self.processes.append(subprocess.Popen([*self.command, *map(str, flags)], stdin=subprocess.DEVNULL, stdout=out,
-                                                   stderr=err, env={name: value for name, value in told.items() if value}))
+            self.processes.append(subprocess.Popen([*self.command, *map(str, flags)], stdin=subprocess.DEVNULL,
+                                                   stdout=out, stderr=err,
+                                                   env={name: value for name, value in told.items() if value}))
         self.ranks.append(rank)
 
     def has_come(self, rank):
@@ -116,13 +119,14 @@ def assert_told(job, number, *words, knows_its_rank=True):
     """One line of what went wrong, and at most a hint."""
     lines = job.err(number).splitlines()
     assert 1 <= len(lines) <= 2, lines
-    assert lines[0].startswith("trainer: rank %d: " % job.ranks[number] if knows_its_rank else "trainer: cannot use"), lines
+    begins = "trainer: rank %d: " % job.ranks[number] if knows_its_rank else "trainer: cannot use"
+    assert lines[0].startswith(begins), lines
     assert len(lines) == 1 or lines[1].startswith("hint: "), lines
     for word in words:
         assert word in lines[0], lines
 
 
-# ---- What is stored ----------------------------------------------------------------------------------------------------
+# ---- What is stored --------------------------------------------------------------------------------------------------
 
 def sizes(store):
     """Key: bytes, without Cleat."""
@@ -162,7 +166,10 @@ def raw_header(data):
     length, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
     header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], 8 + length + entry["data_offsets"][0]) for name, entry in header.items()}
+    return {
+        name: (entry["dtype"], entry["shape"], 8 + length + entry["data_offsets"][0])
+        for name, entry in header.items()
+    }
 
 
 def assemble(store, step):
@@ -180,7 +187,8 @@ def assemble(store, step):
             assert list(into.shape) == shape
             for piece in tensor["pieces"]:
                 array = arrays[piece["file"]][name]
-                slices = tuple(slice(at, at + size) for at, size in zip(piece.get("start", [0] * len(shape)), array.shape))
+                slices = tuple(
+                    slice(at, at + size) for at, size in zip(piece.get("start", [0] * len(shape)), array.shape))
                 assert list(array.shape) == piece.get("shape", shape)
                 assert raw_header(data[piece["file"]])[name] == (tensor["dtype"], list(array.shape), piece["offset"])
                 into[slices] = array
@@ -189,7 +197,7 @@ def assemble(store, step):
     return {name: array.tobytes() for name, array in whole.items()}
 
 
-# ---- The same bits -------------------------------------------------------------------------------------------------------
+# ---- The same bits ---------------------------------------------------------------------------------------------------
 
 def results(folder):
     """Flags that write them."""

@@ -123,7 +123,8 @@ class Job:
         arguments = [*prefix, CLEAT, "run", "--store", store.url, "--dir", directory, *options, "--", *command]
         with open(self.aside / "log", "wb") as log:
             self.process = subprocess.Popen([str(argument) for argument in arguments],
-                                            env=dict(store.environment, **(environment or {})), stdin=subprocess.DEVNULL,
+                                            env=dict(store.environment, **(environment or
+                                                                           {})), stdin=subprocess.DEVNULL,
                                             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True, **more)
 
     @property

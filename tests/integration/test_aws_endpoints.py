@@ -1,7 +1,7 @@
 """Where requests go: to the same URLs as botocore's, for AWS's regions, FIPS, dual-stack, and buckets of all names.
 
-AWS is not reached. A proxy opens each tunnel into itself, with a certificate for all hosts that botocore names, writes the
-request down and refuses it. botocore is stopped before it sends.
+AWS is not reached. A proxy opens each tunnel into itself, with a certificate for all hosts that botocore names, writes
+the request down and refuses it. botocore is stopped before it sends.
 """
 
 import contextlib
@@ -95,7 +95,8 @@ def botocore_urls(service, region, environment, operation, calls, endpoint=None)
 def s3_urls(region, buckets, environment, endpoint=None):
     """None in place of each where there is no such endpoint."""
     try:
-        return botocore_urls("s3", region, environment, "list_objects_v2", [{"Bucket": name} for name in buckets], endpoint)
+        return botocore_urls("s3", region, environment, "list_objects_v2", [{"Bucket": name} for name in buckets],
+                             endpoint)
     except Refused:
         return [None] * len(buckets)
 
@@ -116,9 +117,10 @@ class Tunnels:
     def __init__(self, folder, hosts):
         names = ",".join("DNS:" + host for host in sorted(hosts))
         self.certificate, key = folder / "public.crt", folder / "private.key"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-                        "2", "-subj", "/CN=cleat test", "-addext", "subjectAltName=" + names, "-keyout", key, "-out",
-                        self.certificate], check=True, capture_output=True)
+        subprocess.run([
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", "/CN=cleat test", "-addext", "subjectAltName=" + names, "-keyout", key, "-out", self.certificate
+        ], check=True, capture_output=True)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.certificate, key)
         self.heads, self.hosts = [], []
@@ -159,7 +161,8 @@ class Tunnels:
             inside.recv(head.length)
             self.heads.append(head)
             body = b"<Error><Code>AccessDenied</Code><Message>told to</Message></Error>"
-            inside.sendall(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            inside.sendall(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) +
+                           body)
         return True
 
     def close(self):

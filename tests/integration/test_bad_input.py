@@ -1,7 +1,7 @@
 """Bad input and bad places, at program and API level: each has its own error, ends in bounded time, and leaves nothing.
 
-What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py (manifests,
-records, stored bytes) show is not repeated here.
+What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py
+(manifests, records, stored bytes) show is not repeated here.
 """
 
 import os
@@ -61,11 +61,13 @@ def error_of(result, code, status, *words):
 
 # ---- URLs ---------------------------------------------------------------------------------------------------------
 
-URLS = {"/tmp/x": "file:///tmp/x", "x": "file:///absolute/path", "http://host/x": '"http"', "ftp://x/y": '"ftp"',
-        "file://": "three slashes", "file://relative/x": "three slashes", "s3://": "the bucket is missing",
-        "s3:///x": "the bucket is missing", "s3:/b": "s3://bucket/prefix", "s3://ab": "3 to 63",
-        "s3://%s/x" % ("b" * 64): "3 to 63", "s3://UPPER/x": "a-z", "s3://bk t/x": "a-z", "s3://bkt/a//x": "empty segment",
-        "s3://bkt/../x": '".."', "s3://bkt/x?colour=red": "colour"}
+URLS = {
+    "/tmp/x": "file:///tmp/x", "x": "file:///absolute/path", "http://host/x": '"http"', "ftp://x/y": '"ftp"',
+    "file://": "three slashes", "file://relative/x": "three slashes", "s3://": "the bucket is missing",
+    "s3:///x": "the bucket is missing", "s3:/b": "s3://bucket/prefix", "s3://ab": "3 to 63",
+    "s3://%s/x" % ("b" * 64): "3 to 63", "s3://UPPER/x": "a-z", "s3://bk t/x": "a-z", "s3://bkt/a//x": "empty segment",
+    "s3://bkt/../x": '".."', "s3://bkt/x?colour=red": "colour"
+}
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -113,7 +115,7 @@ def test_wrong_keys_say_which(bucket, small, tmp_path, change, code, word):
     assert bucket.keys() == before and not (tmp_path / "back").exists()
 
 
-# ---- Endpoints that do not answer -------------------------------------------------------------------------------------
+# ---- Endpoints that do not answer ------------------------------------------------------------------------------------
 
 class Server:
     """Accepts connections and does to each what `behave` says."""
@@ -157,7 +159,8 @@ SERVERS = {
     "speaks something else": (say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"), "STORE", "not that of an S3 store"),
     "is a web page": (say(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n<html>hi</p>\n"), "STORE",
                       "not that of an S3 store"),
-    "refuses": (say(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nConnection: close\r\n\r\nno!\r\n"), "DENIED", "403"),
+    "refuses": (say(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nConnection: close\r\n\r\nno!\r\n"), "DENIED",
+                "403"),
     "is overloaded": (say(b"HTTP/1.1 503 Slow\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), "STORE", "503"),
 }
 
@@ -223,7 +226,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_save(bucket, tmp_path):
     assert bucket.cleat("ls", bucket.url).code == 3
 
 
-# ---- Requests by the API ------------------------------------------------------------------------------------------------
+# ---- Requests by the API ---------------------------------------------------------------------------------------------
 
 def test_requests_that_cannot_be_right(store):
     """Steps below zero, duplicate names, unknown dtypes, shapes that overflow, and more: all refused before a byte is
@@ -246,7 +249,7 @@ def test_requests_that_cannot_be_right(store):
     assert store.cleat("verify", store.url).code == 0
 
 
-# ---- Sources that change while they are read ---------------------------------------------------------------------------
+# ---- Sources that change while they are read -------------------------------------------------------------------------
 
 def assert_changed(result, store, source):
     error_of(result, 1, "CHANGED", source)
@@ -307,7 +310,7 @@ def test_a_source_that_changes_in_the_middle(bucket, tmp_path, how):
     assert unfinished_uploads(bucket, proxy.upload_keys()) == []
 
 
-# ---- Disks that are full, folders that are read-only --------------------------------------------------------------------
+# ---- Disks that are full, folders that are read-only -----------------------------------------------------------------
 
 class Disk:
     """A small file system of its own, seen only by what `run` runs; it is gone when its holder is."""
@@ -331,7 +334,8 @@ class Disk:
 
     def cleat(self, store, *arguments):
         arguments = [str(argument) for argument in arguments]
-        completed = subprocess.run([*self.enter, CLEAT, *arguments], env=store.environment, capture_output=True, timeout=120)
+        completed = subprocess.run([*self.enter, CLEAT, *arguments], env=store.environment, capture_output=True,
+                                   timeout=120)
         return Result(arguments, completed)
 
     def files(self):
@@ -401,7 +405,8 @@ def no_large_files(signal_too=True):
 def test_a_limit_on_the_size_of_files(folder, tmp_path, size, signal_too):
     source = fill(tmp_path / "in", {"a.bin": noise(1000), "large.bin": noise(size)})
     limited = no_large_files(signal_too)
-    error_of(folder.cleat("save", source, folder.url, "--step", "1", "--json", preexec_fn=limited), 1, "NO_SPACE", "large.bin")
+    error_of(folder.cleat("save", source, folder.url, "--step", "1", "--json", preexec_fn=limited), 1, "NO_SPACE",
+             "large.bin")
     assert folder.keys() == []
     folder.save(source, 1)
     result = folder.cleat("load", folder.url, tmp_path / "back", "--json", preexec_fn=limited)
@@ -432,16 +437,18 @@ def test_a_read_only_file_system(store, disk, tmp_path, small):
     elsewhere = "file://%s" % (disk.path / "new" / "store")
     error_of(cleat(inside, "save", small, elsewhere, "--step", "2", "--json"), 1, "DENIED", disk.path)
     for arguments in ([], ["--force"]):
-        error_of(cleat(store, "load", store.url, disk.path / "back", "--json", *arguments), 1, "DENIED", disk.path / "back")
+        error_of(cleat(store, "load", store.url, disk.path / "back", "--json", *arguments), 1, "DENIED",
+                 disk.path / "back")
     assert (disk.files() if disk.enter else inside.keys()) == before
     # Reading is all that is needed for reading.
-    for command in (["ls", inside.url], ["show", inside.url], ["verify", inside.url], ["load", inside.url, tmp_path / "back"]):
+    for command in (["ls", inside.url], ["show", inside.url], ["verify",
+                                                               inside.url], ["load", inside.url, tmp_path / "back"]):
         result = cleat(inside, *command)
         assert result.code == 0, result
     assert tree(tmp_path / "back") == tree(small)
 
 
-# ---- Destinations -----------------------------------------------------------------------------------------------------------
+# ---- Destinations ----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("what", ["empty folder", "folder", "file", "link to a folder", "dangling link", "device"])
 def test_a_destination_that_exists_in_any_form(store, small, tmp_path, what):

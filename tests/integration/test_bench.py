@@ -134,8 +134,9 @@ def test_a_chart_of_blocks_needs_utf8_and_a_terminal(folder):
         assert code == 0, screen
         assert ("\u2588" in screen) is blocks and ("###" in screen) is not blocks, screen
     drawn = lines_drawn(screen)
-    assert drawn and all(re.fullmatch(r"measuring  (small requests|cleaning up|(up|down)loads(, [12] at once: [\d.]+ [KM]?i?B)?)",
-                                      line) for line in drawn), screen
+    assert drawn and all(
+        re.fullmatch(r"measuring  (small requests|cleaning up|(up|down)loads(, [12] at once: [\d.]+ [KM]?i?B)?)", line)
+        for line in drawn), screen
     assert screen.split(CLEAR)[-1].startswith(str(folder.path)), "the line is gone in the end"
     result = run("bench", folder.url, *SMALL, environment=dict(folder.environment, LC_ALL="C.UTF-8"))
     assert "###" in result.out and "\u2588" not in result.out, result
@@ -190,12 +191,14 @@ def test_a_folder_that_may_not_be_written(folder):
 
 def test_a_folder_that_cannot_be(folder):
     """Not 3, which would say that there is no checkpoint."""
-    assert_error(run("bench", "file:///proc/no-such-folder", *SMALL, environment=folder.environment), 1, "/proc/no-such-folder")
+    assert_error(run("bench", "file:///proc/no-such-folder", *SMALL, environment=folder.environment), 1,
+                 "/proc/no-such-folder")
 
 
 def test_a_full_disk(folder, bad_disk):
     folder.path.mkdir()
-    result = run("bench", folder.url, *SMALL, environment=dict(folder.environment, FULL_AFTER=str(12 << 20), **bad_disk))
+    result = run("bench", folder.url, *SMALL, environment=dict(folder.environment, FULL_AFTER=str(12 << 20),
+                                                               **bad_disk))
     assert_error(result, 1, "No space left")
     assert [str(path) for path in folder.path.rglob("*")] == []
 
@@ -238,8 +241,10 @@ def test_bytes_that_come_back_changed(bucket):
 
 # ---- Cut short -----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("kind, number", [("file", 1), ("get", 10), ("head", 3), ("delete", 1), ("create", 1), ("part", 1),
-                                          ("part", 5), ("complete", 1), ("create", 2), ("delete", 2), ("get", 25)])
+
+@pytest.mark.parametrize("kind, number", [("file", 1), ("get", 10), ("head", 3), ("delete", 1), ("create", 1),
+                                          ("part", 1), ("part", 5), ("complete", 1), ("create", 2), ("delete", 2),
+                                          ("get", 25)])
 def test_ctrl_c_leaves_nothing(bucket, kind, number):
     process = []
 

@@ -55,8 +55,9 @@ class Server:
             self.port, console = one.getsockname()[1], two.getsockname()[1]
         program = subprocess.run([ROOT / "tests/tools/minio.sh", "install"], check=True, stdout=subprocess.PIPE,
                                  text=True).stdout.strip()
-        environment = dict(os.environ, HOME=str(folder), MINIO_ROOT_USER="cleat-user", MINIO_ROOT_PASSWORD="cleat-secret",
-                           MINIO_BROWSER="off", MINIO_UPDATE="off", MINIO_DOMAIN="localhost",
+        environment = dict(os.environ, HOME=str(folder), MINIO_ROOT_USER="cleat-user",
+                           MINIO_ROOT_PASSWORD="cleat-secret", MINIO_BROWSER="off", MINIO_UPDATE="off",
+                           MINIO_DOMAIN="localhost",
                            MINIO_KMS_SECRET_KEY="%s:%s" % (KMS_KEY, base64.b64encode(bytes(32)).decode()))
         with open(folder / "log", "wb") as log:
             self.process = subprocess.Popen(
@@ -226,7 +227,8 @@ def test_addressing(server, source, tmp_path):
                                          ("tags=a", "key=value"), ("bucket_owner=me", "12 digits"),
                                          ("request_payer=me", "requester"), ("payload=maybe", "auto, always"),
                                          ("checksum=md5", "crc64nvme"),
-                                         ("sse_c_key_file=/no/such/file", "/no/such/file"), ("colour=red", "unknown option")])
+                                         ("sse_c_key_file=/no/such/file", "/no/such/file"),
+                                         ("colour=red", "unknown option")])
 def test_bad_values_are_told_before_anything_is_sent(source, query, word):
     result = run("save", source, "s3://bucket/x?" + query, "--step", 1,
                  environment=dict(clean_environment(), AWS_ENDPOINT_URL="http://127.0.0.1:1"))

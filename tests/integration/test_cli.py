@@ -12,7 +12,8 @@ import numpy
 import pytest
 import safetensors.numpy
 
-from helpers import CLEAT, ON_EVERY_SERVER, ON_EVERY_STORE, ROOT, Result, assert_error, clean_environment, fill, noise, run, tree
+from helpers import (CLEAT, ON_EVERY_SERVER, ON_EVERY_STORE, ROOT, Result, assert_error, clean_environment, fill, noise,
+                     run, tree)
 
 COMMANDS = ("save", "load", "ls", "show", "verify", "doctor", "bench", "prune", "gc", "pin", "unpin")
 VERSION = re.search(r'CLEAT_VERSION "(.*)"', (ROOT / "api" / "cleat" / "common.h").read_text()).group(1)

@@ -1,4 +1,5 @@
-"""What the shells offer after <Tab>: the scripts of `cleat completion`, read by the real bash and fish, and parsed by zsh."""
+"""What the shells offer after <Tab>: the scripts of `cleat completion`, read by the real bash and fish, and parsed by
+zsh."""
 
 import re
 import subprocess
@@ -23,7 +24,8 @@ def script(tmp_path_factory):
 
 
 def told(*command):
-    completed = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    completed = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True)
     assert completed.returncode == 0 and completed.stderr == "", completed
     return [line.split("\t")[0] for line in completed.stdout.splitlines() if line]
 

@@ -14,9 +14,11 @@ from helpers import CLEAT, Folder, assert_error, clean_environment, run, tree, w
 from loose_s3 import LooseS3
 from proxy import Proxy, unfinished_uploads
 
-CHECKS = ["keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names", "list-folders",
-          "checksum", "create-only", "create-only-race", "if-match", "multipart", "create-only-parts", "part-checksum", "list-parts", "abort",
-          "abort-keeps", "delete", "clean-up"]
+CHECKS = [
+    "keys", "reach", "clock", "access", "addressing", "durable", "put", "get", "range", "list", "list-names",
+    "list-folders", "checksum", "create-only", "create-only-race", "if-match", "multipart", "create-only-parts",
+    "part-checksum", "list-parts", "abort", "abort-keeps", "delete", "clean-up"
+]
 NOT_FOR_FOLDERS = {"keys", "clock", "addressing", "create-only-parts"}
 SECRET = "wJalrXUtnFEMI-K7MDENG-not-a-real-key"
 
@@ -222,7 +224,8 @@ def test_a_save_does_as_is_said_of_names(loose, saved, tmp_path):
 def test_a_resume_does_as_is_said(loose, resumed, size, tmp_path):
     environment = loose_environment(loose)
     checks = doctor("s3://bucket/run", environment)
-    meaning = checks["create-only"]["meaning"] + checks["create-only-race"]["meaning"] + (checks["create-only-parts"]["meaning"] if size > 1 << 20 else "")
+    meaning = checks["create-only"]["meaning"] + checks["create-only-race"]["meaning"] + (
+        checks["create-only-parts"]["meaning"] if size > 1 << 20 else "")
     resumed = resumed or not meaning and size <= 1 << 20  # of completions nothing is asked then
     (tmp_path / "big").mkdir()
     (tmp_path / "big" / "big.bin").write_bytes(bytes(size))
@@ -287,7 +290,8 @@ def test_a_save_warns_once_where_create_only_is_ignored(loose, small, tmp_path):
 
 def test_a_save_says_nothing_where_it_is_honoured(bucket, small):
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])
-    result = run("save", small, bucket.url, "--step", 1, environment=dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url))
+    result = run("save", small, bucket.url, "--step", 1, environment=dict(bucket.environment,
+                                                                          AWS_ENDPOINT_URL=proxy.url))
     assert result.code == 0 and result.err == "", result
     # The claim, the record in its place, and the one that must be refused.
     assert [request.status for request in proxy.requests if request.kind == "record"] == [200, 200, 412], proxy.requests
@@ -307,8 +311,8 @@ def test_a_bucket_that_is_not_there(bucket):
     assert skipped_all(checks, "put", "multipart", "delete") and checks["reach"]["result"] == "ok"
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"AWS_SECRET_ACCESS_KEY": SECRET}, "SignatureDoesNotMatch"), ({"AWS_ACCESS_KEY_ID": "AKIDUNKNOWN"}, "InvalidAccessKeyId")])
+@pytest.mark.parametrize("change, words", [({"AWS_SECRET_ACCESS_KEY": SECRET}, "SignatureDoesNotMatch"),
+                                           ({"AWS_ACCESS_KEY_ID": "AKIDUNKNOWN"}, "InvalidAccessKeyId")])
 def test_wrong_keys(bucket, change, words):
     checks = doctor(bucket.url, dict(bucket.environment, **change), code=1)
     assert wrong(checks) == {"access": "failed"} and words in checks["access"]["seen"]

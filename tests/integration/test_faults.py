@@ -52,7 +52,8 @@ def table(found):
             if cells:
                 rows.append([fault, *(cells.get(step, "-") for step in STEPS)])
         widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-        text += "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows) + "\n\n"
+        text += "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+                          for row in rows) + "\n\n"
     return text
 
 
@@ -63,7 +64,8 @@ def summary(found, seconds):
     lines = ["%d cases in %.0f s, %d at once; exit statuses: %s" % (
         len(found), seconds, AT_ONCE, ", ".join("%d: %d" % pair for pair in sorted(codes.items())))]
     if slowest[False]:
-        what = "%d s of silence end each try" % IDLE_S if slowest[False].case.fault in SILENT else "pauses between tries"
+        silent = slowest[False].case.fault in SILENT
+        what = "%d s of silence end each try" % IDLE_S if silent else "pauses between tries"
         lines.append("slowest of those that pass: %s, %.1f s; bounded by %d s: %s" % (
             slowest[False].case, slowest[False].seconds, slowest[False].case.bound_s, what))
     if slowest[True]:

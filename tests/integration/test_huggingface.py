@@ -75,7 +75,8 @@ def round_trip(store, folder, tmp_path, *arguments):
     return tmp_path / "back"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--part-size", "5M"], ["--part-size", "5M", "--staging", "5M", "--jobs", "1"]])
+@pytest.mark.parametrize("arguments",
+                         [[], ["--part-size", "5M"], ["--part-size", "5M", "--staging", "5M", "--jobs", "1"]])
 def test_a_model_comes_back_file_for_file(store, tmp_path, arguments):
     model = make_model(tmp_path / "model")
     expected = tree(model)

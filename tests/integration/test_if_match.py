@@ -1,6 +1,6 @@
-"""A store that answers 412 to If-Match although the object has that ETag: Ceph wants the ETag without its quotes, others may
-want it in no form. Every operation that replaces something works where there is a way, and no message tells of another
-process that nobody has seen."""
+"""A store that answers 412 to If-Match although the object has that ETag: Ceph wants the ETag without its quotes,
+others may want it in no form. Every operation that replaces something works where there is a way, and no message tells
+of another process that nobody has seen."""
 
 import json
 import subprocess

@@ -1,5 +1,6 @@
-"""A kept connection that closes when it has taken a request whole, without a reply: the copy that it took may be carried
-out at any time after. Nothing that a manifest names is removed then, and no manifest names what is not there yet.
+"""A kept connection that closes when it has taken a request whole, without a reply: the copy that it took may be
+carried out at any time after. Nothing that a manifest names is removed then, and no manifest names what is not there
+yet.
 
 What the server does with each request is said by a fault of the test; nothing rests on time.
 """
@@ -52,8 +53,8 @@ def loads(server, source, to):
 
 
 class Taken(Fault):
-    """Takes the first request whole and closes. `meanwhile` happens before the client can know, and all that follows goes
-    to the store, or to `later`. The first copy lands when the test says so."""
+    """Takes the first request whole and closes. `meanwhile` happens before the client can know, and all that follows
+    goes to the store, or to `later`. The first copy lands when the test says so."""
 
     def __init__(self, meanwhile=None, later=None):
         self.requests, self.kept, self.meanwhile, self.later = [], None, meanwhile, later
@@ -96,12 +97,13 @@ class Watch(Fault):
 def script(taken, step):
     """`taken` for that step, and every other request is noted."""
     others = ("list", "head", "create", "part", "file", "record", "manifest", "get-manifest", "complete", "get-record")
-    return Script(Rule(step, taken, times=None), *(Rule(other, Watch(taken), times=None) for other in others if other != step))
+    return Script(Rule(step, taken, times=None),
+                  *(Rule(other, Watch(taken), times=None) for other in others if other != step))
 
 
 def test_a_manifest_that_lands_after_another_writer_has_won(server, source, tmp_path):
-    """The second copy is refused, since the other's manifest stands; the first takes its place later, as it does on a store
-    that looked at the condition when the request began."""
+    """The second copy is refused, since the other's manifest stands; the first takes its place later, as it does on a
+    store that looked at the condition when the request began."""
     other = fill(tmp_path / "other", {"a.bin": noise(3_000_000)})
     assert save(server, other).code == 0
     winner = server.store.objects.pop(MANIFEST)

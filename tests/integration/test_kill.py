@@ -1,8 +1,8 @@
 """Saves that are killed, stopped, or raced: whatever happens, a reader sees whole checkpoints and nothing else.
 
-The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so are
-loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED repeats
-it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
+The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so
+are loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED
+repeats it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
 """
 
 import collections
@@ -141,7 +141,9 @@ def assert_whole(store, tmp_path, sources, steps):
 
 def sweep(store, keep):
     """Makes room: removes everything of other steps, and what killed saves left behind; never through Cleat."""
-    wanted = ["step-%012d/%s" % (step, rest) for step in keep for rest in ("manifest.json", store.manifest(step)["attempt"])]
+    wanted = [
+        "step-%012d/%s" % (step, rest) for step in keep for rest in ("manifest.json", store.manifest(step)["attempt"])
+    ]
     for key in store.keys():
         if not key.startswith(tuple(wanted)):
             store.delete(key)
@@ -156,7 +158,8 @@ def assert_orphans_are_listed(store):
         return 0
     with store.proxy.lock:
         done = [(request.kind, request.key) for request in store.proxy.requests if request.status in (200, 204)]
-    begun = {key for kind, key in done if kind == "create"} - {key for kind, key in done if kind in ("complete", "abort")}
+    ended = {key for kind, key in done if kind in ("complete", "abort")}
+    begun = {key for kind, key in done if kind == "create"} - ended
     assert {key for key, _ in unfinished_uploads(store, store.proxy.upload_keys())} == begun
     return len(begun)
 
@@ -167,7 +170,7 @@ def settle(store):
         store.proxy.settle()
 
 
-# ---- Killed at random moments ------------------------------------------------------------------------------------------
+# ---- Killed at random moments ----------------------------------------------------------------------------------------
 
 def measure(store, sources, step):
     """Seconds of an undisturbed save."""
@@ -229,8 +232,8 @@ def torment(store, tmp_path, rng, sources, kills):
         latest = step
         sweep(store, [latest])
     assert_whole(store, tmp_path, sources, [latest])
-    print("%d killed, %d of them after the commit, %d with unfinished uploads, all of them listed; %d ended too soon to be "
-          "killed" % (kills, visible, orphans, missed))
+    print("%d killed, %d of them after the commit, %d with unfinished uploads, all of them listed; "
+          "%d ended too soon to be killed" % (kills, visible, orphans, missed))
 
 
 # Some 20 requests.
@@ -253,15 +256,16 @@ def test_killed_at_random_moments_on_a_folder(tmp_path, rng):
     torment(folder, tmp_path, rng, Sources(tmp_path / "in", LARGE), KILLS * 2 // 5)
 
 
-# ---- Killed at every step of the protocol ------------------------------------------------------------------------------
+# ---- Killed at every step of the protocol ----------------------------------------------------------------------------
 
 SMALL = {"model.safetensors": 6 * MIB, "optimizer.bin": 5 * MIB + 1, "config.json": 100}
 
 
 @pytest.mark.parametrize("server", ["minio-http", "versitygw-http"], indirect=True)
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-@pytest.mark.parametrize("kind, number", [("file", 1), ("create", 1), ("create", 2), ("part", 1), ("part", 3), ("part", 4),
-                                          ("complete", 1), ("complete", 2), ("record", 1), ("record", 2), ("manifest", 1)])
+@pytest.mark.parametrize("kind, number", [("file", 1), ("create", 1), ("create", 2), ("part", 1), ("part", 3),
+                                          ("part", 4), ("complete", 1), ("complete", 2), ("record", 1), ("record", 2),
+                                          ("manifest", 1)])
 def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
     """Before the server has the n-th request of a kind, before its reply is under way, or before the reply comes."""
     sources = Sources(tmp_path / "in", SMALL)
@@ -305,11 +309,11 @@ def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
     assert_whole(proxied, tmp_path, sources, [1, 2])
 
 
-# ---- Stopped by a signal -------------------------------------------------------------------------------------------------
+# ---- Stopped by a signal ---------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("kind, nth", [("get", 1), ("file", 1), ("create", 1), ("part", 1), ("part", 4), ("complete", 1),
-                                       ("complete", 2), ("record", 1)])
+@pytest.mark.parametrize("kind, nth", [("get", 1), ("file", 1), ("create", 1), ("part", 1), ("part", 4),
+                                       ("complete", 1), ("complete", 2), ("record", 1)])
 def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, number, code):
     sources = Sources(tmp_path / "in", SMALL)
     sources.turn(1)
@@ -333,7 +337,7 @@ def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, n
     assert unfinished_uploads(proxied, proxied.proxy.upload_keys()) == []
 
 
-# ---- Two at once -----------------------------------------------------------------------------------------------------------
+# ---- Two at once -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("store, options", [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
                          indirect=["store"])

@@ -133,7 +133,8 @@ def test_the_last_step_once_more(store, how, said):
     assert (stored.said("hash") == run.said("hash")) == (how == "replace")
 
 
-@pytest.mark.parametrize("keep, left", [("0", [10, 20, 30, 40, 45]), ("-1", [45]), ("1", [40, 45]), ("2", [30, 40, 45])])
+@pytest.mark.parametrize("keep, left", [("0", [10, 20, 30, 40, 45]), ("-1", [45]), ("1", [40, 45]),
+                                        ("2", [30, 40, 45])])
 def test_keep_last(store, keep, left):
     Run(store, 45, "keep=" + keep)
     assert steps(store) == left
@@ -176,7 +177,9 @@ def test_damaged_checkpoints_are_skipped_with_a_warning_and_saved_anew(store, un
 
 def test_output_files_are_those_of_the_input_model(store, tmp_path):
     """A model of somebody else's, in two files with an index, is saved, trained, and comes out in the same files."""
-    names = {"layers.0.weight": "model-00002-of-00002.safetensors", "layers.1.weight": "model-00001-of-00002.safetensors"}
+    names = {
+        "layers.0.weight": "model-00002-of-00002.safetensors", "layers.1.weight": "model-00001-of-00002.safetensors"
+    }
     files = {}
     for tensor, file in names.items():
         header = {tensor: {"dtype": "U64", "shape": [300000], "data_offsets": [0, 2400000]}}

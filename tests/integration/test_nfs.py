@@ -1,5 +1,6 @@
-"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. On one machine's word the other is never
-wrong: one of two writers wins, nothing is lost, what is alive is left alone. nfs_machines.py says where the machines come from."""
+"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. On one machine's word the other
+is never wrong: one of two writers wins, nothing is lost, what is alive is left alone. nfs_machines.py says where the
+machines come from."""
 
 import itertools
 import json
@@ -59,11 +60,12 @@ class Store:
         return sorted(found.out.split()) if found.code == 0 else []
 
     def save(self, machine, source, step, *more, **with_environment):
-        return machine.cleat("save", source, self.url, "--step", step, "--part-size", "1M", "--json", *more, **with_environment)
+        return machine.cleat("save", source, self.url, "--step", step, "--part-size", "1M", "--json", *more,
+                             **with_environment)
 
     def start_save(self, machine, source, step, *more, **with_environment):
-        return machine.start(CLEAT, "save", source, self.url, "--step", step, "--part-size", "1M", "--jobs", 1, "--json", *more,
-                             **with_environment)
+        return machine.start(CLEAT, "save", source, self.url, "--step", step, "--part-size", "1M", "--jobs", 1,
+                             "--json", *more, **with_environment)
 
     def assert_loads(self, machine, source, *more):
         out = "%s/out-%s-%s-%d" % (self.room.scratch, self.name, machine.name, next(OUTS))
@@ -79,7 +81,8 @@ class Store:
 
     def make_old(self):
         """As if nobody had touched it for days."""
-        self.room.server.run("find", "%s/%s" % (self.room.exported, self.name), "-exec", "touch", "-d", "3 days ago", "{}", "+")
+        self.room.server.run("find", "%s/%s" % (self.room.exported, self.name), "-exec", "touch", "-d", "3 days ago",
+                             "{}", "+")
 
 
 def other(tmp_path, name="other"):
@@ -127,7 +130,10 @@ def test_of_two_who_replace_one_is_left(room, store, source, tmp_path):
     sources = {"a": source, "b": other(tmp_path)}
     assert store.save(room.a, source, 1).code == 0
     for _ in range(ROUNDS):
-        racers = {name: store.start_save(getattr(room, name), sources[name], 1, "--if-exists", "replace") for name in sources}
+        racers = {
+            name: store.start_save(getattr(room, name), sources[name], 1, "--if-exists", "replace")
+            for name in sources
+        }
         results = {name: racer.wait() for name, racer in racers.items()}
         winners = [name for name, result in results.items() if result.code == 0]
         assert winners, results
@@ -196,7 +202,8 @@ def test_a_resume_after_the_first_has_died(room, store, source, slowly):
 
 @pytest.mark.parametrize("pruner", ["a", "b"])
 def test_a_load_while_it_is_pruned(room, store, source, slowly, tmp_path, pruner):
-    """The load has the checkpoint whole, or says that it is gone; what stands in the folder meanwhile is in nobody's way."""
+    """The load has the checkpoint whole, or says that it is gone; what stands in the folder meanwhile is in nobody's
+    way."""
     second = other(tmp_path)
     assert store.save(room.a, source, 1).code == 0
     assert store.save(room.a, second, 2).code == 0

@@ -1,8 +1,8 @@
 """Servers that speak S3 in ways of their own: what the doctor says of each, and what then happens there.
 
-CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation here,
-never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it saw, and the
-doctor's documents are put beside it.
+CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation
+here, never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it
+saw, and the doctor's documents are put beside it.
 """
 
 import json
@@ -43,7 +43,8 @@ class Ways(NamedTuple):
     resumes: bool = True     # a killed save is gone on with
     lists: bool = True       # leftovers of killed saves are seen and removed
     aborts: bool = True      # an abort leaves an object of the same key alone
-    whole: bool = True       # of two objects put at once one remains, and not the bytes of one with the checksum of the other
+    # Of two objects put at once one remains, and not the bytes of one with the checksum of the other.
+    whole: bool = True
 
 
 WAYS = {
@@ -142,7 +143,7 @@ def expect_loaded(store, folder, wanted, *more):
     assert tree(folder) == wanted
 
 
-# ---- What is said, and whether it is so --------------------------------------------------------------------------------
+# ---- What is said, and whether it is so ------------------------------------------------------------------------------
 
 def is_atomic(document):
     told = {check["name"]: check["result"] for check in document["checks"]}
@@ -203,11 +204,11 @@ def test_what_stays(store, tmp_path, note):
     note("prune, gc, pin", "as they should")
 
 
-# ---- Two at once ------------------------------------------------------------------------------------------------------
+# ---- Two at once -----------------------------------------------------------------------------------------------------
 
 def test_races(store, tmp_path, note):
-    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had, or is found to
-    be damaged."""
+    """Two processes commit one step at once. Whatever the server heeds, what is there is what one of them had, or is
+    found to be damaged."""
     files = [files_of({"a.bin": 5 * MIB + 1, "b": 10, name: 5}, seed) for seed, name in enumerate("xy")]
     sources = [fill(tmp_path / str(number), one) for number, one in enumerate(files)]
     proxy, one, damaged = Proxy(store.server.endpoint), 0, 0
@@ -238,7 +239,10 @@ def test_races(store, tmp_path, note):
 def test_zombies(store, tmp_path, rng, note):
     """As in test_zombies.py: exactly one wins, and what it committed stays."""
     first = {name: noise(size, number) for number, (name, size) in enumerate(SIZES.items())}
-    second = {name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data for name, data in first.items()}
+    second = {
+        name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data
+        for name, data in first.items()
+    }
     sources = [fill(tmp_path / "first", first), fill(tmp_path / "other", second)]
     began = time.monotonic()
     assert end(start(store, sources[0], 1))[0] == 0
@@ -285,7 +289,7 @@ def test_kills(store, tmp_path, rng, note):
     note("kills", "%d of %d killed in the middle; all stored by the next try" % (killed, KILLS))
 
 
-# ---- A training ---------------------------------------------------------------------------------------------------------
+# ---- A training ------------------------------------------------------------------------------------------------------
 
 def test_cleat_run(store, jobs, tmp_path, note):
     """A training is killed with its machine, and goes on elsewhere from what is stored."""

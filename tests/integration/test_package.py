@@ -75,7 +75,8 @@ def installed(tmp_path_factory):
 def flags(root, *options):
     """With every path below `root`."""
     environment = dict(os.environ, PKG_CONFIG_PATH=str(root / "usr/lib/pkgconfig"))
-    return call("pkg-config", "--define-variable=prefix=%s" % (root / "usr"), *options, "cleat", env=environment).split()
+    return call("pkg-config", "--define-variable=prefix=%s" % (root / "usr"), *options, "cleat",
+                env=environment).split()
 
 
 def built(root, name, *options):
@@ -93,10 +94,13 @@ def test_nothing_outside_destdir_and_no_trace_of_it(installed):
     version, = flags(installed, "--modversion")
     headers = ["usr/include/cleat/" + path.name for path in (ROOT / "api" / "cleat").glob("*.h")]
     assert len(headers) > 1
-    assert files == sorted([*headers, "usr/bin/cleat", "usr/include/cleat.h", "usr/lib/libcleat.a", "usr/lib/libcleat.so",
-                            "usr/lib/libcleat.so.0", "usr/lib/libcleat.so.%s" % version, "usr/lib/pkgconfig/cleat.pc",
-                            "usr/share/man/man1/cleat.1", "usr/share/bash-completion/completions/cleat",
-                            "usr/share/fish/vendor_completions.d/cleat.fish", "usr/share/zsh/site-functions/_cleat"])
+    pages = [name for name in files if re.fullmatch(r"usr/share/man/man3/cleat(_\w+)?[.]3", name)]
+    assert len(pages) > len(headers)
+    assert files == sorted([
+        *headers, *pages, "usr/bin/cleat", "usr/include/cleat.h", "usr/lib/libcleat.a", "usr/lib/libcleat.so",
+        "usr/lib/libcleat.so.0", "usr/lib/libcleat.so.%s" % version, "usr/lib/pkgconfig/cleat.pc",
+        "usr/share/man/man1/cleat.1", "usr/share/bash-completion/completions/cleat",
+        "usr/share/fish/vendor_completions.d/cleat.fish", "usr/share/zsh/site-functions/_cleat"])
     assert str(installed) not in (installed / "usr/lib/pkgconfig/cleat.pc").read_text()
     assert os.readlink(installed / "usr/lib/libcleat.so") == "libcleat.so.0"
     assert os.readlink(installed / "usr/lib/libcleat.so.0") == "libcleat.so.%s" % version
@@ -104,7 +108,10 @@ def test_nothing_outside_destdir_and_no_trace_of_it(installed):
 
 def test_a_program_with_the_shared_library(installed, store):
     program = built(installed, "shared", "--cflags", "--libs")
-    needed = [name for name in libraries(program) if not re.match("lib(asan|tsan|ubsan|m|pthread|gcc_s)[.]", name) or not SANITIZE]
+    needed = [
+        name for name in libraries(program)
+        if not re.match("lib(asan|tsan|ubsan|m|pthread|gcc_s)[.]", name) or not SANITIZE
+    ]
     assert needed == ["libcleat.so.0", "libc.so.6"]  # nothing of what Cleat itself needs
     environment = dict(store.environment, LD_LIBRARY_PATH=str(installed / "usr/lib"))
     version, = flags(installed, "--modversion")

@@ -1,7 +1,7 @@
 """What is told as restored survives a power cut, and at no moment would a cut leave a name without its bytes.
 
-On a disk of its own whose power is cut while it is in use (disk_image.py). Where there are no loop devices, and beside that in any
-case, the order in which things went to the disk is judged.
+On a disk of its own whose power is cut while it is in use (disk_image.py). Where there are no loop devices, and beside
+that in any case, the order in which things went to the disk is judged.
 """
 
 import json
@@ -18,8 +18,11 @@ from layout_folders import megatron, write_all
 from run_jobs import OWN_FOLDER, contents, write_dcp
 
 # Large ones, of several parts; folders within folders; more small ones than are synced at once.
-FILES = {"model-1.bin": noise(5 << 20, 1), "sub/model-2.bin": noise(3 << 20, 2), "sub/deep/er/state": noise(70000, 3), "empty": b"",
-         **{"small/%d/%d" % (i % 3, i): noise(100 + i, 4 + i % 5) for i in range(150)}}
+FILES = {
+    "model-1.bin": noise(5 << 20, 1), "sub/model-2.bin": noise(3 << 20, 2), "sub/deep/er/state": noise(70000, 3),
+    "empty": b"", **{"small/%d/%d" % (i % 3, i): noise(100 + i, 4 + i % 5)
+                     for i in range(150)}
+}
 OLDER = {"model-1.bin": noise(5 << 20, 9), "sub/deep/er/state": b"older", "mine": b"mine"}
 
 
@@ -46,7 +49,8 @@ FORCED = pytest.mark.parametrize("forced", [False, True], ids=["new", "forced"])
 def test_what_is_loaded_survives(saved, power, disk_record, tmp_path, forced):
     out, options, wanted = prepared(power.place if power else tmp_path, forced)
     record = tmp_path / "record"
-    result = run("load", saved.url, out, *options, environment=dict(saved.environment, **disk_record, DISK_RECORD=str(record)))
+    result = run("load", saved.url, out, *options, environment=dict(saved.environment, **disk_record,
+                                                                    DISK_RECORD=str(record)))
     assert result.code == 0, result
     assert tree(out) == wanted
     if power:
@@ -72,7 +76,8 @@ def test_no_name_is_there_before_its_bytes(saved, power, disk_record, tmp_path, 
     """Right after each rename another program's sync puts all names so far on the disk, and the power is cut."""
     out, options, wanted = prepared(power.place if power else tmp_path, forced)
     older = tree(out) if forced else {}
-    environment = dict(saved.environment, **disk_record, STOP_AFTER_RENAME=str(out), DISK_RECORD=str(tmp_path / "record"))
+    environment = dict(saved.environment, **disk_record, STOP_AFTER_RENAME=str(out),
+                       DISK_RECORD=str(tmp_path / "record"))
     process = subprocess.Popen([CLEAT, "load", saved.url, out, *options], env=environment)
     try:
         moments = 0
@@ -94,12 +99,13 @@ def test_no_name_is_there_before_its_bytes(saved, power, disk_record, tmp_path, 
     judge_order(tmp_path / "record", out)
 
 
-# ---- cleat run -----------------------------------------------------------------------------------------------------------
+# ---- cleat run -------------------------------------------------------------------------------------------------------
 
 def seed(jobs, store, directory, step):
     job = jobs(store, directory)
     job.environment()
-    files = write_dcp(directory, step, {"__0_0.distcp": noise(5 << 20, 1), "sub/__1_0.distcp": noise(300000, 2), "empty": b""})
+    files = write_dcp(directory, step,
+                      {"__0_0.distcp": noise(5 << 20, 1), "sub/__1_0.distcp": noise(300000, 2), "empty": b""})
     job.until_stored(store, step)
     assert job.end() == 0
     return files
@@ -131,12 +137,14 @@ def test_what_a_job_goes_on_from_survives(folder, power, jobs, disk_record, tmp_
 
 
 def test_nothing_says_that_it_is_there_before_it_is(folder, power, jobs, disk_record, tmp_path):
-    """As above; also of state.json, which says that DIR holds the checkpoint, and of a checkpoint that is in the way."""
+    """As above; also of state.json, which says that DIR holds the checkpoint, and of a checkpoint that is in the
+    way."""
     files = seed(jobs, folder, tmp_path / "first", 300)
     place = (power.place if power else tmp_path) / "job"
     old = write_dcp(place, 300, {"__0_0.distcp": b"of another run"})
     os.sync()
-    job = jobs(folder, place, environment=dict(disk_record, STOP_AFTER_RENAME=str(place), DISK_RECORD=str(tmp_path / "record")))
+    job = jobs(folder, place, environment=dict(disk_record, STOP_AFTER_RENAME=str(place),
+                                               DISK_RECORD=str(tmp_path / "record")))
     moments = []
     while not (job.aside / "environment").exists():
         found, status = os.waitpid(job.process.pid, os.WUNTRACED | os.WNOHANG)
@@ -163,7 +171,8 @@ def test_the_sign_is_there_after_all_else(folder, power, jobs, disk_record, tmp_
     files = contents(tmp_path / "first")
     job.until_stored(folder, 300)
     assert job.end() == 0
-    place, record, tracker = (power.place if power else tmp_path) / "job", tmp_path / "record", "latest_checkpointed_iteration.txt"
+    place, record, tracker = (power.place
+                              if power else tmp_path) / "job", tmp_path / "record", "latest_checkpointed_iteration.txt"
     job = jobs(folder, place, environment=dict(disk_record, DISK_RECORD=str(record)))
     assert job.resumed() == (300, "iter_0000300")
     judge_order(record, place, sign=tracker)

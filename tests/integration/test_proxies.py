@@ -101,7 +101,8 @@ class ForwardProxy(Listener):
         if self.user and (not token or base64.b64decode(token.group(1)).decode() != self.user):
             self.refuse = "407 Proxy Authentication Required"
         if self.refuse:
-            connection.sendall(b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno" % self.refuse.encode())
+            connection.sendall(b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno" %
+                               self.refuse.encode())
             return
         method, target, version = head.split(b"\r\n", 1)[0].split(b" ")
         rest = head.split(b"\r\n", 1)[1]
@@ -224,9 +225,10 @@ def test_the_way_to_the_proxy_may_be_tls(place, source, tmp_path, started, certi
     assert len(proxy.targets()) > 8
 
 
-@pytest.mark.parametrize("exceptions, passes", [
-    ("store.test", True), ("test", True), (".test", True), ("*.test", True), ("other.test, store.test", True), ("*", True),
-    ("store.test:{port}", True), ("store.test:1", False), ("ore.test", False), ("127.0.0.1", False), ("", False)])
+@pytest.mark.parametrize("exceptions, passes", [("store.test", True), ("test", True), (".test", True), ("*.test", True),
+                                                ("other.test, store.test", True), ("*", True),
+                                                ("store.test:{port}", True), ("store.test:1", False),
+                                                ("ore.test", False), ("127.0.0.1", False), ("", False)])
 @pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])
 def test_exceptions(place, source, started, variable, exceptions, passes):
     proxy = started(ForwardProxy())

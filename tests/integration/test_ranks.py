@@ -12,8 +12,8 @@ import pytest
 import safetensors
 
 from helpers import ROOT
-from rank_jobs import (ENDLESS, PATIENCE, SECONDS_MAX, SMALL, TRAINER, assert_told, assert_whole, launch, losses, results,
-                       shared_memory, undisturbed, visible_steps, wait_until, weights)
+from rank_jobs import (ENDLESS, PATIENCE, SECONDS_MAX, SMALL, TRAINER, assert_told, assert_whole, launch, losses,
+                       results, shared_memory, undisturbed, visible_steps, wait_until, weights)
 
 __all__ = ("launch", "undisturbed")  # fixtures
 LAUNCHER = ROOT / "api" / "examples" / "ranks.sh"
@@ -64,7 +64,8 @@ def test_safetensors_opens_the_file_of_every_rank(store, tmp_path, launch):
             assert len(opened.keys()) > 0
             for name in opened.keys():
                 shapes.setdefault(name, []).append(opened.get_tensor(name).shape)
-    numbers = sum(int(numpy.prod(shape)) for name, found in shapes.items() for shape in found if name.startswith("model."))
+    numbers = sum(
+        int(numpy.prod(shape)) for name, found in shapes.items() for shape in found if name.startswith("model."))
     assert len(shapes["adam.m"]) == len(shapes["adam.v"]) == world
     assert sum(shape[0] for shape in shapes["adam.m"]) == sum(shape[0] for shape in shapes["adam.v"]) == numbers
     # What is replicated, and the state, is written once.
@@ -73,12 +74,14 @@ def test_safetensors_opens_the_file_of_every_rank(store, tmp_path, launch):
                                                                      "state.learning_rate", "state.text"}
 
 
-# ---- Launchers -----------------------------------------------------------------------------------------------------------------
+# ---- Launchers -------------------------------------------------------------------------------------------------------
 
 def mpirun(store, start, *flags):
     """Without ssh, and by loopback's means alone."""
-    return ["mpirun", "-n", "4", "--allow-run-as-root", "--oversubscribe", "-x", "CLEAT_START=" + start, TRAINER, *SMALL,
-            "--store", store.url, *map(str, flags)]
+    return [
+        "mpirun", "-n", "4", "--allow-run-as-root", "--oversubscribe", "-x", "CLEAT_START=" + start, TRAINER, *SMALL,
+        "--store", store.url, *map(str, flags)
+    ]
 
 
 def mpi_environment(store, tmp_path):
@@ -145,7 +148,8 @@ def assert_ended_with_the_first(command, environment, store):
 
 
 def test_mpirun(store, tmp_path, undisturbed):
-    assert_launched(mpirun(store, "mpi-%d" % os.getpid()), mpi_environment(store, tmp_path), store, tmp_path, undisturbed)
+    assert_launched(mpirun(store, "mpi-%d" % os.getpid()), mpi_environment(store, tmp_path), store, tmp_path,
+                    undisturbed)
 
 
 def test_mpirun_ends_all_when_one_is_killed(store, tmp_path):
@@ -164,7 +168,7 @@ def test_a_plain_loop_ends_all_when_one_is_killed(store):
     assert_ended_with_the_first(loop(store), store.environment, store)
 
 
-# ---- What is wrong with a launch ---------------------------------------------------------------------------------------------
+# ---- What is wrong with a launch -------------------------------------------------------------------------------------
 
 def assert_refused(job, *words, knows_its_rank=True):
     """Every rank ends with a clear line."""

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from rank_jobs import ENDLESS, PATIENCE, assert_told, assert_whole, launch, losses, results, undisturbed, visible_steps, wait_until
+from rank_jobs import (ENDLESS, PATIENCE, assert_told, assert_whole, launch, losses, results, undisturbed,
+                       visible_steps, wait_until)
 
 __all__ = ("launch", "undisturbed")  # fixtures
 KILLS = max(1, int(os.environ.get("CLEAT_TEST_KILLS", 20)) // 2)
@@ -48,8 +49,8 @@ def assert_survivors_give_up(job, killed):
 
 
 def train_and_kill(store, tmp_path, launch, rng, world):
-    """Never ends by itself before the kill, of one rank or of all; unless its ranks are so slow that they give up on each
-    other: False."""
+    """Never ends by itself before the kill, of one rank or of all; unless its ranks are so slow that they give up on
+    each other: False."""
     before, further = steps_done(tmp_path), rng.randrange(1, 60)
     job = launch(store, tmp_path, world, *ENDLESS, "--save-every", 7, *PATIENCE, *results(tmp_path))
     wait_until(lambda: steps_done(tmp_path) >= before + further or not job.is_running())
@@ -110,8 +111,8 @@ def test_one_of_four_ranks_is_killed_at_random_moments(bucket, tmp_path, launch,
         steps = assert_whole(bucket)
         left = attempts_without_manifest(bucket)
         assert max(steps) >= latest
-        print("rank %s killed after %.3f s: steps %d to %d, %d attempts came to nothing" % (killed, moment, latest, max(steps),
-                                                                                      len(left)))
+        print("rank %s killed after %.3f s: steps %d to %d, %d attempts came to nothing" %
+              (killed, moment, latest, max(steps), len(left)))
         latest = max(steps)
         sweep(bucket, latest)
         done += len(killed)

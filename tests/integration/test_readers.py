@@ -225,7 +225,7 @@ def test_libs3_reads_an_object_back(bucket, sources, tmp_path, name):
     assert (tmp_path / "back").read_bytes() == (sources / name).read_bytes()
 
 
-# ---- Unfinished uploads -----------------------------------------------------------------------------------------------
+# ---- Unfinished uploads ----------------------------------------------------------------------------------------------
 
 # The proxy reads what passes, which TLS does not let it.
 ON_EVERY_PLAIN_SERVER = pytest.mark.parametrize("server", ["minio-http", "versitygw-http"], indirect=True)

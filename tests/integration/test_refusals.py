@@ -1,5 +1,5 @@
-"""Stores that refuse a part of S3, or do it in another way: what Cleat learns, goes without, and says. Each server does one such
-thing (loose_s3.py); what is stored is read from it past Cleat."""
+"""Stores that refuse a part of S3, or do it in another way: what Cleat learns, goes without, and says. Each server does
+one such thing (loose_s3.py); what is stored is read from it past Cleat."""
 
 import os
 import signal
@@ -186,8 +186,8 @@ def test_a_refused_resume_says_what_the_store_ignores(loose, why, source):
 def test_run_goes_on_where_a_resume_is_refused(loose, source, tmp_path):
     folder = tmp_path / "checkpoints"
     command = "mkdir -p %s && for n in 1 2; do cp -r %s %s/step-$n; sleep 1; done" % (folder, source, folder)
-    result = run("run", "--store", URL, "--dir", folder, "--layout", "folders", "--quiet-time", "1", "--", "sh", "-c", command,
-                 environment=environment(loose))
+    result = run("run", "--store", URL, "--dir", folder, "--layout", "folders", "--quiet-time", "1", "--", "sh", "-c",
+                 command, environment=environment(loose))
     assert result.code == 0, result
     assert result.err.count("conditions of puts") == 1 and result.err.count("sent again") == 1, result
     assert {key for key in loose.objects if key.endswith("/manifest.json")} == {

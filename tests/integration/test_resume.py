@@ -24,7 +24,8 @@ STEP = 5
 SAVE = ["--part-size", "5M", "--jobs", "3"]
 SIZES = {"a.bin": 23 * MIB, "b.bin": 16 * MIB + 1, "sub/c.bin": 10 * MIB, "small": 1000, "empty": 0}
 PARTS = 5 + 4 + 2
-TRIAL = ".trial."  # in the name of what a resume tries the store with; gc takes what one leaves that is killed right then
+# In the name of what a resume tries the store with. gc takes what one leaves that is killed right then.
+TRIAL = ".trial."
 
 
 @pytest.fixture
@@ -98,9 +99,9 @@ JOURNAL_HEADER = 264
 
 
 def is_of_the_dead(store, key):
-    """What a process killed in its middle leaves hidden in a folder, and gc's: whether it still lives cannot be seen. A put
-    leaves its file. An upload leaves a journal whose header is not written, which says nothing yet. A claim's removal leaves
-    the lock on the names of an attempt that nobody goes on with."""
+    """What a process killed in its middle leaves hidden in a folder, and gc's: whether it still lives cannot be seen. A
+    put leaves its file. An upload leaves a journal whose header is not written, which says nothing yet. A claim's
+    removal leaves the lock on the names of an attempt that nobody goes on with."""
     folder, _, name = key.rpartition("/")
     if name == ".cleat-lock":
         return folder != store.record_key(STEP).rpartition("/")[0]
@@ -120,7 +121,9 @@ def assert_committed(store, source, alone=True):
     if alone:
         assert leftovers(store) == []
         expected = [store.manifest_key(STEP), store.record_key(STEP)] + [store.file_key(STEP, name) for name in files]
-        others = [key for key in set(store.keys()) - set(expected) if not is_of_the_dead(store, key) and TRIAL not in key]
+        others = [
+            key for key in set(store.keys()) - set(expected) if not is_of_the_dead(store, key) and TRIAL not in key
+        ]
         assert set(expected) <= set(store.keys())
         # A try that died after its record is whole but for the manifest: what others might commit stays for gc.
         for attempt in {key.split("/")[1] for key in others}:
@@ -195,11 +198,13 @@ def test_only_what_is_missing_is_sent(proxied, source):
     assert victim.returncode == -signal.SIGKILL
     proxied.proxy.after = None
     settle(proxied)
-    stored = {(r.key, r.query.get("partNumber")) for r in proxied.proxy.requests if r.kind == "part" and r.status == 200}
+    stored = {(r.key, r.query.get("partNumber"))
+              for r in proxied.proxy.requests if r.kind == "part" and r.status == 200}
     assert 0 < len(stored) < PARTS
     proxied.proxy.requests[:] = [r for r in proxied.proxy.requests if r.kind == "create"]
     found = resume(proxied, source)
-    sent = [(r.key, r.query.get("partNumber")) for r in proxied.proxy.requests if r.kind == "part" and TRIAL not in r.key]
+    sent = [(r.key, r.query.get("partNumber")) for r in proxied.proxy.requests
+            if r.kind == "part" and TRIAL not in r.key]
     assert len(sent) == PARTS - len(stored) and not stored & set(sent)
     assert found >= (len(stored) - 3) * 5 * MIB  # three last parts are shorter
     assert_committed(proxied, source)
@@ -209,7 +214,8 @@ def stop_in_the_middle(store, source, *more):
     """A save that stands still with some of its parts sent, and is alive."""
     if store.proxy:
         process = None
-        started, once = threading.Event(), Once()  # a second SIGSTOP, of another part's thread, might come after SIGCONT
+        # A second SIGSTOP, of another part's thread, might come after SIGCONT.
+        started, once = threading.Event(), Once()
 
         def after(request):
             if request.kind == "part" and store.proxy.count("part") >= 5 and once():

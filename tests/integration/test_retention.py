@@ -1,7 +1,8 @@
 """What is kept and what is removed: prune, gc, pin and unpin, on folders and on MinIO.
 
-The judge is not Cleat: what is left is looked up and read by boto3 or in the folder, and compared byte for byte with what was there
-before. On a bucket ages cannot be set, so there --older-than is short and waited for: until the server's own clock says so.
+The judge is not Cleat: what is left is looked up and read by boto3 or in the folder, and compared byte for byte with
+what was there before. On a bucket ages cannot be set, so there --older-than is short and waited for: until the server's
+own clock says so.
 """
 
 import email.utils
@@ -69,7 +70,8 @@ def gc(store, *arguments, code=0):
 
 
 def grow_old(store, key=None):
-    """Makes all that is there (or one key) older than a day in a folder; on a bucket, older than `older(store)` says."""
+    """Makes all that is there (or one key) older than a day in a folder; on a bucket, older than `older(store)`
+    says."""
     if isinstance(store, Folder):
         then = time.time() - 3 * DAY
         for path in store.path.rglob("*"):
@@ -94,7 +96,7 @@ def older(store):
     return [] if isinstance(store, Folder) else ["--older-than", "1s"]
 
 
-# ---- Prune ------------------------------------------------------------------------------------------------------------
+# ---- Prune -----------------------------------------------------------------------------------------------------------
 
 def test_prune_keeps_what_it_should(store, source):
     save_steps(store, source, range(1, 11))
@@ -229,7 +231,7 @@ def test_a_load_that_is_overtaken(proxied, source, tmp_path):
     assert not (tmp_path / "back").exists()
 
 
-# ---- Killed --------------------------------------------------------------------------------------------------------------
+# ---- Killed ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 12, 19])
 def test_a_prune_that_is_killed(proxied, source, number):
@@ -291,15 +293,17 @@ def test_prunes_of_a_folder_that_are_killed(folder, source):
         assert contents(folder) == of_step(before, max(left))
 
 
-# ---- gc --------------------------------------------------------------------------------------------------------------------
+# ---- gc --------------------------------------------------------------------------------------------------------------
 
 def start_save(store, source, step, *more):
-    return subprocess.Popen([CLEAT, "save", source, store.url, "--step", str(step), "--part-size", "5M", "--jobs", "2", *more],
-                            env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen([
+        CLEAT, "save", source, store.url, "--step",
+        str(step), "--part-size", "5M", "--jobs", "2", *more
+    ], env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.parametrize("kind, number", [("record", 1), ("file", 1), ("create", 1), ("part", 2), ("part", 5), ("complete", 1),
-                                          ("record", 2), ("manifest", 1)])
+@pytest.mark.parametrize("kind, number", [("record", 1), ("file", 1), ("create", 1), ("part", 2), ("part", 5),
+                                          ("complete", 1), ("record", 2), ("manifest", 1)])
 def test_gc_after_a_killed_save(proxied, source, tmp_path, kind, number):
     large = fill(tmp_path / "large", {"a.bin": noise(11 * MIB), "b.bin": noise(16 * MIB, 2), "small": b"small"})
     save_steps(proxied, source, [1])
@@ -328,7 +332,8 @@ def test_gc_after_a_killed_save(proxied, source, tmp_path, kind, number):
     leftovers = len(proxied.keys()) - len(before) + len(uploads)
     # A day has not gone by: nothing is removed.
     assert gc(proxied)["removed"] == []
-    assert len(proxied.keys()) - len(before) + len(unfinished_uploads(proxied, proxied.proxy.upload_keys())) == leftovers
+    assert len(proxied.keys()) - len(before) + len(unfinished_uploads(proxied,
+                                                                      proxied.proxy.upload_keys())) == leftovers
     grow_old(proxied)
     told = gc(proxied, *older(proxied), "--dry-run")
     assert len(unfinished_uploads(proxied, proxied.proxy.upload_keys())) == len(uploads)
@@ -400,9 +405,13 @@ def test_gc_beside_a_running_save_to_a_folder(folder, tmp_path, bad_disk):
     large = fill(tmp_path / "large", {"a.bin": noise(16 * MIB)})
     folder.environment = dict(folder.environment, SLOW_MS="20", **bad_disk)
     process = start_save(folder, large, 3)
-    folder.environment = {name: value for name, value in folder.environment.items() if name not in ("LD_PRELOAD", "SLOW_MS")}
+    folder.environment = {
+        name: value
+        for name, value in folder.environment.items() if name not in ("LD_PRELOAD", "SLOW_MS")
+    }
     # A part is noted in the journal, behind its header: from then on the upload is all there is to be.
-    while process.poll() is None and not any(path.stat().st_size > 264 for path in folder.path.glob("*/*/.cleat-upload-*.parts")):
+    while process.poll() is None and not any(path.stat().st_size > 264
+                                             for path in folder.path.glob("*/*/.cleat-upload-*.parts")):
         pass
     assert process.poll() is None
     process.send_signal(signal.SIGSTOP)
@@ -422,8 +431,10 @@ def test_other_leftovers(store, source):
     before = contents(store)
     leftovers = ["doctor-0123456789abcdef/whole", "bench-0123456789abcdef/parts-1", "step-000000000007/pin.json",
                  "step-000000000001/0123456789abcdef/model.bin", "starts/000001.json", "starts/000001/rank-00001.json"]
-    foreign = ["doctor-who/tardis", "step-000000000001/notes/readme", "starts/readme", "starts/000002.json", "starts/000003.json",
-               "run-18/step-000000000001/0123456789abcdef/model.bin"]
+    foreign = [
+        "doctor-who/tardis", "step-000000000001/notes/readme", "starts/readme", "starts/000002.json",
+        "starts/000003.json", "run-18/step-000000000001/0123456789abcdef/model.bin"
+    ]
     for key in leftovers + foreign:
         store.put(key, b"12345")
     grow_old(store)

@@ -24,7 +24,7 @@ def seed(jobs, store, directory, *numbers):
     return files
 
 
-# ---- Restoring ---------------------------------------------------------------------------------------------------------
+# ---- Restoring -------------------------------------------------------------------------------------------------------
 
 def test_saves_then_restores_then_finds_it_there(jobs, store, tmp_path):
     job = jobs(store, tmp_path / "a", environment={"CLEAT_RESUME_STEP": "77", "CLEAT_RESUME_DIR": "/of/another"})
@@ -35,7 +35,8 @@ def test_saves_then_restores_then_finds_it_there(jobs, store, tmp_path):
     assert job.end() == 0
     for step in (100, 200):
         assert stored(store, step) == files[step]
-        assert run_metadata(store, step).items() >= {"layout": "dcp", "path": "step-%d" % step, "step": str(step)}.items()
+        assert run_metadata(store, step).items() >= {"layout": "dcp", "path": "step-%d" % step,
+                                                     "step": str(step)}.items()
 
     again = jobs(store, tmp_path / "b")
     assert again.resumed() == (200, "step-200")
@@ -173,7 +174,7 @@ def test_a_step_that_another_start_has_saved(jobs, folder, tmp_path, how):
     assert stored(folder, 300) == newer
 
 
-# ---- Saving -------------------------------------------------------------------------------------------------------------
+# ---- Saving ----------------------------------------------------------------------------------------------------------
 
 def test_names_out_of_order(jobs, folder, tmp_path):
     job = jobs(folder, tmp_path / "a")

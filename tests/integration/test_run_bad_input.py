@@ -54,7 +54,7 @@ def test_wrong_options(folder, tmp_path, arguments, word):
     assert not folder.path.exists()
 
 
-# ---- DIR --------------------------------------------------------------------------------------------------------------
+# ---- DIR -------------------------------------------------------------------------------------------------------------
 
 def test_dir_is_made_but_not_the_one_above_it(jobs, folder, tmp_path):
     assert_not_started(jobs(folder, tmp_path / "no" / "a"), tmp_path / "no" / "a", "hint: ")
@@ -80,8 +80,8 @@ def test_the_store_lies_in_dir(jobs, folder, tmp_path, place):
 def test_dir_by_a_link_and_a_relative_name(jobs, folder, tmp_path):
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "a")
-    job = jobs(folder, "a", "--layout", "dcp", cwd=tmp_path, command=["/bin/sh", "-c", 'read -r status < "$1/end"', "sh",
-                                                                     tmp_path / "job-0"])
+    job = jobs(folder, "a", "--layout", "dcp", cwd=tmp_path,
+               command=["/bin/sh", "-c", 'read -r status < "$1/end"', "sh", tmp_path / "job-0"])
     job.tell("0")
     assert job.wait() == 0
     assert os.path.islink(tmp_path / "a") and (tmp_path / "real" / OWN_FOLDER).is_dir()
@@ -97,7 +97,7 @@ def test_dir_goes_away_while_the_command_runs(jobs, folder, tmp_path):
     assert stored(folder, 1) == files
 
 
-# ---- The store --------------------------------------------------------------------------------------------------------
+# ---- The store -------------------------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
 def closed_port():
@@ -155,7 +155,7 @@ def test_wrong_keys(jobs, bucket, tmp_path):
     assert_not_started(job, "SignatureDoesNotMatch")
 
 
-# ---- The restore ---------------------------------------------------------------------------------------------------------
+# ---- The restore -----------------------------------------------------------------------------------------------------
 
 def store_one(jobs, store, directory, size=300000):
     job = jobs(store, directory)
@@ -247,8 +247,10 @@ def test_a_name_in_the_way(jobs, folder, tmp_path):
 def test_standard_error_that_nobody_reads(folder, tmp_path):
     """The reader of the log ends before the training: that goes on."""
     script = 'sleep 1; mkdir "$1/step-1"; echo x > "$1/step-1/.metadata"; exit 6'
-    process = subprocess.Popen([CLEAT, "run", "--store", folder.url, "--dir", tmp_path / "a", "--", "/bin/sh", "-c", script,
-                                "sh", tmp_path / "a"], stderr=subprocess.PIPE, env=folder.environment)
+    process = subprocess.Popen([
+        CLEAT, "run", "--store", folder.url, "--dir", tmp_path / "a", "--", "/bin/sh", "-c", script, "sh",
+        tmp_path / "a"
+    ], stderr=subprocess.PIPE, env=folder.environment)
     process.stderr.close()
     assert process.wait(FAST_S) == 6
     assert steps(folder) == [1]

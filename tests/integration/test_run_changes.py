@@ -79,8 +79,9 @@ def test_a_file_is_added_in_the_middle_of_a_save(jobs, proxied, tmp_path, kind):
 
 
 def test_rewritten_at_any_time(jobs, store, tmp_path):
-    """A writer that never asks: whatever is committed at any moment is of one generation. Where a machine that is busy made
-    it pause for the quiet time in the middle of a generation, that one may be met by half: nothing tells it from whole."""
+    """A writer that never asks: whatever is committed at any moment is of one generation. Where a machine that is busy
+    made it pause for the quiet time in the middle of a generation, that one may be met by half: nothing tells it from
+    whole."""
     seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
     print("CLEAT_TEST_SEED=%d" % seed)
     rng = random.Random(seed)

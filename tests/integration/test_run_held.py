@@ -1,4 +1,5 @@
-"""`cleat run` over a tool that removes its checkpoints before they could be uploaded: what was whole is held, and is saved.
+"""`cleat run` over a tool that removes its checkpoints before they could be uploaded: what was whole is held, and is
+saved.
 
 A gate before MinIO keeps uploads back until the test lets them go, so the tool is always the faster one.
 """
@@ -41,7 +42,9 @@ def holds(directory):
     for folder, names, files in os.walk(Path(directory, HELD)):
         if ".whole" in files:
             names[:] = []
-            below = [os.path.relpath(os.path.join(at, name), folder) for at, _, some in os.walk(folder) for name in some]
+            below = [
+                os.path.relpath(os.path.join(at, name), folder) for at, _, some in os.walk(folder) for name in some
+            ]
             found.append({name for name in below if name != ".whole"})
     return found
 
@@ -96,8 +99,9 @@ def test_a_tool_that_keeps_one_checkpoint_and_is_faster_than_uploads(jobs, proxi
 
 
 def test_a_sign_is_noticed_at_once(jobs, folder, tmp_path):
-    """Not when changes have gathered, which takes 200 ms: at least two of twelve are held before that, on a machine that is
-    busy too. Each comes by one rename, so that nothing is heard before its sign, and when nothing else is looked for."""
+    """Not when changes have gathered, which takes 200 ms: at least two of twelve are held before that, on a machine
+    that is busy too. Each comes by one rename, so that nothing is heard before its sign, and when nothing else is
+    looked for."""
     directory, quick = tmp_path / "a", 0
     job = jobs(folder, directory)
     job.environment()
@@ -131,7 +135,9 @@ def test_the_newest_is_saved_first(jobs, proxied, tmp_path):
     job.until(lambda: mark.stat().st_mtime_ns != begun, "the last has settled, which is marked")
     gate.opened.set()
     job.until_stored(proxied, 1, 2, 3, 4)
-    order = [int(request.key.split("step-")[1][:12]) for request in proxied.proxy.requests if request.kind == "manifest"]
+    order = [
+        int(request.key.split("step-")[1][:12]) for request in proxied.proxy.requests if request.kind == "manifest"
+    ]
     assert order == [1, 4, 3, 2]
     assert job.end() == 0
     assert links(directory) == 0
@@ -262,7 +268,8 @@ def test_a_rewrite_that_is_given_up_is_not_saved(jobs, proxied, tmp_path):
 
 
 def test_what_is_held_when_all_is_killed(jobs, proxied, tmp_path):
-    """The tool has removed it, and is killed before the next one is whole: the next start goes on from what was held."""
+    """The tool has removed it, and is killed before the next one is whole: the next start goes on from what was
+    held."""
     directory = tmp_path / "a"
     job = jobs(proxied, directory)
     job.environment()

@@ -120,9 +120,9 @@ def assert_none_is_half(directory, whole, signs):
 @pytest.mark.parametrize("layout, more, sign", [(llmc, {"ranks": 2}, "DONE_%08d"), (dcp, {}, "step-%d/.metadata")],
                          ids=["llmc", "dcp"])
 def test_killed_at_each_step_of_a_removal(jobs, tmp_path, dies_at_removal, layout, more, sign):
-    """--keep-local takes what tells the tool that a checkpoint is whole away before the rest. So no start ever takes what a
-    killed removal has left for a checkpoint: not the tool, which looks for the sign alone, nor cleat run, which saves
-    what is whole to a store that has nothing yet."""
+    """--keep-local takes what tells the tool that a checkpoint is whole away before the rest. So no start ever takes
+    what a killed removal has left for a checkpoint: not the tool, which looks for the sign alone, nor cleat run, which
+    saves what is whole to a store that has nothing yet."""
     signs = {step: sign % step for step in (1, 2)}
     whole, removals, killed = {}, 0, True
     while killed:

@@ -63,7 +63,8 @@ def test_saved_and_restored_file_for_file(jobs, bucket, folder, tmp_path, layout
         job.until_stored(store, step)
         if store is folder:
             written_at = max(os.stat(tmp_path / "a" / name).st_mtime for name in expected[step])
-            assert os.stat(folder.path / folder.manifest_key(step)).st_mtime - written_at > SETTLE_S.get(layout, 1) - 0.01
+            assert os.stat(folder.path / folder.manifest_key(step)).st_mtime - written_at > SETTLE_S.get(layout,
+                                                                                                         1) - 0.01
     assert job.end() == 0
     assert {step: stored(store, step) for step in steps(store)} == expected
     assert run_metadata(store, 12)["layout"] == layout

@@ -1,5 +1,5 @@
-"""`cleat run` on several machines, each with a folder of its own: one checkpoint of all parts, or none. The machines are
-folders here; what they know of each other is in the store."""
+"""`cleat run` on several machines, each with a folder of its own: one checkpoint of all parts, or none. The machines
+are folders here; what they know of each other is in the store."""
 
 import json
 import os
@@ -62,7 +62,9 @@ def sign(directory, step):
 
 def write_all(tmp_path, step, seed=0):
     """One checkpoint of machines a and b; rank 0's sign comes last. Returns all of its files."""
-    return {**shard(tmp_path / "b", step, 1, seed), **shard(tmp_path / "a", step, 0, seed), **sign(tmp_path / "a", step)}
+    return {
+        **shard(tmp_path / "b", step, 1, seed), **shard(tmp_path / "a", step, 0, seed), **sign(tmp_path / "a", step)
+    }
 
 
 def stored(store, step):
@@ -100,7 +102,8 @@ def test_one_checkpoint_of_all_parts(machines, store, tmp_path):
 
 
 def test_the_machines_of_before_get_what_they_lack(machines, folder, tmp_path):
-    """Each has its own part still; the next start may be sharded in another way. What is whole is not restored again."""
+    """Each has its own part still; the next start may be sharded in another way. What is whole is not restored
+    again."""
     made = machines(folder)
     files = write_all(tmp_path, 1)
     made[0].until_stored(folder, 1)
@@ -184,7 +187,7 @@ def test_sigterm_saves_the_last_one(machines, folder, tmp_path):
     assert stored(folder, 1) == files
 
 
-# ---- A tool that removes its part ---------------------------------------------------------------------------------------
+# ---- A tool that removes its part ------------------------------------------------------------------------------------
 
 class ShardGate(Gate):
     """Shards wait at it; orders pass."""
@@ -205,8 +208,9 @@ def test_a_part_that_is_removed_once_its_order_was_heard(machines, proxied, tmp_
     else:
         made[1].until(lambda: open_files(made[1], tmp_path / "b"), "the part is held")
     if when == "is-uploaded":
-        made[1].until(lambda: any(request.kind == "file" and "__1_0" in request.key for request in proxied.proxy.requests),
-                      "the part is being uploaded")
+        made[1].until(
+            lambda: any(request.kind == "file" and "__1_0" in request.key for request in proxied.proxy.requests),
+            "the part is being uploaded")
     shutil.rmtree(tmp_path / "b" / "step-1")
     gate.opened.set()
     made[0].until_stored(proxied, 1)
@@ -235,7 +239,7 @@ def test_a_part_that_is_removed_before_its_order(machines, proxied, tmp_path):
     assert steps(proxied) == [2]
 
 
-# ---- A part is missing ------------------------------------------------------------------------------------------------
+# ---- A part is missing -----------------------------------------------------------------------------------------------
 
 def test_a_part_is_never_taken_for_the_whole(machines, folder, tmp_path):
     """What the sign names is nowhere: nothing is committed, and why is said. Once it is there, all is."""
@@ -303,7 +307,8 @@ def test_machines_that_are_killed_at_random(machines, store, tmp_path):
         assert [job.resumed() for job in made] == [newest and (newest, "step-%d" % newest)] * 2
         for name in "ab" if newest else ():
             found = contents(tmp_path / name)
-            assert {file: data for file, data in found.items() if file.startswith("step-%d/" % newest)} == written[newest]
+            assert {file: data
+                    for file, data in found.items() if file.startswith("step-%d/" % newest)} == written[newest]
             assert max(int(re.match(r"step-(\d+)/", file).group(1)) for file in found) == newest
         step = newest or 0
         until_ms, victim = time.monotonic() + dice.uniform(1, 5), made[dice.randrange(2)]
@@ -326,7 +331,7 @@ def test_machines_that_are_killed_at_random(machines, store, tmp_path):
     assert newest
 
 
-# ---- Who is who -------------------------------------------------------------------------------------------------------
+# ---- Who is who ------------------------------------------------------------------------------------------------------
 
 def test_a_folder_that_all_share(machines, folder, tmp_path):
     """One saves; the others run their commands, and begin when it is restored."""

@@ -1,7 +1,9 @@
-"""`cleat run` at its start: what DIR holds is taken for the checkpoint of the store only when its bytes are known to be.
+"""`cleat run` at its start: what DIR holds is taken for the checkpoint of the store only when its bytes are known to
+be.
 
-After a power cut a file may have its name, size and times, and zeros inside. A test makes such a file: it writes the zeros,
-has another store's job take the fingerprint of what is there then, and puts that into state.json for the first store.
+After a power cut a file may have its name, size and times, and zeros inside. A test makes such a file: it writes the
+zeros, has another store's job take the fingerprint of what is there then, and puts that into state.json for the first
+store.
 """
 
 import json
@@ -157,7 +159,8 @@ def test_the_final_state_is_checked_too(jobs, folder, tmp_path):
     job = jobs(other, directory, "--final")
     job.environment()
     assert job.end() == 0
-    state, last = state_of(directory), max(int(name[5:]) for name in os.listdir(folder.path) if name.startswith("step-"))
+    state, last = state_of(
+        directory), max(int(name[5:]) for name in os.listdir(folder.path) if name.startswith("step-"))
     entry = max(state["committed"], key=lambda entry: int(entry["step"]))
     write_state(directory, dict(state, store=folder.url, committed=[dict(entry, step=str(last), boot=ANOTHER_BOOT,
                                                                            id=run_metadata(folder, last)["id"])]))
@@ -178,7 +181,7 @@ def test_a_long_check_is_shown(jobs, folder, bad_disk, tmp_path):
     job.kill()
 
 
-# ---- Newer than the store ------------------------------------------------------------------------------------------------
+# ---- Newer than the store --------------------------------------------------------------------------------------------
 
 DOUBT = "nothing can tell"
 
@@ -201,7 +204,8 @@ def test_a_newer_one_of_another_boot_is_doubted(jobs, folder, tmp_path, boot):
 
 
 def test_a_newer_one_from_before_the_machine_came_up_is_doubted(jobs, folder, tmp_path):
-    """By the times of its files, also where nothing was ever stored. The faked clock says that the machine came up tomorrow."""
+    """By the times of its files, also where nothing was ever stored. The faked clock says that the machine came up
+    tomorrow."""
     tomorrow = dict(preloaded.build(tmp_path, preloaded.OTHER_WORLD), FAKED_SKEW_S="86400")
     assert start_ahead(jobs, folder, tmp_path / "a", environment=tomorrow)
     assert not start_ahead(jobs, Folder(tmp_path / "other-store"), tmp_path / "b")

@@ -1,4 +1,5 @@
-"""What `cleat run` tells: lines for people, JSON for programs, and figures for Prometheus, read by Prometheus's own parser."""
+"""What `cleat run` tells: lines for people, JSON for programs, and figures for Prometheus, read by Prometheus's own
+parser."""
 
 import datetime
 import os

@@ -62,7 +62,7 @@ def assert_gone(job):
                        if session == job.process.pid and state != "Z"], "all processes end")
 
 
-# ---- Exit statuses ----------------------------------------------------------------------------------------------------
+# ---- Exit statuses ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("status", [0, 7, 255])
 def test_the_exit_status_is_the_commands(jobs, folder, tmp_path, status):
@@ -102,7 +102,7 @@ def test_options_after_the_command_are_the_commands(jobs, folder, tmp_path):
     assert job.wait() == 5
 
 
-# ---- SIGTERM ------------------------------------------------------------------------------------------------------------
+# ---- SIGTERM ---------------------------------------------------------------------------------------------------------
 
 def test_sigterm_is_passed_on_and_the_last_checkpoint_saved(recorder, store, tmp_path):
     job = recorder(store, how="save")

@@ -1,5 +1,6 @@
-"""A `cleat run` that is killed by SIGKILL, alone, as the OOM killer does it: nothing of its command lives on, and the next
-start goes on from DIR. What lives on all the same, since the guard was killed with it, is found by the next start."""
+"""A `cleat run` that is killed by SIGKILL, alone, as the OOM killer does it: nothing of its command lives on, and the
+next start goes on from DIR. What lives on all the same, since the guard was killed with it, is found by the next
+start."""
 
 import json
 import os
@@ -144,9 +145,11 @@ def test_a_kill_while_the_command_ends(jobs, folder, tmp_path):
     """Its workers are left, and deaf: the supervisor dies while it waits for them."""
     aside = tmp_path / "job-0"
     worker = 'trap "" TERM; echo $$ > "$1/worker.new"; mv "$1/worker.new" "$1/worker"; while :; do sleep 0.1; done'
-    job = jobs(folder, tmp_path / "a", "--log", "json",
-               command=["/bin/sh", "-c", '/bin/sh -c \'%s\' sh "$1" & until [ -e "$1/worker" ]; do sleep 0.02; done; exit 3'
-                        % worker, "sh", aside])
+    job = jobs(
+        folder, tmp_path / "a", "--log", "json", command=[
+            "/bin/sh", "-c",
+            '/bin/sh -c \'%s\' sh "$1" & until [ -e "$1/worker" ]; do sleep 0.02; done; exit 3' % worker, "sh", aside
+        ])
     job.pids = {"worker": int(job.until_written("worker"))}
     job.until(lambda: [event for event in job.events if event["event"] == "ended"], "the command has ended")
     kill_alone(job)
@@ -155,7 +158,8 @@ def test_a_kill_while_the_command_ends(jobs, folder, tmp_path):
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
 def test_what_the_command_leaves_in_other_sessions(family, jobs, folder, tmp_path, number):
-    """torchrun's workers are such. A command that is killed could not end them; one that exits has left them on purpose."""
+    """torchrun's workers are such. A command that is killed could not end them; one that exits has left them on
+    purpose."""
     job = family(folder, how="save" if number is None else "deaf" if number == signal.SIGKILL else "plain")
     os.kill(job.pids["command"], number or signal.SIGTERM)
     assert job.wait() == (7 if number is None else 128 + number)
@@ -164,7 +168,7 @@ def test_what_the_command_leaves_in_other_sessions(family, jobs, folder, tmp_pat
     assert jobs(folder, tmp_path / "a", command=["true"]).wait() == 0
 
 
-# ---- What the guard is, and is not -------------------------------------------------------------------------------------
+# ---- What the guard is, and is not -----------------------------------------------------------------------------------
 
 def test_the_guard_holds_nothing_of_ours_open(family, folder):
     job = family(folder)
@@ -205,14 +209,15 @@ def test_the_guard_is_killed(family, jobs, folder, tmp_path):
     assert "guard" in job.log
 
 
-# ---- What lives on all the same -----------------------------------------------------------------------------------------
+# ---- What lives on all the same --------------------------------------------------------------------------------------
 
 def kill_both(job):
     kill_alone(job, guard(job))
 
 
 def assert_refused(job):
-    until(lambda: job.process.poll() is not None or (job.aside / "environment").exists(), "it ends or starts the command")
+    until(lambda: job.process.poll() is not None or (job.aside / "environment").exists(),
+          "it ends or starts the command")
     assert not (job.aside / "environment").exists()
     assert job.wait() == OWN_FAILURE
 
@@ -264,7 +269,8 @@ def test_a_pid_that_is_anothers(family, jobs, folder, tmp_path, change):
     assert not record(tmp_path).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": -1}', '{"format": 1, "pid": "0", "started": "0"}', "x" * 100000])
+@pytest.mark.parametrize("text",
+                         ["", "{", "[]", '{"pid": -1}', '{"format": 1, "pid": "0", "started": "0"}', "x" * 100000])
 def test_a_damaged_record(jobs, folder, tmp_path, text):
     (tmp_path / "a" / OWN_FOLDER).mkdir(parents=True)
     record(tmp_path).write_text(text)

@@ -1,4 +1,5 @@
-"""`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no success."""
+"""`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no
+success."""
 
 import os
 
@@ -16,7 +17,8 @@ def test_files_of_an_unknown_tool(jobs, folder, tmp_path):
     """While the command runs and at the end, with names and sizes."""
     job = jobs(folder, tmp_path / "a")
     job.environment()
-    fill(tmp_path / "a", {"saved/at-7/weights.pt": noise(LARGE), "saved/at-7/rank1/weights.pt": noise(5), "small": b"x"})
+    fill(tmp_path / "a",
+         {"saved/at-7/weights.pt": noise(LARGE), "saved/at-7/rank1/weights.pt": noise(5), "small": b"x"})
     job.until(lambda: '2 names with 3 files, 1.0 MiB, such as "saved" (1.0 MiB), "small" (1 B)' in job.log,
               "it is said that nothing of this is a checkpoint")
     assert job.log.count("such as") == 1

@@ -39,7 +39,7 @@ def crc32c(data):
     return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
 
 
-# ---- What Cleat rests on ---------------------------------------------------------------------------------------------------
+# ---- What Cleat rests on ---------------------------------------------------------------------------------------------
 
 # versitygw refuses such a put before it has read the body, and closes the connection: over TLS that loses its answer to
 # boto3, which does not try again what it takes for a wrong certificate. There test_store.c is the judge, through Cleat.
@@ -75,12 +75,15 @@ def race(bucket, key, rounds, racers=8):
             except botocore.exceptions.ClientError as error:
                 told.append(error.response["Error"]["Code"])
 
-        threads = [threading.Thread(target=create, args=(client, b"%d" % place)) for place, client in enumerate(clients)]
+        threads = [
+            threading.Thread(target=create, args=(client, b"%d" % place)) for place, client in enumerate(clients)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert set(told) <= {"PreconditionFailed", "ConditionalRequestConflict"} and len(won) + len(told) == racers, told
+        assert set(told) <= {"PreconditionFailed", "ConditionalRequestConflict"
+                             } and len(won) + len(told) == racers, told
         assert bucket.get("%s-%d" % (key, number)) in won
         most = max(most, len(won))
     print("at most %d of %d creators won in %d rounds" % (most, racers, rounds))
@@ -98,7 +101,8 @@ def test_creators_that_race(bucket):
 def test_checksums_are_checked_and_kept(bucket):
     whole, wrong = crc32c(b"123456789"), crc32c(b"12345678")
     put = dict(Bucket=bucket.bucket, Key="run/c", Body=b"123456789")
-    assert refused(bucket.client.put_object, ChecksumCRC32C=wrong, **put) in ("BadDigest", "XAmzContentChecksumMismatch")
+    assert refused(bucket.client.put_object, ChecksumCRC32C=wrong,
+                   **put) in ("BadDigest", "XAmzContentChecksumMismatch")
     bucket.client.put_object(ChecksumCRC32C=whole, **put)
     head = bucket.client.head_object(Bucket=bucket.bucket, Key="run/c", ChecksumMode="ENABLED")
     assert head["ChecksumCRC32C"] == whole
@@ -131,7 +135,7 @@ def test_parts_keep_their_checksums(bucket):
     assert (head["ChecksumCRC32C"], head["ChecksumType"]) == (crc32c(both) + "-2", "COMPOSITE")
 
 
-# ---- The options of buckets ------------------------------------------------------------------------------------------------
+# ---- The options of buckets ------------------------------------------------------------------------------------------
 
 def save_and_load(bucket, source, tmp_path, query):
     url = "%s?%s" % (bucket.url, query)
@@ -203,12 +207,12 @@ def test_the_owner_that_is_expected(bucket, source, tmp_path):
         assert_error(result, 1, "AccessDenied")
 
 
-# ---- Two writers -----------------------------------------------------------------------------------------------------------
+# ---- Two writers -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("server", ["versitygw-http"], indirect=True)
 def test_two_writers_where_the_store_looks_before_it_puts(bucket, tmp_path):
-    """One step, committed by two at the same time. Both may be told that they have; what stands is one of theirs, whole;
-    and who is told that it lost has lost."""
+    """One step, committed by two at the same time. Both may be told that they have; what stands is one of theirs,
+    whole; and who is told that it lost has lost."""
     proxy = Proxy(bucket.server.endpoint)
     environment = dict(bucket.environment, AWS_ENDPOINT_URL=proxy.url)
     met, twice = 0, 0

@@ -1,5 +1,6 @@
-"""Every request of Cleat is verified by botocore's signer on its way (tools/signing_proxy.py). Here: that the proxy finds
-what is wrong, and the requests that other tests do not send: odd keys and queries, session tokens, keys from STS."""
+"""Every request of Cleat is verified by botocore's signer on its way (tools/signing_proxy.py). Here: that the proxy
+finds what is wrong, and the requests that other tests do not send: odd keys and queries, session tokens, keys from
+STS."""
 
 import hashlib
 import http.client
@@ -200,11 +201,14 @@ def test_odd_names_and_prefixes(bucket, tmp_path, rng):
             result = bucket.cleat(*command)
             assert result.code == 0, result
         assert tree(back) == names
-        stored = {key[len(prefix) - len("run/") + 1:] for key in bucket.keys() if ("run/" + key).startswith(prefix + "/")}
+        stored = {
+            key[len(prefix) - len("run/") + 1:]
+            for key in bucket.keys() if ("run/" + key).startswith(prefix + "/")
+        }
         assert {re.sub("^step-0+1/[0-9a-f]+/", "", key) for key in stored} >= set(names), stored
 
 
-# ---- Keys of a session -------------------------------------------------------------------------------------------------
+# ---- Keys of a session -----------------------------------------------------------------------------------------------
 
 def save_and_load(bucket, source, back):
     saved = bucket.cleat("save", source, bucket.url, "--step", 1, "--part-size", "5M")
@@ -219,8 +223,9 @@ def source(tmp_path):
 
 
 def test_a_session_token(bucket, source, tmp_path):
-    keys = boto3.client("sts", endpoint_url=os.environ["CLEAT_TEST_ENDPOINT"], region_name=os.environ["AWS_REGION"]).assume_role(
-        RoleArn="arn:aws:iam::123456789012:role/any", RoleSessionName="test")["Credentials"]
+    keys = boto3.client("sts", endpoint_url=os.environ["CLEAT_TEST_ENDPOINT"],
+                        region_name=os.environ["AWS_REGION"]).assume_role(RoleArn="arn:aws:iam::123456789012:role/any",
+                                                                          RoleSessionName="test")["Credentials"]
     bucket.environment.update(AWS_ACCESS_KEY_ID=keys["AccessKeyId"], AWS_SECRET_ACCESS_KEY=keys["SecretAccessKey"],
                               AWS_SESSION_TOKEN=keys["SessionToken"])
     save_and_load(bucket, source, tmp_path / "back")

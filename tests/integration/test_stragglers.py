@@ -1,7 +1,7 @@
 """A request far behind its peers is sent once more, in both directions, and its first try holds nothing up.
 
-The server does what was asked and never answers, or trickles: without a second try, 30 seconds go by until the connection
-is given up. Nothing here rests on speed but that a part of the others takes less than that.
+The server does what was asked and never answers, or trickles: without a second try, 30 seconds go by until the
+connection is given up. Nothing here rests on speed but that a part of the others takes less than that.
 """
 
 import re

@@ -78,7 +78,7 @@ def test_tls_to_a_plain_port(server):
     assert "does not speak TLS" in lines[1] and "http://" in lines[1], lines
 
 
-# ---- Handshakes that are cut ---------------------------------------------------------------------------------------------
+# ---- Handshakes that are cut -----------------------------------------------------------------------------------------
 
 class Cutter:
     """A way to a server on which every other connection, the first among them, ends when the handshake has begun."""
@@ -141,7 +141,7 @@ def test_a_connection_that_ends_within_the_handshake(server):
     assert (result.code, result.out) == (calm.code, calm.out), (calm, result)
 
 
-# ---- Certificates that no server should have -----------------------------------------------------------------------------
+# ---- Certificates that no server should have -------------------------------------------------------------------------
 
 class Listener:
     """Shows a certificate to everybody, and says nothing more."""

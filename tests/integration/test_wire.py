@@ -1,8 +1,8 @@
 """Bytes that are damaged or missing on their way between Cleat and a real store, in either direction.
 
-A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short: once,
-which must go by unnoticed but for one request more; or always, which must fail and say where. What is stored is read by
-boto3, what is loaded is compared byte by byte; neither may ever differ from what was saved.
+A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short:
+once, which must go by unnoticed but for one request more; or always, which must fail and say where. What is stored is
+read by boto3, what is loaded is compared byte by byte; neither may ever differ from what was saved.
 """
 
 import concurrent.futures
@@ -202,8 +202,10 @@ def test_a_bit_that_flips_once_on_its_way_to_the_store(bucket, through, source, 
     assert bucket.cleat("load", url, tmp_path / "back").code == 0 and tree(tmp_path / "back") == FILES
 
 
-WHERE = {"part": ["part ", "large.bin"], "file": ["small.bin"], "record": ["rank-00000.json"], "manifest": ["manifest.json"],
-         "complete": ["large.bin"]}
+WHERE = {
+    "part": ["part ", "large.bin"], "file": ["small.bin"], "record": ["rank-00000.json"], "manifest": ["manifest.json"],
+    "complete": ["large.bin"]
+}
 
 
 @pytest.mark.parametrize("guard", ["crc32c", "signed", "crc64nvme", "sha256"])
@@ -252,8 +254,9 @@ def test_an_etag_that_is_damaged_on_its_way_back(bucket, through, source, guard)
 
 @pytest.mark.parametrize("kind", ["part", "file", "record", "manifest"])
 def test_what_nothing_guards_is_found_by_the_load(bucket, through, source, tmp_path, rng, kind):
-    """checksum=off with payload=never: the bit arrives in the store, and whoever loads is told, or loads the same bytes:
-    what the manifest says of other things than files and records (the user's notes) is guarded by nothing then."""
+    """checksum=off with payload=never: the bit arrives in the store, and whoever loads is told, or loads the same
+    bytes: what the manifest says of other things than files and records (the user's notes) is guarded by nothing
+    then."""
     flips = Flips(rng, kind, False)
     # A claim that is damaged is another's: that save ends.
     through(send=lambda request, body: body if b"cleat.claim" in body else flips.flip(request, body))
@@ -297,7 +300,8 @@ def test_a_bit_that_flips_once_on_its_way_back(bucket, saved, through, tmp_path,
 
 
 @pytest.mark.parametrize("guard", ["crc32c", "crc64nvme", "sha256"])
-@pytest.mark.parametrize("kind, words", [("data", ["step 12", "part "]), ("record", ["step-000000000012", "rank-00000"]),
+@pytest.mark.parametrize("kind, words", [("data", ["step 12", "part "]),
+                                         ("record", ["step-000000000012", "rank-00000"]),
                                          ("manifest", ["step-000000000012"])])
 def test_bits_that_flip_on_their_way_back_for_good(bucket, saved, through, tmp_path, rng, guard, kind, words):
     url = saved(guard)
@@ -392,7 +396,8 @@ def cutting(kind, cut, always):
     seen = []
 
     def hook(request, reply):
-        if kind_of(request) != kind or (kind == "data" and b"bytes %d-" % PART not in reply.head) or (seen and not always):
+        if kind_of(request) != kind or (kind == "data" and b"bytes %d-" % PART not in reply.head) or (seen and
+                                                                                                      not always):
             return None
         seen.append(request)
         return cut(reply)
@@ -505,6 +510,7 @@ def test_what_trickles_is_given_up_and_tried_again(bucket, source, tmp_path, tri
         assert results[kind].code == 0 and proxy.crawled == 1, (kind, results[kind])
         assert tree(tmp_path / kind) == FILES
     for kind in ("manifest", "record", "data"):
-        assert re.search("no byte moved for 30 s|fewer than 1024 bytes a second moved for 30 s", results[kind].err), kind
+        assert re.search("no byte moved for 30 s|fewer than 1024 bytes a second moved for 30 s",
+                         results[kind].err), kind
     direct(bucket)
     assert stored(bucket, 2) == stored(bucket, 3) == FILES

@@ -1,8 +1,9 @@
-"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first were dead, and the first goes on.
+"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first were dead, and the first goes
+on.
 
-Exactly one of them wins, and what it committed stays, whatever the store heeds. The judge reads the store past Cleat and
-compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there are on each store, CLEAT_TEST_SEED repeats
-their moments.
+Exactly one of them wins, and what it committed stays, whatever the store heeds. The judge reads the store past Cleat
+and compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there are on each store, CLEAT_TEST_SEED
+repeats their moments.
 """
 
 import contextlib
@@ -78,13 +79,18 @@ def rng():
 def sources(tmp_path):
     """Two folders with the same names and sizes: one byte differs in two of the files."""
     files = {name: noise(size, number) for number, (name, size) in enumerate(SIZES.items())}
-    other = {name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data for name, data in files.items()}
+    other = {
+        name: data[:-1] + bytes([data[-1] ^ 1]) if name in ("a.bin", "c") else data
+        for name, data in files.items()
+    }
     return fill(tmp_path / "first", files), fill(tmp_path / "other", other)
 
 
 def start(store, source, step, *more):
-    return subprocess.Popen([CLEAT, "save", source, store.url, "--step", str(step), "--part-size", "5M", "--jobs", "3", *more],
-                            env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen([
+        CLEAT, "save", source, store.url, "--step",
+        str(step), "--part-size", "5M", "--jobs", "3", *more
+    ], env=store.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def end(process):
@@ -102,8 +108,8 @@ def stop_after(process, seconds):
 
 
 def until_ended_or_held_up(store, process):
-    """In a folder a process may be stopped in the milliseconds for which it holds the lock on names. Then all others wait until
-    it goes on, or for their time limit."""
+    """In a folder a process may be stopped in the milliseconds for which it holds the lock on names. Then all others
+    wait until it goes on, or for their time limit."""
     locked = 0
     while process.poll() is None and locked < LOCKED_POLLS:
         try:
@@ -136,7 +142,10 @@ def committed(store, step):
     manifest = store.manifest(step)
     folder = "step-%012d/" % step
     record = json.loads(store.get(folder + manifest["ranks"][0]["key"]))
-    return {file["name"]: store.get("%s%s/%s" % (folder, manifest["attempt"], file["name"])) for file in record["files"]}
+    return {
+        file["name"]: store.get("%s%s/%s" % (folder, manifest["attempt"], file["name"]))
+        for file in record["files"]
+    }
 
 
 def judge(store, step, codes, sources):

@@ -1,13 +1,13 @@
-"""How far the example trainer has come, by its loss log: a test that ends it at a random moment ends it at a random step
-at the latest, so that a fast machine does not come to the end of the training first."""
+"""How far the example trainer has come, by its loss log: a test that ends it at a random moment ends it at a random
+step at the latest, so that a fast machine does not come to the end of the training first."""
 
 import os
 import time
 
 
 def has_come_to(step, log, since):
-    """Whether what was written to the log after `since` bytes tells of this step, or a later one. A training that begins
-    anew begins a new log."""
+    """Whether what was written to the log after `since` bytes tells of this step, or a later one. A training that
+    begins anew begins a new log."""
     with open(log, "rb") as file:
         file.seek(since if file.seek(0, os.SEEK_END) >= since else 0)
         lines = file.read().splitlines(keepends=True)
@@ -15,8 +15,8 @@ def has_come_to(step, log, since):
 
 
 def wait_for_step(process, log, step, seconds):
-    """Waits until a trainer that was just started has come to this step, but not for longer than that; None, or its exit
-    status if it has ended."""
+    """Waits until a trainer that was just started has come to this step, but not for longer than that; None, or its
+    exit status if it has ended."""
     since, end = log.stat().st_size if log.exists() else 0, time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         if log.exists() and has_come_to(step, log, since):

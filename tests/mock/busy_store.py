@@ -1,8 +1,8 @@
 """A store that has a best number of requests in flight, which a test may move while it is used.
 
-Each put of a file and each ranged get takes `seconds`, and longer once more than `best` are in flight: with twice as many
-each takes three times as long, so that all together get less done. Above `refuse` it asks for less instead (503 SlowDown).
-`loads` are how many were in flight as each came. `plan` says what changes once these have settled.
+Each put of a file and each ranged get takes `seconds`, and longer once more than `best` are in flight: with twice as
+many each takes three times as long, so that all together get less done. Above `refuse` it asks for less instead (503
+SlowDown). `loads` are how many were in flight as each came. `plan` says what changes once these have settled.
 """
 
 import statistics

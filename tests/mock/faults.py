@@ -38,7 +38,7 @@ class Fault:
         wire.send(reply.encode())
 
 
-# ---- Connections ------------------------------------------------------------------------------------------------------
+# ---- Connections -----------------------------------------------------------------------------------------------------
 
 class ResetAtOnce(Fault):
     """The connection is reset when the head has come."""
@@ -135,7 +135,7 @@ class HalfCloseMidReply(Fault):
         wire.drain()
 
 
-# ---- Refusals -----------------------------------------------------------------------------------------------------------
+# ---- Refusals --------------------------------------------------------------------------------------------------------
 
 class Refusal(Fault):
     """The store sees nothing of it; a reply of one's own instead. To a HEAD, without its body."""
@@ -211,10 +211,11 @@ class Page(Refusal):
         self.make = lambda: Reply(200, {"Content-Type": "text/html"}, b"<html><head><title>Sign in<body>Welcome<br>")
 
 
-# ---- Replies that are not what they should be -----------------------------------------------------------------------------
+# ---- Replies that are not what they should be ------------------------------------------------------------------------
 
 class WhiteSpace(Fault):
-    """The head of a 200, white space for some seconds, then the reply: the store's, or an <Error> that stands for it."""
+    """The head of a 200, white space for some seconds, then the reply: the store's, or an <Error> that stands for
+    it."""
 
     def __init__(self, seconds, code=None):
         self.seconds, self.code = seconds, code
@@ -296,7 +297,8 @@ class NoRange(Fault):
 class ManyHeaders(Fault):
     def send(self, wire, request, reply):
         head, blank, body = reply.encode().partition(b"\r\n\r\n")
-        wire.send(head + b"".join(b"\r\nx-amz-meta-%06d: all of them" % number for number in range(100000)) + blank + body)
+        wire.send(head + b"".join(b"\r\nx-amz-meta-%06d: all of them" % number
+                                  for number in range(100000)) + blank + body)
 
 
 def flipped(data, at):

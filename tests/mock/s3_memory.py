@@ -42,7 +42,8 @@ class Upload:
 
 
 class MemoryStore:
-    """Any bucket name is this one bucket. `objects` and `uploads` may be looked at and changed while no request runs."""
+    """Any bucket name is this one bucket. `objects` and `uploads` may be looked at and changed while no request
+    runs."""
 
     def __init__(self, objects=None):
         self.objects = dict(objects or {})  # key: Object
@@ -157,9 +158,10 @@ class MemoryStore:
         page, more = names[:most], len(names) > most
         text = "".join(
             "<CommonPrefixes>%s</CommonPrefixes>" % element("Prefix", quote(name)) if entries[name] else
-            "<Contents>%s%s%s%s</Contents>" % (element("Key", quote(name)), element("Size", len(self.objects[name].body)),
-                                               element("ETag", self.objects[name].etag),
-                                               element("LastModified", date(self.objects[name].made))) for name in page)
+            "<Contents>%s%s%s%s</Contents>" % (
+                element("Key", quote(name)), element("Size", len(self.objects[name].body)),
+                element("ETag", self.objects[name].etag),
+                element("LastModified", date(self.objects[name].made))) for name in page)
         text += element("IsTruncated", "true" if more else "false")
         text += element("NextContinuationToken", page[-1]) if more else ""
         return Reply(200, {"Content-Type": "application/xml"},
@@ -235,8 +237,9 @@ class MemoryStore:
         upload = self.upload(request)
         if not upload:
             return error(404, "NoSuchUpload")
-        text = "".join("<Part>%s%s%s%s</Part>" % (element("PartNumber", number), element("ETag", part.etag),
-                                                  element("Size", len(part.body)), element("ChecksumCRC32C", part.crc32c))
-                       for number, part in sorted(upload.parts.items()))
+        text = "".join(
+            "<Part>%s%s%s%s</Part>" % (element("PartNumber", number), element("ETag", part.etag),
+                                       element("Size", len(part.body)), element("ChecksumCRC32C", part.crc32c))
+            for number, part in sorted(upload.parts.items()))
         return Reply(200, {"Content-Type": "application/xml"},
                      xml("<ListPartsResult>%s%s</ListPartsResult>" % (element("IsTruncated", "false"), text)))

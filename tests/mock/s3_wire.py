@@ -98,5 +98,7 @@ def element(name, value):
 
 def error(status, code, message="as the script says", more="", headers=None):
     """An <Error> as S3 sends it."""
-    body = "<Error>%s%s%s<RequestId>FAULT</RequestId></Error>" % (element("Code", code), element("Message", message), more)
-    return Reply(status, dict({"Content-Type": "application/xml", "x-amz-request-id": "FAULT"}, **(headers or {})), xml(body))
+    body = "<Error>%s%s%s<RequestId>FAULT</RequestId></Error>" % (element("Code", code), element("Message",
+                                                                                                 message), more)
+    return Reply(status, dict({"Content-Type": "application/xml", "x-amz-request-id": "FAULT"}, **(headers or {})),
+                 xml(body))

@@ -107,7 +107,8 @@ build() {
 search() {
   local TIMEFORMAT=%U status=0
   # shellcheck disable=SC2016 # expanded by the inner shell
-  { time bash -c 'ulimit -t "$1" && exec ./pan -m"$2" -w23 >pan.log 2>&1' _ "$CPU_SECONDS" "$DEPTH"; } 2>seconds || status=$?
+  { time bash -c 'ulimit -t "$1" && exec ./pan -m"$2" -w23 >pan.log 2>&1' _ "$CPU_SECONDS" "$DEPTH"; } 2>seconds ||
+    status=$?
   [ "$status" = 0 ] || echo "interrupted: exit status $status" >>pan.log
 }
 
@@ -125,11 +126,13 @@ verdict() {
 }
 
 is_complete() {
-  grep -q 'errors: 0$' pan.log && ! grep -Eqi 'not completed|too small|out of memory|memlim|interrupted|hash-?compact|bitstate' pan.log
+  grep -q 'errors: 0$' pan.log &&
+    ! grep -Eqi 'not completed|too small|out of memory|memlim|interrupted|hash-?compact|bitstate' pan.log
 }
 
 figures() {
-  awk '/states, stored/ { states = $1 } /depth reached/ { depth = $0; sub(/.*depth reached /, "", depth); sub(/,.*/, "", depth) }
+  awk '/states, stored/ { states = $1 }
+    /depth reached/ { depth = $0; sub(/.*depth reached /, "", depth); sub(/,.*/, "", depth) }
     /total actual memory/ { memory = $1 }
     END { printf "%s states, depth %s, %.0f MiB, ", states, depth, memory }' pan.log
   printf '%.1f s' "$(tail -n 1 seconds)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Ceph for tests, with its S3 gateway: one monitor, one OSD that keeps all objects in memory, and radosgw, from Debian's
-# packages, which are installed where they are missing. All data, settings and logs are in DIR: /etc/ceph and the
-# services of the machine are left alone. Used as minio.sh is:
+# A Ceph for tests, with its S3 gateway: one monitor, one OSD that keeps all objects in memory, and radosgw, from
+# Debian's packages, which are installed where they are missing. All data, settings and logs are in DIR: /etc/ceph and
+# the services of the machine are left alone. Used as minio.sh is:
 #
 #   ceph.sh install | start DIR [TLS] | stop PID      start prints CEPH_PID=…, else what minio.sh prints
 #
@@ -116,7 +116,8 @@ start_ceph() {
     frontend="endpoint=127.0.0.1:$port"
     if [ -n "$tls" ]; then
       scheme=https
-      frontend="ssl_endpoint=127.0.0.1:$port ssl_certificate=$tls/server/public.crt ssl_private_key=$tls/server/private.key"
+      frontend="ssl_endpoint=127.0.0.1:$port ssl_certificate=$tls/server/public.crt"
+      frontend+=" ssl_private_key=$tls/server/private.key"
     fi
     rm -rf "${dir:?}"/*
     write_config "$dir" "$monitor" "$frontend"

@@ -3,9 +3,9 @@
 
 usage: check_folders.py ROOT OBJECTS [--list]      OBJECTS holds ROOT/a/b.c as a/b.o
 
-A folder depends on another where one of its files includes a header of it, or has an undefined symbol that an object of the
-other defines. Prints each circle with the includes and symbols that make it, and "ok - …" or "not ok - …"; --list also
-prints what each folder depends on.
+A folder depends on another where one of its files includes a header of it, or has an undefined symbol that an object of
+the other defines. Prints each circle with the includes and symbols that make it, and "ok - …" or "not ok - …"; --list
+also prints what each folder depends on.
 """
 
 import collections

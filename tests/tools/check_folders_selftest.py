@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that may."""
+"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that
+may."""
 
 import os
 import subprocess
@@ -7,14 +8,17 @@ import sys
 import tempfile
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_folders.py")
-SOUND = {"base/a.c": "int a(void); int a(void) { return 1; }\n", "base/a.h": "int a(void);\n",
-         "storage/b.c": '#include "base/a.h"\nint b(void); int b(void) { return a(); }\n', "storage/b.h": "int b(void);\n"}
+SOUND = {
+    "base/a.c": "int a(void); int a(void) { return 1; }\n", "base/a.h": "int a(void);\n",
+    "storage/b.c": '#include "base/a.h"\nint b(void); int b(void) { return a(); }\n', "storage/b.h": "int b(void);\n"
+}
 
 # (files that are added or replaced, what is said, or None if all is well)
 CASES = [
     ({}, None),
     ({"base/a.h": '#include "storage/b.h"\nint a(void);\n'}, "base -> storage: base/a.h includes storage/b.h"),
-    ({"base/a.c": "int b(void); int a(void); int a(void) { return b(); }\n"}, "base -> storage: base/a.c uses b of storage/b.c"),
+    ({"base/a.c": "int b(void); int a(void); int a(void) { return b(); }\n"},
+     "base -> storage: base/a.c uses b of storage/b.c"),
     ({"storage/c/c.c": "int b(void); int c(void); int c(void) { return b(); }\n"}, None),
 ]
 

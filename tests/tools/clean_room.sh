@@ -84,7 +84,8 @@ lent_variables() {
   local name
   for name in $(compgen -e); do
     case $name in
-    *_PROXY | *_proxy | PIP_* | GOPROXY | GONOSUMDB | GOSUMDB | GOPRIVATE | GOINSECURE | GOFLAGS | SSL_CERT_FILE | SSL_CERT_DIR)
+    *_PROXY | *_proxy | PIP_* | GOPROXY | GONOSUMDB | GOSUMDB | GOPRIVATE | GOINSECURE | GOFLAGS | SSL_CERT_FILE | \
+      SSL_CERT_DIR)
       if [[ ${!name} != /* ]] || [ -e "$room${!name}" ]; then
         printf '%s=%s\n' "$name" "${!name}"
       fi

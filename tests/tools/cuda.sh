@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what compiles and links the CUDA driver of gpu/, without CUDA being installed and without a device: headers and the
-# static Runtime from Python's package registry, cached outside the tree. Prints the folder, for `make CUDA=…`.
+# Gets what compiles and links the CUDA driver of gpu/, without CUDA being installed and without a device: headers and
+# the static Runtime from Python's package registry, cached outside the tree. Prints the folder, for `make CUDA=…`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and does nothing, quickly, when none is.
-# usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint metrics docs docker compose debootstrap all
+# usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint metrics docs docker compose
+#                                  debootstrap all
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

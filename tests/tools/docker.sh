@@ -2,7 +2,7 @@
 # A Docker engine for tests, and a base image where no registry can be reached.
 #
 #   docker.sh start DIR            starts an engine with all that it has below DIR, on a socket there; prints the shell
-#                                  lines DOCKER_HOST=… DOCKER_PID=…. Needs root and Debian's docker.io, which it installs
+#                                  lines DOCKER_HOST=… DOCKER_PID=…. Needs root and Debian's docker.io; it installs it
 #   docker.sh stop DIR PID         stops it, waits until it is gone, and removes what it has left mounted below DIR
 #   docker.sh base NAME            makes the image NAME of the engine that DOCKER_HOST names: Debian's minimal system by
 #                                  debootstrap (once, then from the cache), as small as Debian's slim images, where apt

@@ -35,7 +35,8 @@ run_target() {
   mkdir -p "$WORK/log" "$WORK/corpus/$target" "$WORK/findings/$target"
   ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 nice -n 19 "$program" "$WORK/corpus/$target" "$seeds" \
     -max_total_time="$seconds" -timeout=5 -report_slow_units=5 -rss_limit_mb="$RSS_MB" -malloc_limit_mb="$MALLOC_MB" \
-    -max_len=16384 -len_control=20 -artifact_prefix="$WORK/findings/$target/" -print_final_stats=1 >"$log" 2>&1 || status=$?
+    -max_len=16384 -len_control=20 -artifact_prefix="$WORK/findings/$target/" -print_final_stats=1 \
+    >"$log" 2>&1 || status=$?
   coverage=$(grep -o 'cov: [0-9]*' "$log" | tail -n 1)
   printf '%s  %-12s %5d s  %11d executions  %s  %s\n' "$(date -u +%FT%TZ)" "$target" "$((SECONDS - started))" \
     "$(stat_of number_of_executed_units "$log")" "${coverage:-cov: 0}" \

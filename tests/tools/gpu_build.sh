@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles and links the CUDA driver of gpu/ with the real CUDA Runtime, on a machine that has neither CUDA nor a device.
-# Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
+# Compiles and links the CUDA driver of gpu/ with the real CUDA Runtime, on a machine that has neither CUDA nor a
+# device. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source "$TOOLS/tally.sh"
@@ -10,7 +10,8 @@ cd "$ROOT"
 stand_in_agrees() {
   local file
   for file in tests/fake_cudart/*.c; do
-    "${CC:-gcc}" -std=c11 -D_GNU_SOURCE -I. -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only "$file" || return 1
+    "${CC:-gcc}" -std=c11 -D_GNU_SOURCE -I. -isystem "$CUDA/include" -Wall -Wextra -Werror -fsyntax-only "$file" ||
+      return 1
   done
 }
 

@@ -35,7 +35,8 @@ check_format() {
   report "$status" clang-format
 }
 
-# Headers are read through the files that include them (HeaderFilterRegex). What needs CUDA's header gets the stand-in's.
+# Headers are read through the files that include them (HeaderFilterRegex). What needs CUDA's header gets the
+# stand-in's.
 check_tidy() {
   local status=0 flags
   flags="$(run_make -s print-tidy-flags CUDA=0) -Iapi -isystem tests/fake_cudart -DCLEAT_FAKE_CUDART -DTRAINER_CUDA"

@@ -16,6 +16,10 @@ BYTES_CODE = ("int declared(int x);\nint plain(int x) {\n  return called(x);\n}\
 BYTES_DRAWING = "<text>plain()</text>\n<text>declared()</text>\n"
 WALKED = "| function | file |\n|---|---|\n"
 
+# A public header with one declaration below what is given.
+HEAD = "/* a.h: a header. */\n#ifndef CLEAT_A_H\n#define CLEAT_A_H\n\n%s\n#endif\n"
+STATUS = "CLEAT_API CLEAT_MUST_USE cleat_status cleat_a(int x,\n                                      int y);\n"
+
 # (file, text, what the finding says or None if it must pass)
 CASES = [
     ("base/a.c", '#include "storage/common/store.h"\n', "base may not include storage/common/store.h"),
@@ -60,7 +64,8 @@ CASES = [
     ("tests/unit/a.c", "void f(void) { sleep(1); }\n", "sleep"),
     ("storage/a.c", "void f(void) { usleep(1); }\n", "usleep"),
     ("base/mem.c", "void f(void) { free(malloc(3)); }\n", None),
-    ("storage/a.c", "/* free(x) */ // malloc(3)\nchar *s = \"printf(\"; void f(void) { o->free(x); o.abort(y); }\n", None),
+    ("storage/a.c", "/* free(x) */ // malloc(3)\nchar *s = \"printf(\"; void f(void) { o->free(x); o.abort(y); }\n",
+     None),
     ("storage/a.c", "void f(void) { snprintf(b, 1, s); my_exit(1); strtok_r(a, b, c); cleat__mem_free(x); }\n", None),
     ("api/cli/a.c", 'void f(void) { printf("x"); fprintf(stderr, "x"); exit(1); }\n', None),
     ("tests/unit/a.c", "void f(void *x) { free(x); abort(); }\n", None),
@@ -80,9 +85,9 @@ CASES = [
     ("docs/a.md", "# One\n\n[x](#two)\n", "docs/a.md:3: markdown_links: links to docs/a.md, which has no heading #two"),
     ("docs/a.md", "[x](../base/README.md#none)\n", "links to base/README.md, which has no heading #none"),
     ("docs/a.md", "# `cleat run`, in short\n[x](#cleat-run-in-short) [y](../base) [z](https://e.org/#x) `[c](d.md)`\n"
-                  "```c\n# no[x](y.md)\n```\n", None),
+     "```c\n# no[x](y.md)\n```\n", None),
     ("docs/operations.md", "## Troubleshooting by message\n\n| message or hint says | cause |\n|---|---|\n"
-                           "| the moon … is full | no |\n", "docs/operations.md:5: quoted_messages: no message says 'the moon'"),
+     "| the moon … is full | no |\n", "docs/operations.md:5: quoted_messages: no message says 'the moon'"),
     ("docs/way-of-a-byte.md", WALKED + "| `f` | api/cleat/a.h |\n",
      "docs/way-of-a-byte.md:3: named_functions: api/cleat/a.h does not define f"),
     ("docs/way-of-a-byte.md", WALKED + "| `f` | base/a.c |\n", "needs functions and their file, not 'base/a.c'"),
@@ -93,6 +98,35 @@ CASES = [
     ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n![x](b.svg)\n",
      "docs/b.svg:2: named_functions: draws declared,"),
     ("docs/way-of-a-byte.md", WALKED + "| `plain`, `broken` | base/b.c |\n", None),
+    ("api/cleat/a.h", HEAD % "struct a {\n  int x;\n};\n", "api/cleat/a.h:5: public_comments: a has no comment"),
+    ("api/cleat/a.h", HEAD % "/* A. */\n\nvoid f(int x);\n", "f has no comment"),
+    ("api/cleat/a.h", HEAD % "enum e { A };\n", "e has no comment"),
+    ("api/cleat/a.h", HEAD % "#define CLEAT_A 1\n", "CLEAT_A has no comment"),
+    ("api/cleat/a.h", HEAD % "typedef void f(int x);\n", "f has no comment"),
+    ("api/cleat/a.h", HEAD % "/* Both. */\nvoid f(int x);\nvoid g(int x);\n", "f shares a comment"),
+    ("api/cleat/a.h", HEAD % ("/* Goes. */\n" + STATUS), 'cleat_a has no line that begins with "Errors: "'),
+    ("api/cleat/a.h", HEAD % "/* Goes. */\nint f(int x);\n", 'f has no line that begins with "Returns: "'),
+    ("api/cleat/a.h", HEAD % "/* Goes. */\nvoid *f(int x);\n", 'f has no line that begins with "Returns: "'),
+    ("api/cleat/a.h", HEAD % ("/* %s. */\nvoid f(int x);\n" % ("x" * 91)), "over 90 characters"),
+    ("api/cleat/a.h", HEAD % "/* A. */\nstruct a {\n  int x; /* that is\n          * x */\n};\n",
+     "api/cleat/a.h:7: public_comments: a comment that takes more than one line"),
+    ("api/cleat/a.h",
+     HEAD % ("struct b;\n\n/* Goes: on.\n * Errors: no. */\n" + STATUS + "\n/* A. */\nstruct a {\n  int x; "
+             "/* x */\n};\n#define A_INIT { 1 }\n\n/* Is.\n * Returns: 1. */\nint f(int x);\n"
+             "\n/* Not. */\nvoid g(int x);\n"), None),
+    ("base/a.c", "/* %s */\n" % ("x" * 115), "base/a.c:1: line_lengths: 121 columns"),
+    ("base/a.c", "/* %s */\n" % ("x" * 114), None),
+    ("base/a.c", "/* %s */\n" % ("é" * 114), None),
+    ("base/a.h", "/* %s */\n" % ("x" * 115), "base/a.h:1: line_lengths: 121 columns"),
+    ("docs/a.md", "x\n" + "x" * 121 + "\n", "docs/a.md:2: line_lengths: 121 columns"),
+    ("docs/a.md", "| %s |\n" % ("x" * 200), None),
+    ("docs/a.md", "See https://%s\n" % ("x" * 200), None),
+    ("tests/a.py", "x = '%s'\n" % ("x" * 200), "206 columns"),
+    ("tests/a.sh", "# %s | x\n" % ("x" * 200), "206 columns"),
+    ("tests/a.txt", "x" * 200, None),
+    ("tests/tools/long_lines.txt", "# Long.\nbase/b.c\n", "long_lines.txt:2: line_lengths: base/b.c has no long line"),
+    ("tests/tools/long_lines.txt", "base/none.c\n", "line_lengths: base/none.c has no long line"),
+    ("tests/tools/long_lines.txt", "api/long.c\n", None),
     ("docs/operations.md", "## Other\n\n| message or hint says | cause |\n|---|---|\n| the moon | no |\n", None),
 ]
 
@@ -106,6 +140,8 @@ def lint(name, text):
         files["README.md"] = "x\n"
         files["base/b.c"] = BYTES_CODE
         files["docs/b.svg"] = BYTES_DRAWING
+        if "long.c" in (text or ""):
+            files["api/long.c"] = "/* %s */\n" % ("x" * 200)
         files[name] = text
         for path, content in files.items():
             if content is not None:

@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from lint_headers import public_comments
+from lint_lines import line_lengths
 from lint_markdown import markdown_links, named_functions, quoted_messages
 
 LINES_MAX = 600  # a longer file is split by verb
@@ -187,7 +189,7 @@ def large_binaries(tree):
 
 
 RULES = (include_directions, banned_functions, file_lengths, folder_readmes, top_level, large_binaries, markdown_links,
-         named_functions, quoted_messages)
+         named_functions, quoted_messages, public_comments, line_lengths)
 
 
 def main():

@@ -3,8 +3,9 @@
 
 usage: metrics.py [ROOT]      needs Universal Ctags
 
-Functions are those that ctags finds in .c files, from their line to their end. Parameters are counted by commas at depth one
-of a signature. A sentence ends with '.', '?', '!' or ':' before white space, outside of code blocks and tables.
+Functions are those that ctags finds in .c files, from their line to their end. Parameters are counted by commas at
+depth one of a signature. A sentence ends with '.', '?', '!' or ':' before white space, outside of code blocks and
+tables.
 """
 
 import json
@@ -37,8 +38,10 @@ def spread(values):
 
 
 def tags(root, names, kinds):
-    out = subprocess.run(["ctags", "--output-format=json", "--languages=C", "--map-C=+.h", "--kinds-C=" + kinds, "--fields=+neS", "-f", "-",
-                          *names], check=True, stdout=subprocess.PIPE, cwd=root, text=True).stdout
+    out = subprocess.run([
+        "ctags", "--output-format=json", "--languages=C", "--map-C=+.h", "--kinds-C=" + kinds, "--fields=+neS", "-f",
+        "-", *names
+    ], check=True, stdout=subprocess.PIPE, cwd=root, text=True).stdout
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -92,8 +95,10 @@ def main():
         ("function, median / p90 / max", "%d / %d / %d" % spread(lengths)),
         ("comment lines %", "%d" % (100 * sum(c for c, _ in comments) / sum(n for _, n in comments))),
         ("tests : source lines", "%.1f" % (sum(lines[name] for name in tests) / sum(lines[name] for name in sources))),
-        ("structs with over %d fields" % MANY_FIELDS, "%d" % sum(n > MANY_FIELDS for n in fields(root, sources).values())),
-        ("functions with over %d parameters, per 1,000" % MANY_PARAMETERS, "%.0f" % (1000 * len(many) / len(functions))),
+        ("structs with over %d fields" % MANY_FIELDS, "%d" % sum(n > MANY_FIELDS
+                                                                 for n in fields(root, sources).values())),
+        ("functions with over %d parameters, per 1,000" % MANY_PARAMETERS,
+         "%.0f" % (1000 * len(many) / len(functions))),
         ("asserts", "%d" % asserts),
         ("README words", "%d" % len(read(root, "README.md").split())),
         ("commas a sentence", "%.2f" % (sum(sentence.count(",") for sentence in sentences) / len(sentences))),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A moto server for tests: a mock of AWS in Python, which keeps objects in memory and checks no signature. It stands for
-# stores that answer in ways of their own; what it proves of signing and checksums is little. Used as minio.sh is, without TLS:
+# stores that answer in ways of their own; what it proves of signing and checksums is little. Used as minio.sh is,
+# without TLS:
 #
 #   moto.sh install | start DIR | stop PID      start prints MOTO_PID=…, else what minio.sh prints
 set -euo pipefail

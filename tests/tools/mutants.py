@@ -10,9 +10,9 @@ Environment:
   MUTANTS_SECONDS=N        time limit of a test; without it 120 s, or 8 times what the test takes on the sound tree
   MUTANTS_JOBS=N           how many side by side; without it one a core, at most 4
 
-One line a mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant fails where its test passes, where
-the patch no longer applies or the result no longer compiles, and where the sound tree fails the same test. tests/mutants/README.md
-says how a patch is written.
+One line a mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant fails where its test passes,
+where the patch no longer applies or the result no longer compiles, and where the sound tree fails the same test.
+tests/mutants/README.md says how a patch is written.
 """
 
 import glob
@@ -308,7 +308,9 @@ class Run:
     def prepare(self):
         """One sound copy, built, and as many more as are worked on side by side."""
         first = Tree(os.path.join(self.scratch, "0"), self.build, self.children)
-        targets = sorted({target for mutant in self.mutants if mutant.test for target in mutant.test.targets(self.build)})
+        targets = sorted(
+            {target
+             for mutant in self.mutants if mutant.test for target in mutant.test.targets(self.build)})
         self.copy_sources(first)
         self.copy_built(first)
         if targets:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that mutants.py can fail: plants mutants of each kind in a small repository and looks at what it says of them. It also
-is stopped while a test hangs, and must leave nothing behind."""
+"""Shows that mutants.py can fail: plants mutants of each kind in a small repository and looks at what it says of them.
+It also is stopped while a test hangs, and must leave nothing behind."""
 
 import os
 import re
@@ -80,17 +80,21 @@ def patch(test, new, old="  return a + b;", line=6, before="int sum(int a, int b
 # (name, patch, what is said of it)
 CASES = [
     ("caught", patch("unit test_sum", "  return a - b;"), "ok - caught: caught by unit test_sum ("),
-    ("caught-by-case", patch("unit test_sum sum of two", "  return a - b;"),
-     "ok - caught-by-case: caught by unit test_sum sum of two ("),
-    ("caught-by-function", patch("unit test_sum adds", "  return a - b;"), "ok - caught-by-function: caught by unit test_sum adds ("),
+    ("caught-by-case", patch("unit test_sum sum of two",
+                             "  return a - b;"), "ok - caught-by-case: caught by unit test_sum sum of two ("),
+    ("caught-by-function", patch("unit test_sum adds",
+                                 "  return a - b;"), "ok - caught-by-function: caught by unit test_sum adds ("),
     ("caught-elsewhere", patch("unit test_positive subtracts", "  return -1;"),
      "not ok - caught-elsewhere: unit test_positive subtracts says nothing: others fail"),
-    ("crashes", patch("unit test_sum", "  return *(volatile int *)0 + a + b;"), "ok - crashes: caught by unit test_sum ("),
-    ("warns", patch("unit test_positive", "  return -1;", "  return twice(a);", 9, "int unused(int a) {"),
-     "not ok - warns: survived unit test_positive: sums are wrong"),
-    ("survives", patch("unit test_positive", "  return b + a;"), "not ok - survives: survived unit test_positive: sums are wrong"),
-    ("hangs", patch("unit test_sum", "  for (volatile int i = 0; i < 1;) {\n+  }\n+  return a + b;").replace(
-        "+6,3", "+6,5"), "ok - hangs: caught by the time limit alone, "),
+    ("crashes", patch("unit test_sum",
+                      "  return *(volatile int *)0 + a + b;"), "ok - crashes: caught by unit test_sum ("),
+    ("warns", patch("unit test_positive", "  return -1;", "  return twice(a);", 9,
+                    "int unused(int a) {"), "not ok - warns: survived unit test_positive: sums are wrong"),
+    ("survives", patch("unit test_positive",
+                       "  return b + a;"), "not ok - survives: survived unit test_positive: sums are wrong"),
+    ("hangs", patch("unit test_sum",
+                    "  for (volatile int i = 0; i < 1;) {\n+  }\n+  return a + b;").replace("+6,3", "+6,5"),
+     "ok - hangs: caught by the time limit alone, "),
     ("stale", patch("unit test_sum", "  return a - b;", "  return a + b + 0;"), "not ok - stale: does not apply"),
     ("broken", patch("unit test_sum", "  return a ++ b;"), "not ok - broken: does not compile"),
     ("red", patch("unit test_red", "  return a - b;"), "not ok - red: unit test_red: the sound tree fails it: failed"),
@@ -211,7 +215,8 @@ def main():
             if os.listdir(scratch):
                 wrong += 1
                 print("%s leaves %s" % (look.__name__, os.listdir(scratch)))
-    print("%s - mutants.py tells %d planted mutants, and leaves nothing behind" % ("not ok" if wrong else "ok", len(CASES)))
+    print("%s - mutants.py tells %d planted mutants, and leaves nothing behind" %
+          ("not ok" if wrong else "ok", len(CASES)))
     return 1 if wrong else 0
 
 

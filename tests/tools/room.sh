@@ -5,9 +5,10 @@
 host_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-${suite:?}}")
 
 # Debian's own mirror as the host's apt knows it, for the main archive.
+# A file of these that is not there fails cat.
 host_mirror() {
   cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
-    grep -v '^ *#' | grep -oP '(https?|file)://\S*/debian/?(?=\s|$)' | head -n 1 || true # a file of these that is not there fails cat
+    grep -v '^ *#' | grep -oP '(https?|file)://\S*/debian/?(?=\s|$)' | head -n 1 || true
 }
 
 make_base() {
@@ -57,6 +58,8 @@ lend_certificates() {
   install -D -m 644 "$bundle" "$room$bundle"
   mkdir -p "$room/usr/local/share/ca-certificates"
   awk -v folder="$room/usr/local/share/ca-certificates" \
-    '/-----BEGIN/ { file = sprintf("%s/host-%03d.crt", folder, ++n) } file { print > file } /-----END/ { close(file); file = "" }' \
+    '/-----BEGIN/ { file = sprintf("%s/host-%03d.crt", folder, ++n) }
+      file { print > file }
+      /-----END/ { close(file); file = "" }' \
     "$bundle"
 }

@@ -15,8 +15,8 @@ readonly PROGRAM_SECONDS=${CLEAT_TEST_PROGRAM_SECONDS:-900}
 readonly MUTANTS_ALL_SECONDS=14400
 PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-1800}
 
-# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay together:
-# they share fixtures.
+# Most of what the integration tests do is to wait: four at a time keep two cores half busy. A file's tests stay
+# together: they share fixtures.
 readonly SIDE_BY_SIDE=(-n 4 --dist loadfile)
 
 passed=0
@@ -106,8 +106,9 @@ choose_runner() {
 # Failures: 0, Errors: 0".
 judge_check_program() {
   local what=$1 log=$2 status=$3 checks=0 bad=0
-  read -r checks bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
-    "$log" | awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
+  read -r checks bad < <(
+    sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' "$log" |
+      awk '{ c += $1; b += $2 + $3 } END { print c + 0, b + 0 }')
   passed=$((passed + checks - bad))
   if [ "$bad" -gt 0 ]; then
     fail "$bad" "$what: $bad of $checks checks"
@@ -139,8 +140,8 @@ run_check_group() {
   rm -rf "$logs"
   mkdir "$logs"
   printf '%s\n' "${programs[@]}" >"$logs/programs"
-  run_logged $((PROGRAM_SECONDS * 4)) "$scratch/output" xargs -a "$logs/programs" -P 4 -I '{}' "$TOOLS/one_program.sh" "$logs" \
-    "$PROGRAM_SECONDS" "${runner[@]}" '{}' || fail 1 "the programs of tests/$1"
+  run_logged $((PROGRAM_SECONDS * 4)) "$scratch/output" xargs -a "$logs/programs" -P 4 -I '{}' \
+    "$TOOLS/one_program.sh" "$logs" "$PROGRAM_SECONDS" "${runner[@]}" '{}' || fail 1 "the programs of tests/$1"
   for program in "${programs[@]}"; do
     name=${program##*/}
     if [ -e "$logs/$name.status" ]; then
@@ -282,14 +283,15 @@ run_integration_group() {
   fi
 }
 
-# Servers that speak S3 in ways of their own, each started and tried; STORES is a choice among them. Prints the table of what
-# was seen.
+# Servers that speak S3 in ways of their own, each started and tried; STORES is a choice among them. Prints the table of
+# what was seen.
 run_stores_group() {
   local table=${BUILD:-build}/stores.jsonl
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   rm -f "$table"
   export CLEAT_TEST_OTHERS=${STORES:-ceph garage moto s3mock s3proxy s3rver s3s_fs swift} CLEAT_TEST_OTHERS_TABLE=$table
-  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-30} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-20} CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-60}
+  export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-30} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-20}
+  export CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-60}
   run_pytest tests/integration/test_other_servers.py
   python3 "$TOOLS/stores_table.py" "$table"
 }
@@ -298,7 +300,8 @@ run_stores_group() {
 run_endurance_group() {
   PYTEST_SECONDS=${CLEAT_TEST_PYTEST_SECONDS:-7200}
   export CLEAT_TEST_KILLS=${CLEAT_TEST_KILLS:-200} CLEAT_TEST_RACES=${CLEAT_TEST_RACES:-200}
-  run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s -k 'random_moments or two_processes'
+  run_pytest tests/integration/test_kill.py tests/integration/test_ranks_killed.py -s \
+    -k 'random_moments or two_processes'
   CLEAT_TEST_ZOMBIES=${CLEAT_TEST_ZOMBIES:-1000} run_pytest tests/integration/test_zombies.py -s
   run_pytest tests/integration/endurance_huggingface.py -s
   judge_signatures
@@ -309,7 +312,8 @@ run_mutants_group() {
   local log=$scratch/output status=0 good=0 bad=0
   run_logged "$MUTANTS_ALL_SECONDS" "$log" "$TOOLS/mutants.py" || status=$?
   rm -rf "$scratch/findings/"* # what a sanitizer says of a mutant is no finding
-  read -r good bad < <(sed -n 's/^\([0-9]\+\) passed, \([0-9]\+\) failed$/\1 \2/p' "$log" | tail -n 1 | grep . || echo 0 0)
+  read -r good bad < <(
+    sed -n 's/^\([0-9]\+\) passed, \([0-9]\+\) failed$/\1 \2/p' "$log" | tail -n 1 | grep . || echo 0 0)
   passed=$((passed + good))
   if [ "$bad" -gt 0 ]; then
     fail "$bad" "mutants: $bad"
@@ -351,8 +355,8 @@ start_servers() {
   export CLEAT_TEST_ENDPOINT CLEAT_TEST_SERVERS AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_REGION
 }
 
-# put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each request
-# is signed; FILE then names the proxy, and the server itself as CLEAT_TEST_DIRECT.
+# put_proxy_before FILE: the server that FILE describes, as minio.sh prints it, gets a proxy that verifies how each
+# request is signed; FILE then names the proxy, and the server itself as CLEAT_TEST_DIRECT.
 put_proxy_before() {
   local line ca direct tls=()
   direct=$(sed -n 's/^CLEAT_TEST_ENDPOINT=//p' "$1")
@@ -364,13 +368,13 @@ put_proxy_before() {
   sed -i "s|^CLEAT_TEST_ENDPOINT=.*|$line\nCLEAT_TEST_DIRECT=$direct|" "$1"
 }
 
-# What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage requests
-# on their way.
+# What the tests know as a server is its proxy. CLEAT_TEST_DIRECT is the first server itself, for tests that damage
+# requests on their way.
 start_signing_proxies() {
   local file
   export CLEAT_TEST_SIGNATURES=$scratch/signatures CLEAT_TEST_DIRECT=$CLEAT_TEST_ENDPOINT
-  # versitygw verifies strictly itself, and often refuses before it has read the body, then closes: a proxy that is still
-  # sending would lose its answer.
+  # versitygw verifies strictly itself, and often refuses before it has read the body, then closes: a proxy that is
+  # still sending would lose its answer.
   for file in "$CLEAT_TEST_SERVERS"/minio-*; do
     put_proxy_before "$file" || return 1
   done

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the scripts of the test servers in Rust, after go_server.sh: builds a pinned program once, cached outside the tree.
+# Sourced by the scripts of the test servers in Rust, after go_server.sh: builds a pinned program once, cached outside
+# the tree.
 
 # True if the machine's Rust is at least 1.$1.
 rust_is_recent() {
@@ -8,8 +9,8 @@ rust_is_recent() {
   [[ $version =~ ^rustc\ 1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$1" ] && command -v cargo >/dev/null
 }
 
-# build_rust_program PROGRAM NAME VERSION CARGO_OPTION…: builds it into PROGRAM. All that Cargo writes goes below one folder,
-# which is removed when the program stands. A build that was interrupted is continued there.
+# build_rust_program PROGRAM NAME VERSION CARGO_OPTION…: builds it into PROGRAM. All that Cargo writes goes below one
+# folder, which is removed when the program stands. A build that was interrupted is continued there.
 build_rust_program() {
   local program=$1 name=$2 version=$3 folder=$CACHE/rust settings=${CARGO_HOME:-${HOME:-/root}/.cargo}/config.toml
   say "building $name $version with $(rustc --version) (up to 30 minutes, once)"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# An s3proxy for tests: a gateway in Java, here before a folder (its filesystem-nio2 backend). It refuses headers that it does
-# not know, and wants a Complete to name the checksum of each part that has one. Used as minio.sh is, without TLS:
+# An s3proxy for tests: a gateway in Java, here before a folder (its filesystem-nio2 backend). It refuses headers that
+# it does not know, and wants a Complete to name the checksum of each part that has one. Used as minio.sh is, without
+# TLS:
 #
 #   s3proxy.sh install | start DIR | stop PID      start prints S3PROXY_PID=…, else what minio.sh prints
 set -euo pipefail
@@ -71,7 +72,8 @@ start_s3proxy() {
       "s3proxy.identity=$user" "s3proxy.credential=$secret" s3proxy.v4-max-non-chunked-request-size=134217728 \
       jclouds.provider=filesystem-nio2 "jclouds.filesystem.basedir=$dir/data" >"$dir/s3proxy.conf"
     if start_server "http://127.0.0.1:$port/healthz" "$dir/s3proxy.log" \
-      env HOME="$dir/home" java -Dlogback.configurationFile="$dir/logback.xml" -cp "$library/*" org.gaul.s3proxy.Main --properties "$dir/s3proxy.conf"; then
+      env HOME="$dir/home" java -Dlogback.configurationFile="$dir/logback.xml" -cp "$library/*" \
+      org.gaul.s3proxy.Main --properties "$dir/s3proxy.conf"; then
       tell_server S3PROXY "http://127.0.0.1:$port" "$user" "$secret"
       return
     fi

@@ -11,8 +11,8 @@
         kind of request that a whole run sends must be among them.
 
 Bytes are passed on as they come, in both directions, and before they are looked at. Requests are told to be Cleat's by
-their User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from the answers of STS that pass by; none is ever written.
-One thread, asyncio; a connection owns its two transports.
+their User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from the answers of STS that pass by; none is ever
+written. One thread, asyncio; a connection owns its two transports.
 """
 
 import argparse
@@ -36,7 +36,8 @@ LINGER_S = 5  # for a client that is still sending when the server has hung up: 
 STOP_S_MAX = 10
 # What the requests of a whole run of the integration tests must show, each at least once.
 KINDS = ("odd keys", "odd queries", "signed payloads", "unsigned payloads", "session tokens", "virtual-host names",
-         "SSE-C keys", "SSE-KMS", "tags", "requests to STS", "requests by TLS", "clocks that are off", "secrets that are wrong")
+         "SSE-C keys", "SSE-KMS", "tags", "requests to STS", "requests by TLS", "clocks that are off",
+         "secrets that are wrong")
 
 
 class Tally:

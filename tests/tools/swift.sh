@@ -91,11 +91,13 @@ CONFIG
 
 # write_proxy DIR PORT SECRET: what speaks S3.
 write_proxy() {
+  local before="catch_errors gatekeeper healthcheck no_cache listing_formats bulk s3api tempauth"
+  local behind="copy slo dlo versioned_writes symlink proxy-server"
   {
     server_defaults "$1" "$2"
     cat <<CONFIG
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck no_cache listing_formats bulk s3api tempauth copy slo dlo versioned_writes symlink proxy-server
+pipeline = $before $behind
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
@@ -137,8 +139,8 @@ write_configs() {
   write_proxy "$1" "$3" "$2"
 }
 
-# serve DIR KIND: a server that ends with this script, whatever ends it. Its tempauth wants a memcached for tokens, which S3
-# does without. A cache that keeps nothing stands in for it.
+# serve DIR KIND: a server that ends with this script, whatever ends it. Its tempauth wants a memcached for tokens,
+# which S3 does without. A cache that keeps nothing stands in for it.
 serve() {
   setpriv --pdeathsig KILL "$PYTHON" - "$1" "$1/$2.conf" "$2-server" <<'PY' &
 import sys

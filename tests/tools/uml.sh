@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# User Mode Linux: a Linux kernel as a program, for tests of what the machine's own kernel may lack. Debian's package, unpacked
-# into the cache and not installed: it needs no root.
+# User Mode Linux: a Linux kernel as a program, for tests of what the machine's own kernel may lack. Debian's package,
+# unpacked into the cache and not installed: it needs no root.
 #
 #   uml.sh install    prints the path of the program and, on a second line, of its modules; fails where it cannot be had
 set -euo pipefail

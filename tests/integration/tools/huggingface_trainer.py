@@ -50,8 +50,8 @@ class Numbers(torch.utils.data.Dataset):
 torch.manual_seed(1)
 model = GPT2LMHeadModel(GPT2Config(vocab_size=128, n_positions=16, n_embd=64, n_layer=2, n_head=2,
                                    bos_token_id=0, eos_token_id=0))
-arguments = TrainingArguments(output_dir=directory, max_steps=1 << 20, per_device_train_batch_size=2, save_total_limit=1,
-                              save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True, logging_steps=1 << 20,
-                              ignore_data_skip=True, dataloader_num_workers=0)
+arguments = TrainingArguments(output_dir=directory, max_steps=1 << 20, per_device_train_batch_size=2,
+                              save_total_limit=1, save_strategy="no", report_to=[], use_cpu=True, disable_tqdm=True,
+                              logging_steps=1 << 20, ignore_data_skip=True, dataloader_num_workers=0)
 trainer = Trainer(model=model, args=arguments, train_dataset=Numbers(), callbacks=[Pace()])
 trainer.train(resume_from_checkpoint=os.environ.get("CLEAT_RESUME_DIR"))

@@ -1,5 +1,6 @@
-"""Runs as the first process of a User Mode Linux whose root is the host's file system. It exports a folder by the kernel's NFS
-server and makes two machines, namespaces with a network, a host name and an NFS client each, that have it at /mnt/store.
+"""Runs as the first process of a User Mode Linux whose root is the host's file system. It exports a folder by the
+kernel's NFS server and makes two machines, namespaces with a network, a host name and an NFS client each, that have it
+at /mnt/store.
 
 Requests and answers are files of JSON in a folder of the host, N.request and N.answer; 0.answer says that it is up:
 
