@@ -4,6 +4,7 @@ Requests are passed on as they are, so their signatures hold. One thread a conne
 """
 
 import contextlib
+import functools
 import re
 import socket
 import threading
@@ -27,8 +28,9 @@ class Request:
         length = re.search(rb"\r\ncontent-length:\s*(\d+)", rest, re.I)
         self.length = int(length.group(1)) if length else 0
         self.status = None
+        self.number = 0  # the first of its kind has 1
 
-    @property
+    @functools.cached_property
     def kind(self):
         """create, part, complete, abort; manifest, record, file: puts of these; trial: all that a resume tries the
         store with; else the method in small letters."""
@@ -45,6 +47,16 @@ class Request:
 
     def __repr__(self):
         return "%s %s %s %s" % (self.kind, self.key, self.query, self.status)
+
+
+class Once:
+    """True for the first call alone. Hooks run on several threads at a time, where a look at a list is not enough."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self):
+        return self.lock.acquire(blocking=False)
 
 
 class Broken(Exception):
@@ -163,6 +175,7 @@ class Proxy:
         while request.length <= SMALL and len(body) < request.length:
             body += client_reader.some(request.length - len(body))
         with self.lock:
+            request.number = 1 + sum(other.kind == request.kind for other in self.requests)
             self.requests.append(request)
         if self.before and self.before(request) is False:
             return False

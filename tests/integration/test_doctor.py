@@ -367,7 +367,7 @@ def test_ctrl_c_leaves_nothing(bucket, kind, number):
     process = []
 
     def interrupt(request):
-        if request.kind == kind and proxy.count(kind) == number:
+        if request.kind == kind and request.number == number:
             process[0].send_signal(signal.SIGINT)
 
     proxy = Proxy(os.environ["CLEAT_TEST_ENDPOINT"])

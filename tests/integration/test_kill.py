@@ -21,7 +21,7 @@ import time
 import pytest
 
 from helpers import Meeting, CLEAT, Folder, fill, noise, safetensors, tree
-from proxy import abort_uploads, unfinished_uploads
+from proxy import Once, abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
 SECONDS_MAX = 120
@@ -317,11 +317,11 @@ def test_killed_at_each_request(proxied, tmp_path, kind, number, when):
 def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, number, code):
     sources = Sources(tmp_path / "in", SMALL)
     sources.turn(1)
-    ready, caught = threading.Event(), []
+    ready, caught, once = threading.Event(), [], Once()
 
     def before(request):
         ready.wait()
-        if request.kind == kind and proxied.proxy.count(kind) >= nth and not caught:
+        if request.kind == kind and proxied.proxy.count(kind) >= nth and once():  # a second signal would end it at once
             caught.append(request)
             process.send_signal(number)
             time.sleep(0.2)  # so that it arrives before the request ends

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from helpers import CLEAT, Folder, fill, noise
-from proxy import abort_uploads, unfinished_uploads
+from proxy import Once, abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
 SECONDS_MAX = 120
@@ -214,11 +214,11 @@ def stop_in_the_middle(store, source, *more):
     """A save that stands still with some of its parts sent, and is alive."""
     if store.proxy:
         process = None
-        started, once = threading.Event(), threading.Lock(
-        )  # a second signal, of another part's thread, might come after SIGCONT
+        # Once: a second SIGSTOP, of another part's thread, might come after SIGCONT.
+        started, once = threading.Event(), Once()
 
         def after(request):
-            if request.kind == "part" and store.proxy.count("part") >= 5 and once.acquire(blocking=False):
+            if request.kind == "part" and store.proxy.count("part") >= 5 and once():
                 assert started.wait(SECONDS_MAX)
                 process.send_signal(signal.SIGSTOP)
             return True

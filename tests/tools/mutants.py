@@ -74,7 +74,7 @@ class Test:
         if self.group == "model":
             return [tree.path("tests/model/run.sh")] + shlex.split(self.case), {}
         variable = "CLEAT_GPU_CASE" if self.group == "gpu" else "CK_RUN_CASE"
-        added = {"CK_TIMEOUT_MULTIPLIER": "4", "CK_FORK": "yes"}
+        added = {"CK_DEFAULT_TIMEOUT": "4", "CK_TIMEOUT_MULTIPLIER": "4", "CK_FORK": "yes"}  # some hang
         if self.case and not self.is_function(tree):
             added[variable] = self.case
         return [tree.path(tree.build, "tests", self.group, self.name)], added

@@ -66,6 +66,7 @@ clean_environment() {
   local loopback=127.0.0.1,localhost,::1
   export NO_PROXY=${NO_PROXY:+$NO_PROXY,}$loopback no_proxy=${no_proxy:+$no_proxy,}$loopback
   export LC_ALL=C.UTF-8 TMPDIR=$scratch/tmp PYTHONDONTWRITEBYTECODE=1
+  export CK_DEFAULT_TIMEOUT=60 # Check ends a test after 4 s, which is short on a busy machine
 }
 
 fail() {
