@@ -12,12 +12,12 @@
 
 #define CLEAT__RUN_HELD_MAX 2
 
-/* After each look: holds the newest, and lets go of what is not to be held any more. False: it cannot be held, *err says
+/* After each scan: holds the newest, and lets go of what is not to be held any more. False: it cannot be held, *err says
  * why, and this is the first time. */
 bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds,
                             const char *dir, struct cleat_error *err);
 
-/* Before a save: holds what is ready. False: it is not what was seen, and is to be looked at anew. It is saved from DIR,
+/* Before a save: holds what is ready. False: it is not what was seen, and is to be checked again. It is saved from DIR,
  * without a hold, where it cannot be held. */
 bool cleat__run_keep_for_save(struct cleat__run_items *items, struct cleat__run_holds *holds,
                               const char *dir, struct cleat__run_item *item);

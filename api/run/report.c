@@ -375,7 +375,7 @@ void cleat__run_report_note(struct cleat__run_report *report, const char *format
     say(report, "", text);
 }
 
-/* Looks at nothing of the report but its options, which do not change: any thread may come. */
+/* Reads nothing of the report but its options, which do not change: any thread may come. */
 void cleat__run_report_log(void *user, enum cleat_log_level level, const char *line) {
   const struct cleat__run_report *report = user;
   if (level != CLEAT_LOG_WARNING)

@@ -29,7 +29,7 @@ struct cleat__run_report_options {
 };
 
 /* What is counted, of this process. The functions below keep what is marked so; the rest the caller
- * sets whenever it changes, and cleat__run_report_tick looks at it. */
+ * sets whenever it changes, and cleat__run_report_tick reads it. */
 struct cleat__run_totals {
   /* Kept by the functions below. */
   uint64_t saves;       /* committed */

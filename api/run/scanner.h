@@ -11,10 +11,8 @@
 #include "api/run/items.h"
 #include "api/run/layout_lists.h"
 
-enum {
-  CLEAT__RUN_SCAN_MS = 10000
-}; /* in any case: hints may be lost, and network file systems
-                                      * give none */
+/* Between two scans at most: hints may be lost, and network file systems give none. */
+enum { CLEAT__RUN_SCAN_MS = 10000 };
 
 struct cleat__run_scanner {
   const char *dir; /* borrowed */
@@ -25,10 +23,10 @@ struct cleat__run_scanner {
   struct cleat__run_items items;
   struct cleat__run_holds holds;
   struct cleat__run_lists lists; /* of files, which checkpoints have */
-  int64_t recovered; /* the step that an earlier start held when it was killed, and that is in DIR
-                      * again; -1: none */
-  bool scanned;      /* DIR was scanned once */
-  bool failed;       /* the last scan failed */
+  int64_t
+      recovered; /* the step that was put back into DIR from an earlier start's hold; -1: none */
+  bool scanned;  /* DIR was scanned once */
+  bool failed;   /* the last scan failed */
   bool told_limited, told_duplicate;
   int64_t scan_ms;  /* when DIR is to be scanned again */
   int64_t heard_ms; /* when the first change was heard that was not scanned yet */

@@ -27,7 +27,7 @@ struct cleat__run_survey {
   size_t large; /* those of them with CLEAT__RUN_SURVEY_LARGE bytes or more */
   size_t files;
   uint64_t bytes;
-  bool more; /* there is more than was looked at */
+  bool more; /* there is more than was surveyed */
   struct cleat__run_survey_name {
     char *name; /* NULL: none */
     uint64_t bytes;
@@ -38,8 +38,8 @@ struct cleat__run_survey {
 cleat_status cleat__run_survey_now(const char *path, struct timespec *now,
                                    struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Looks at everything in `dir` but what `skip` says true to, which is asked for names such as "a" and "a/b". *survey is
- * written on success only, and is then for the caller to clear. What cannot be looked into does not count.
+/* Surveys everything in `dir` but what `skip` says true to, which is asked for names such as "a" and "a/b". *survey is
+ * written on success only, and is then for the caller to clear. What cannot be read does not count.
  * Errors: those of opening `dir`, NO_MEMORY. */
 cleat_status cleat__run_survey_read(const char *dir, struct timespec since,
                                     bool (*skip)(void *user, const char *name), void *user,
