@@ -7,6 +7,7 @@ cannot do is an expectation of the test, never a skip.
 
 import contextlib
 import os
+import random
 
 import pytest
 
@@ -79,6 +80,24 @@ def proxied(bucket):
     yield bucket
     proxy.close()
     abort_uploads(bucket, proxy.upload_keys())
+
+
+@pytest.fixture(params=["bucket", "folder"])
+def proxied_or_folder(request, tmp_path):
+    """The same, then a folder, whose proxy is None."""
+    if request.param == "bucket":
+        return request.getfixturevalue("proxied")
+    folder = Folder(tmp_path / "store")
+    folder.proxy = None
+    return folder
+
+
+@pytest.fixture
+def rng():
+    """Random numbers. The seed is printed, and CLEAT_TEST_SEED repeats it."""
+    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+    print("CLEAT_TEST_SEED=%d" % seed)
+    return random.Random(seed)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import collections
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -31,19 +30,8 @@ RACES = int(os.environ.get("CLEAT_TEST_RACES", 40))
 
 
 @pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
-
-
-@pytest.fixture(params=["bucket", "folder"])
-def store(request, tmp_path):
-    if request.param == "bucket":
-        return request.getfixturevalue("proxied")
-    folder = Folder(tmp_path / "store")
-    folder.proxy = None
-    return folder
+def store(proxied_or_folder):
+    return proxied_or_folder
 
 
 # ---- What is saved, and what must come back -------------------------------------------------------------------------

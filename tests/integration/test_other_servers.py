@@ -7,7 +7,6 @@ saw, and the doctor's documents are put beside it.
 
 import json
 import os
-import random
 import signal
 import subprocess
 import tempfile
@@ -112,13 +111,6 @@ def store(other):
     bucket.heeds = other.ways.resumes
     bucket.ways = other.ways
     return bucket  # it goes with the server
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
 
 
 @pytest.fixture

@@ -5,26 +5,16 @@ killed: half as often as the saves of test_kill.py. See rank_jobs.py for who jud
 """
 
 import os
-import random
 import re
 import signal
 import subprocess
 import time
-
-import pytest
 
 from rank_jobs import (ENDLESS, PATIENCE, assert_told, assert_whole, launch, losses, results, undisturbed,
                        visible_steps, wait_until)
 
 __all__ = ("launch", "undisturbed")  # fixtures
 KILLS = max(1, int(os.environ.get("CLEAT_TEST_KILLS", 20)) // 2)
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
 
 
 def steps_done(folder):

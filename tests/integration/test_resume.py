@@ -5,8 +5,6 @@ what was sent is counted by a proxy. Random moments come from a seed that is pri
 """
 
 import json
-import os
-import random
 import re
 import signal
 import subprocess
@@ -15,7 +13,7 @@ import time
 
 import pytest
 
-from helpers import CLEAT, Folder, fill, noise
+from helpers import CLEAT, fill, noise
 from proxy import Once, abort_uploads, unfinished_uploads
 
 MIB = 1 << 20
@@ -29,19 +27,8 @@ TRIAL = ".trial."
 
 
 @pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
-
-
-@pytest.fixture(params=["bucket", "folder"])
-def store(request, tmp_path):
-    if request.param == "bucket":
-        return request.getfixturevalue("proxied")
-    folder = Folder(tmp_path / "store")
-    folder.proxy = None
-    return folder
+def store(proxied_or_folder):
+    return proxied_or_folder
 
 
 @pytest.fixture

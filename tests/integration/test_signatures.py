@@ -6,7 +6,6 @@ import hashlib
 import http.client
 import http.server
 import os
-import random
 import re
 import threading
 from datetime import datetime, timedelta, timezone
@@ -171,13 +170,6 @@ def test_nothing_verified_is_a_failure(judge):
 # ---- Odd keys and queries --------------------------------------------------------------------------------------------
 
 ODD = [*" !\"#$%&'()*+,-.:;<=>@[]^_`{|}~", "a", "Z", "0", "%20", "%2F", "ü", "é", "世界", "😀", "+ +"]
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
 
 
 def odd_name(rng):

@@ -4,7 +4,6 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -496,21 +495,9 @@ static Suite *suite(void) {
                                 listing_in_pages,
                                 removing,
                                 cancel_during_a_put};
-  Suite *s = suite_create("store");
-  static const char *const names[FIXTURE_KINDS] = {"file", "s3"};
-  for (int kind = 0; kind < FIXTURE_KINDS; kind++) {
-    TCase *c = tcase_create(names[kind]);
-    tcase_set_timeout(c, 120);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-      tcase_add_loop_test(c, cases[i], kind, kind + 1);
-    suite_add_tcase(s, c);
-  }
-  return s;
+  return fixture_suite("store", cases, sizeof cases / sizeof cases[0]);
 }
 
 int main(void) {
-  fixture_begin();
-  int status = run_suite(suite());
-  fixture_end();
-  return status;
+  return fixture_run(suite);
 }

@@ -3,7 +3,6 @@
  * proxy that `make integration` puts before the server. */
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -153,8 +152,5 @@ static Suite *suite(void) {
 
 int main(void) {
   choose_seed();
-  fixture_begin();
-  int status = run_suite(suite());
-  fixture_end();
-  return status;
+  return fixture_run(suite);
 }

@@ -4,7 +4,6 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -266,21 +265,9 @@ static Suite *suite(void) {
   const TTest *const cases[] = {parts_in_parallel,     parts_are_listed,    part_is_stored_again,
                                 abort_leaves_nothing,  complete_twice,      complete_without_a_part,
                                 upload_that_never_was, cancelled_operations};
-  Suite *s = suite_create("store_multipart");
-  static const char *const names[FIXTURE_KINDS] = {"file", "s3"};
-  for (int kind = 0; kind < FIXTURE_KINDS; kind++) {
-    TCase *c = tcase_create(names[kind]);
-    tcase_set_timeout(c, 120);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-      tcase_add_loop_test(c, cases[i], kind, kind + 1);
-    suite_add_tcase(s, c);
-  }
-  return s;
+  return fixture_suite("store_multipart", cases, sizeof cases / sizeof cases[0]);
 }
 
 int main(void) {
-  fixture_begin();
-  int status = run_suite(suite());
-  fixture_end();
-  return status;
+  return fixture_run(suite);
 }

@@ -4,7 +4,6 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -310,8 +309,5 @@ static Suite *suite(void) {
 }
 
 int main(void) {
-  fixture_begin();
-  int status = run_suite(suite());
-  fixture_end();
-  return status;
+  return fixture_run(suite);
 }

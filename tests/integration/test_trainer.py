@@ -7,7 +7,6 @@ CLEAT_TEST_SEED repeats it.
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -30,13 +29,6 @@ CORPUS = ROOT / "api" / "examples" / "corpus.txt"
 SECONDS_MAX = 300 * SLOW  # a hang is a failure; a slow trainer gets fewer steps to do, too
 SMALL = ("--memory-rows", "1024", "--hidden", "64")  # checkpoints of 1 MiB
 LARGE = ("--memory-rows", "32768")  # checkpoints of 49 MiB: several parts, so that an upload has a middle
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
 
 
 class Folder:

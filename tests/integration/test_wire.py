@@ -8,7 +8,6 @@ read by boto3, what is loaded is compared byte by byte; neither may ever differ 
 import concurrent.futures
 import hashlib
 import os
-import random
 import re
 import threading
 import time
@@ -134,13 +133,6 @@ class Flips:
 
 
 # ---- Fixtures and judges --------------------------------------------------------------------------------------------
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
-
 
 @pytest.fixture
 def source(tmp_path):

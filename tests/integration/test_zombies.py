@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import signal
 import subprocess
 import time
@@ -66,13 +65,6 @@ def store(request, tmp_path):
     yield made
     if hasattr(made, "remove"):
         made.remove()
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("CLEAT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-    print("CLEAT_TEST_SEED=%d" % seed)
-    return random.Random(seed)
 
 
 @pytest.fixture

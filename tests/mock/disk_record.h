@@ -1,9 +1,9 @@
 /* disk_record.h: what a program did to the disk, in order: bytes written, names made, syncs, renames; and a judge of whether a
  * power cut could have left a name without its bytes. Also syncs and closes that fail.
  *
- * A program that is linked with this object (Makefile: DISK_BIN) carries wrappers of libc's calls; any thread may call those. The
- * functions below are for one thread, while no other works on the disk. What libc does inside (stdio) is seen by its
- * syncs alone. */
+ * A program that is linked with this object (mk/tests.mk: DISK_BIN) carries wrappers of libc's calls. Any thread may call
+ * those. The functions below are for one thread, while no other works on the disk. What libc does inside (stdio) is seen
+ * by its syncs alone. */
 #ifndef CLEAT_TESTS_MOCK_DISK_RECORD_H
 #define CLEAT_TESTS_MOCK_DISK_RECORD_H
 

@@ -1,6 +1,7 @@
 /* key_script.c: a scripted place for keys. See key_script.h. */
 #include "tests/mock/key_script.h"
 
+#include "base/mem.h"
 #include "tests/mock/scratch.h"
 
 #include <poll.h>
@@ -119,6 +120,18 @@ cleat_status key_get(void) {
 cleat_status key_get_again(void) {
   memset(&keys_of.keys, 0, sizeof keys_of.keys);
   return cleat__s3_credentials_get(keys_of.chain, NULL, &keys_of.keys, &err);
+}
+
+void key_out_of_memory(unsigned long at_least) {
+  unsigned long n = 1;
+  for (bool done = false; !done; n++) {
+    cleat__fault_arm(n, false);
+    cleat_status status = key_get();
+    done = cleat__fault_disarm() < n;
+    ck_assert_msg(status == CLEAT_OK || (!done && status == CLEAT_NO_MEMORY), "%lu: %s", n,
+                  err.message);
+  }
+  ck_assert_uint_gt(n, at_least);
 }
 
 void key_expect(const char *id, const char *source, int64_t expires_s) {

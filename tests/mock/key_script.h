@@ -70,6 +70,10 @@ const char *key_script_serve(const char *const *replies, unsigned count);
 cleat_status key_get(void);
 cleat_status key_get_again(void);
 
+/* Opens a new chain and asks it again and again, and fails the Nth allocation: out of memory, or keys where it did not
+ * matter. More than `at_least` must fail. */
+void key_out_of_memory(unsigned long at_least);
+
 /* keys_of.keys are these; all secrets are the script's. */
 void key_expect(const char *id, const char *source, int64_t expires_s);
 

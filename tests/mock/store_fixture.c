@@ -5,6 +5,7 @@
 #include "base/checksum.h"
 #include "storage/open.h"
 #include "storage/s3/s3.h"
+#include "tests/mock/run_suite.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -103,6 +104,26 @@ bool fixture_is_versitygw(void) {
 
 bool fixture_is_ceph(void) {
   return is_server("ceph-");
+}
+
+Suite *fixture_suite(const char *name, const TTest *const *cases, size_t count) {
+  static const char *const names[FIXTURE_KINDS] = {"file", "s3"};
+  Suite *s = suite_create(name);
+  for (int kind = 0; kind < FIXTURE_KINDS; kind++) {
+    TCase *tcase = tcase_create(names[kind]);
+    tcase_set_timeout(tcase, 120);
+    for (size_t i = 0; i < count; i++)
+      tcase_add_loop_test(tcase, cases[i], kind, kind + 1);
+    suite_add_tcase(s, tcase);
+  }
+  return s;
+}
+
+int fixture_run(Suite *(*suite)(void)) {
+  fixture_begin();
+  int status = run_suite(suite());
+  fixture_end();
+  return status;
 }
 
 const char *fixture_endpoint(void) {

@@ -8,6 +8,8 @@
 
 #include "storage/common/store.h"
 
+#include <check.h>
+
 enum fixture_kind { FIXTURE_FILE = 0, FIXTURE_S3 = 1, FIXTURE_KINDS = 2 };
 
 /* Needs CLEAT_TEST_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION. Creates a bucket with
@@ -21,6 +23,12 @@ void fixture_end(void);
  * expectation of the tests. */
 bool fixture_is_versitygw(void);
 bool fixture_is_ceph(void); /* 16, which knows no CRC-32C */
+
+/* The table of cases that every store must pass: one test case for each kind of store, in which _i is the kind. */
+Suite *fixture_suite(const char *name, const TTest *const *cases, size_t count);
+
+/* What main does: begins, runs the suite, ends. Returns the program's exit status. */
+int fixture_run(Suite *(*suite)(void));
 
 const char *fixture_endpoint(void);
 const char *fixture_bucket(void);

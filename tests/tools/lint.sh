@@ -41,8 +41,7 @@ check_tidy() {
   local status=0 flags
   flags="$(run_make -s print-tidy-flags CUDA=0) -Iapi -isystem tests/fake_cudart -DCLEAT_FAKE_CUDART -DTRAINER_CUDA"
   # shellcheck disable=SC2086 # the flags are words
-  listed '*.c' |
-    xargs -0 -r -P "$(nproc)" -n 2 "$TOOLS/tidy_one.sh" $flags -- || status=$?
+  listed '*.c' | xargs -0 -r -n 5000 "$TOOLS/tidy.py" "$CACHE/clang-tidy" $flags -- || status=$?
   report "$status" clang-tidy
 }
 
@@ -67,10 +66,11 @@ run_make all >&2 || report 1 "the sources build"
 python3 "$TOOLS/lint_selftest.py" || result=1
 python3 "$TOOLS/mutants_selftest.py" || result=1
 python3 "$TOOLS/check_folders_selftest.py" || result=1
+python3 "$TOOLS/tidy_selftest.py" || result=1
 python3 "$TOOLS/lint_source.py" || result=1
 check_format
 check_shell
 check_symbols
 check_folders
-[ "${1:-}" = quick ] || check_tidy # most of the time of all this
+[ "${1:-}" = quick ] || check_tidy # most of the time of all this, unless its results are known
 exit $result

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lint_source.py")
-FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
+FOLDERS = ("api", "base", "docker", "docs", "gpu", "mk", "storage", "tests", "uploader")
 
 # Definitions, and what only looks like one; a drawing. They lie in every little repository.
 BYTES_CODE = ("int declared(int x);\nint plain(int x) {\n  return called(x);\n}\n"

@@ -37,7 +37,7 @@ LAYERS = {
     "api/examples": set(),
     "api/python": set(),
 }
-FOLDERS = ("api", "base", "docker", "docs", "gpu", "storage", "tests", "uploader")
+FOLDERS = ("api", "base", "docker", "docs", "gpu", "mk", "storage", "tests", "uploader")
 NO_README = {"api/manager"}  # README.md of api/ tells of it
 TOP_FILES = {"CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"}
 
@@ -156,7 +156,7 @@ def banned_functions(tree):
 def file_lengths(tree):
     """Files stay short enough to read."""
     for name in tree.names:
-        if name.endswith((".c", ".h", ".py", ".sh")) or os.path.basename(name) == "Makefile":
+        if name.endswith((".c", ".h", ".mk", ".py", ".sh")) or os.path.basename(name) == "Makefile":
             lines = tree.read(name).count("\n")
             most = HEADER_LINES_MAX if is_common(name) else LINES_MAX
             if lines > most:

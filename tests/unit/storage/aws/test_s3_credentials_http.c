@@ -462,15 +462,7 @@ END_TEST
 START_TEST(memory_runs_out) {
   KEY_SERVE(IDENTITY_KEYS("web"));
   use_web_identity();
-  unsigned long n = 1;
-  for (bool done = false; !done; n++) {
-    cleat__fault_arm(n, false);
-    cleat_status status = key_get();
-    done = cleat__fault_disarm() < n;
-    ck_assert_msg(status == CLEAT_OK || (!done && status == CLEAT_NO_MEMORY), "%lu: %s", n,
-                  err.message);
-  }
-  ck_assert_uint_gt(n, 20);
+  key_out_of_memory(20);
 }
 END_TEST
 

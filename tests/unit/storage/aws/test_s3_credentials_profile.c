@@ -3,7 +3,6 @@
  * answers by script. */
 #include "storage/aws/provider.h"
 
-#include "base/mem.h"
 #include "tests/mock/key_script.h"
 #include "tests/mock/run_suite.h"
 
@@ -229,15 +228,7 @@ START_TEST(memory_runs_out) {
   use_server();
   key_write(".aws/config",
             "[default]\nrole_arn = r\nsource_profile = a\n[profile a]\n" STATIC("i"));
-  unsigned long n = 1;
-  for (bool done = false; !done; n++) {
-    cleat__fault_arm(n, false);
-    cleat_status status = key_get();
-    done = cleat__fault_disarm() < n;
-    ck_assert_msg(status == CLEAT_OK || (!done && status == CLEAT_NO_MEMORY), "%lu: %s", n,
-                  err.message);
-  }
-  ck_assert_uint_gt(n, 20);
+  key_out_of_memory(20);
 }
 END_TEST
 

@@ -2,55 +2,12 @@
  * test has a config file of its own, which is removed. tests/integration/test_aws_endpoints.py compares with botocore. */
 #include "storage/aws/partition.h"
 
-#include "storage/s3/config.h"
 #include "tests/mock/run_suite.h"
+#include "tests/unit/storage/s3/s3_config_kit.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static struct cleat_error err;
-static struct cleat_client_options options;
-static struct cleat__s3_config config;
-static char file_path[64];
-
-static void write_config(const char *text) {
-  FILE *file = fopen(file_path, "w");
-  ck_assert_ptr_nonnull(file);
-  fputs(text, file);
-  fclose(file);
-}
-
-static void setup(void) {
-  static const char *const names[] = {"AWS_REGION",           "AWS_DEFAULT_REGION",
-                                      "AWS_ENDPOINT_URL",     "AWS_ENDPOINT_URL_S3",
-                                      "AWS_ENDPOINT_URL_STS", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-                                      "AWS_PROFILE",          "AWS_USE_FIPS_ENDPOINT",
-                                      "AWS_CA_BUNDLE",        "AWS_USE_DUALSTACK_ENDPOINT"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    unsetenv(names[i]);
-  snprintf(file_path, sizeof file_path, "%s", "/tmp/cleat-test-XXXXXX");
-  int fd = mkstemp(file_path);
-  ck_assert_int_ge(fd, 0);
-  close(fd);
-  setenv("AWS_CONFIG_FILE", file_path, 1);
-  memset(&err, 0, sizeof err);
-  memset(&config, 0, sizeof config);
-  options = (struct cleat_client_options)CLEAT_CLIENT_OPTIONS_INIT;
-}
-
-static void teardown(void) {
-  cleat__s3_config_clear(&config);
-  unlink(file_path);
-}
-
-static void init_ok(const char *location) {
-  cleat__s3_config_clear(&config);
-  cleat_status status = cleat__s3_config_init(&config, location, &options, &err);
-  ck_assert_msg(status == CLEAT_OK, "%s: %s", location, err.message);
-}
 
 /* ---- Hosts ---- */
 

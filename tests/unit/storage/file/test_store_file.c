@@ -5,8 +5,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "storage/open.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
+#include "tests/unit/storage/file/store_file_kit.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -15,23 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct cleat_error err;
-static struct cleat__store *store;
-
-static void setup(void) {
-  scratch_make();
-  store = scratch_store("root");
-}
-
-static void teardown(void) {
-  cleat__store_close(store);
-  scratch_remove();
-}
-
-static cleat_status put(const char *key, const char *text) {
-  return scratch_put(store, key, text, CLEAT__PUT_ALWAYS, NULL, &err);
-}
 
 static cleat_status create(const char *key, const char *text) {
   return scratch_put(store, key, text, CLEAT__PUT_CREATE_ONLY, NULL, &err);

@@ -4,8 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
+#include "tests/unit/storage/file/store_file_kit.h"
 
 #include <check.h>
 #include <linux/capability.h>
@@ -17,23 +16,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static struct cleat_error err;
-static struct cleat__store *store;
-
-static void setup(void) {
-  scratch_make();
-  store = scratch_store("root");
-}
-
-static void teardown(void) {
-  cleat__store_close(store);
-  scratch_remove();
-}
-
-static cleat_status put(const char *key, const char *text) {
-  return scratch_put(store, key, text, CLEAT__PUT_ALWAYS, NULL, &err);
-}
 
 static cleat_status put_bytes(const char *key, void *bytes, size_t size, uint32_t crc,
                               const atomic_bool *cancel) {

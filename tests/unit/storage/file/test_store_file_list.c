@@ -3,27 +3,13 @@
 #include "storage/common/store.h"
 
 #include "base/mem.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
+#include "tests/unit/storage/file/store_file_kit.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct cleat_error err;
-static struct cleat__store *store;
-
-static void setup(void) {
-  scratch_make();
-  store = scratch_store("root");
-}
-
-static void teardown(void) {
-  cleat__store_close(store);
-  scratch_remove();
-}
 
 static char text[200000];
 

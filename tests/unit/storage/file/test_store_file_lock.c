@@ -7,8 +7,7 @@
 
 #include "base/checksum.h"
 #include "storage/file/open.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
+#include "tests/unit/storage/file/store_file_kit.h"
 
 #include <check.h>
 #include <errno.h>
@@ -80,23 +79,6 @@ static void wait_stopped(void) {
   while (!seen.stopped)
     pthread_cond_wait(&seen.change, &seen.lock);
   pthread_mutex_unlock(&seen.lock);
-}
-
-static struct cleat_error err;
-static struct cleat__store *store;
-
-static void setup(void) {
-  scratch_make();
-  store = scratch_store("root");
-}
-
-static void teardown(void) {
-  cleat__store_close(store);
-  scratch_remove();
-}
-
-static cleat_status put(const char *key, const char *text) {
-  return scratch_put(store, key, text, CLEAT__PUT_ALWAYS, NULL, &err);
 }
 
 static int hold_lock(void) {

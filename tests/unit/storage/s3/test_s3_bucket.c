@@ -2,54 +2,12 @@
  * of one's own. The environment holds nothing of AWS; no file is read. */
 #include "storage/s3/bucket.h"
 
-#include "storage/s3/config.h"
 #include "tests/mock/run_suite.h"
+#include "tests/unit/storage/s3/s3_config_kit.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static struct cleat_error err;
-static struct cleat_client_options options;
-static struct cleat__s3_config config;
-
-extern char **environ;
-
-/* Not clearenv(): Check has variables of its own. */
-static void unset_aws(void) {
-  char name[128];
-  for (char **at = environ; *at != NULL;) {
-    bool ours = strncmp(*at, "AWS_", 4) == 0 && strcspn(*at, "=") < sizeof name;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
-    if (ours)
-      unsetenv(name); /* moves the rest up */
-    else
-      at++;
-  }
-}
-
-static void setup(void) {
-  unset_aws();
-  setenv("AWS_CONFIG_FILE", "/dev/null", 1);
-  memset(&err, 0, sizeof err);
-  memset(&config, 0, sizeof config);
-  options = (struct cleat_client_options)CLEAT_CLIENT_OPTIONS_INIT;
-}
-
-static void teardown(void) {
-  cleat__s3_config_clear(&config);
-}
-
-static cleat_status init(const char *location) {
-  cleat__s3_config_clear(&config);
-  return cleat__s3_config_init(&config, location, &options, &err);
-}
-
-static void init_ok(const char *location) {
-  cleat_status status = init(location);
-  ck_assert_msg(status == CLEAT_OK, "%s: %s", location, err.message);
-}
 
 static void check_refused(const char *location, const char *word) {
   memset(&err, 0, sizeof err);

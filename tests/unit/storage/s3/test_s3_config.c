@@ -4,60 +4,13 @@
 
 #include "base/mem.h"
 #include "tests/mock/run_suite.h"
+#include "tests/unit/storage/s3/s3_config_kit.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static struct cleat_error err;
-static struct cleat_client_options options;
-static struct cleat__s3_config config;
-static char file_path[64];
-
-static void write_config(const char *text) {
-  FILE *file = fopen(file_path, "w");
-  ck_assert_ptr_nonnull(file);
-  fputs(text, file);
-  fclose(file);
-}
-
-static void setup(void) {
-  static const char *const names[] = {"AWS_REGION",
-                                      "AWS_DEFAULT_REGION",
-                                      "AWS_ENDPOINT_URL",
-                                      "AWS_ENDPOINT_URL_S3",
-                                      "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-                                      "AWS_CA_BUNDLE",
-                                      "AWS_PROFILE",
-                                      "AWS_REQUEST_CHECKSUM_CALCULATION"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    unsetenv(names[i]);
-  snprintf(file_path, sizeof file_path, "%s", "/tmp/cleat-test-XXXXXX");
-  int fd = mkstemp(file_path);
-  ck_assert_int_ge(fd, 0);
-  close(fd);
-  setenv("AWS_CONFIG_FILE", file_path, 1);
-  memset(&err, 0, sizeof err);
-  memset(&config, 0, sizeof config);
-  options = (struct cleat_client_options)CLEAT_CLIENT_OPTIONS_INIT;
-}
-
-static void teardown(void) {
-  cleat__s3_config_clear(&config);
-  unlink(file_path);
-}
-
-static cleat_status init(const char *location) {
-  cleat__s3_config_clear(&config);
-  return cleat__s3_config_init(&config, location, &options, &err);
-}
-
-static void init_ok(const char *location) {
-  cleat_status status = init(location);
-  ck_assert_msg(status == CLEAT_OK, "%s: %s", location, err.message);
-}
 
 static void check_invalid(const char *location, const char *word) {
   ck_assert_msg(init(location) == CLEAT_INVALID, "%s", location);

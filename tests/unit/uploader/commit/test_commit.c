@@ -3,58 +3,15 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
+#include "tests/unit/uploader/commit/commit_kit.h"
 
 #include <check.h>
 #include <string.h>
 
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static atomic_bool cancel;
-
-static char attempt[] = "attempt-1";
-static char nonce[] = "nonce-1";
 static char other_nonce[] = "nonce-2";
-static char file_name[] = "a.bin";
-static uint32_t crc = 7;
-static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
-static struct cleat__record record = {
-    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
-
-static char token[] = "00112233445566778899aabbccddeeff";
-static char other_token[] = "ffeeddccbbaa99887766554433221100";
-static char other_attempt[] = "attempt-2";
 static char other_key[] = "attempt-2/rank-00000.json";
-static char start[] = "start-a";
-static char created[] = "2026-11-21T12:00:00Z";
-static char version[] = "0.1.0";
-static struct cleat__manifest manifest;
-static struct cleat__rank_ref ref;
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
-  atomic_init(&cancel, false);
-  manifest = (struct cleat__manifest){.step = 5,
-                                      .attempt = attempt,
-                                      .token = token,
-                                      .start = start,
-                                      .created = created,
-                                      .cleat_version = version,
-                                      .ranks = &ref,
-                                      .world_size = 1};
-}
-
-static void teardown(void) {
-  memory_bucket_hook(bucket, NULL, NULL);
-  cleat__manifest_clear(&manifest);
-  cleat_client_close(client);
-  memory_bucket_free(bucket);
-}
 
 /* How puts go. */
 static struct {
@@ -80,14 +37,6 @@ static void go(cleat_status before, cleat_status after, bool unreadable) {
   plan.after = after;
   plan.unreadable = unreadable;
   memory_bucket_hook(bucket, act, NULL);
-}
-
-static cleat_status put_record(void) {
-  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
-}
-
-static cleat_status put_manifest(const char *etag, bool *in_doubt) {
-  return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
 }
 
 START_TEST(a_record) {
@@ -522,7 +471,7 @@ END_TEST
 static Suite *suite(void) {
   Suite *s = suite_create("commit");
   TCase *c = tcase_create("commit");
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, commit_setup, commit_teardown);
   tcase_add_test(c, a_record);
   tcase_add_loop_test(c, a_records_lost_reply, 0, 4);
   tcase_add_loop_test(c, a_record_that_is_not_there, 0, 3);

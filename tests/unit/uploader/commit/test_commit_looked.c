@@ -2,35 +2,12 @@
  * who is told of it, what is looked at after it, and what is never put so. */
 #include "uploader/commit/commit.h"
 
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
+#include "tests/unit/uploader/commit/commit_kit.h"
 
 #include <check.h>
 #include <string.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static atomic_bool cancel;
-
-static char attempt[] = "attempt-1";
-static char nonce[] = "nonce-1";
-static char file_name[] = "a.bin";
-static uint32_t crc = 7;
-static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
-static struct cleat__record record = {
-    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
-
-static char token[] = "00112233445566778899aabbccddeeff";
-static char other_token[] = "ffeeddccbbaa99887766554433221100";
-static char other_attempt[] = "attempt-2";
-static char start[] = "start-a";
-static char created[] = "2026-11-21T12:00:00Z";
-static char version[] = "0.1.0";
-static struct cleat__manifest manifest;
-static struct cleat__rank_ref ref;
 
 static unsigned warnings;
 static const char *said;
@@ -43,35 +20,10 @@ static void count_warning(void *user, enum cleat_log_level level, const char *li
 }
 
 static void setup(void) {
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
+  commit_setup();
   client->log.write = count_warning;
   client->store->capabilities |= CLEAT__STORE_UNPROVEN;
   warnings = 0;
-  atomic_init(&cancel, false);
-  manifest = (struct cleat__manifest){.step = 5,
-                                      .attempt = attempt,
-                                      .token = token,
-                                      .start = start,
-                                      .created = created,
-                                      .cleat_version = version,
-                                      .ranks = &ref,
-                                      .world_size = 1};
-}
-
-static void teardown(void) {
-  memory_bucket_hook(bucket, NULL, NULL);
-  cleat__manifest_clear(&manifest);
-  cleat_client_close(client);
-  memory_bucket_free(bucket);
-}
-
-static cleat_status put_record(void) {
-  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
-}
-
-static cleat_status put_manifest(const char *etag, bool *in_doubt) {
-  return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
 }
 
 /* Another writer's manifest takes the place of ours once that is there. */
@@ -163,7 +115,7 @@ END_TEST
 int main(void) {
   Suite *s = suite_create("commit_looked");
   TCase *c = tcase_create("commit_looked");
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, setup, commit_teardown);
   tcase_add_test(c, a_refused_if_match_is_warned_of_and_confirmed);
   tcase_add_test(c, two_refused_conditions_warn_once);
   tcase_add_test(c, only_a_manifest_may_be_looked_at_instead);

@@ -3,10 +3,9 @@
 #include "api/cleat.h"
 
 #include "base/checksum.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
+#include "tests/unit/uploader/load/load_kit.h"
 #include "uploader/catalog/checkpoint.h"
 #include "uploader/commit/commit.h"
 #include "uploader/engine/client.h"
@@ -17,27 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
-}
-
-static void teardown(void) {
-  cleat__pool_lock(client->pool);
-  ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
-                    cleat__staging_buffer_count(client->staging));
-  ck_assert_ptr_null(client->synced.claimant);
-  cleat__pool_unlock(client->pool);
-  cleat_client_close(client);
-  memory_bucket_free(bucket);
-  kit_clear(&model);
-}
 
 /* ---- Slices ------------------------------------------------------------------------------------ */
 

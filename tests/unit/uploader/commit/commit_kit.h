@@ -1,0 +1,64 @@
+/* commit_kit.h: a client on a store in memory, the record and the manifest of one attempt at step 5, and calls that put them.
+ * For test_commit.c and test_commit_looked.c, each of which has its own. */
+#ifndef CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
+#define CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
+
+#include "uploader/commit/commit.h"
+
+#include "tests/mock/kit.h"
+#include "tests/mock/memory_store.h"
+
+#include <check.h>
+
+static struct cleat_error err;
+static struct memory_bucket *bucket;
+static struct cleat_client *client;
+static atomic_bool cancel;
+
+static char attempt[] = "attempt-1";
+static char nonce[] = "nonce-1";
+static char file_name[] = "a.bin";
+static uint32_t crc = 7;
+static struct cleat__file_entry file = {file_name, 100, KIT_PART, &crc, 1};
+static struct cleat__record record = {
+    .attempt = attempt, .nonce = nonce, .files = &file, .file_count = 1};
+
+static char token[] = "00112233445566778899aabbccddeeff";
+static char other_token[] = "ffeeddccbbaa99887766554433221100";
+static char other_attempt[] = "attempt-2";
+static char start[] = "start-a";
+static char created[] = "2026-11-21T12:00:00Z";
+static char version[] = "0.1.0";
+static struct cleat__manifest manifest;
+static struct cleat__rank_ref ref;
+
+static inline void commit_setup(void) {
+  bucket = memory_bucket_new();
+  client = kit_open(bucket, NULL);
+  atomic_init(&cancel, false);
+  manifest = (struct cleat__manifest){.step = 5,
+                                      .attempt = attempt,
+                                      .token = token,
+                                      .start = start,
+                                      .created = created,
+                                      .cleat_version = version,
+                                      .ranks = &ref,
+                                      .world_size = 1};
+}
+
+static inline void commit_teardown(void) {
+  memory_bucket_hook(bucket, NULL, NULL);
+  cleat__manifest_clear(&manifest);
+  cleat_client_close(client);
+  memory_bucket_free(bucket);
+}
+
+static inline cleat_status put_record(void) {
+  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
+}
+
+static inline cleat_status put_manifest(const char *etag, bool *in_doubt) {
+  return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
+}
+
+#endif
