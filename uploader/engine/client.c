@@ -186,16 +186,16 @@ cleat_status cleat__client_pin(struct cleat_client *client, int ordinal, struct 
 
 bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat__job *job,
                                        uint64_t bytes, size_t count, void **buffers) {
-  struct cleat__job *claimant = client->synced.claimant;
-  if (claimant != NULL && claimant != job)
+  struct cleat__job *reserved_for = client->synced.reserved_for;
+  if (reserved_for != NULL && reserved_for != job)
     return false;
   bool small = count == 1 && bytes <= cleat__staging_slice_bytes(client->staging);
   if (!(small ? cleat__staging_take_slice_locked(client->staging, buffers)
               : cleat__staging_take_locked(client->staging, count, buffers))) {
-    client->synced.claimant = job;
+    client->synced.reserved_for = job;
     return false;
   }
-  client->synced.claimant = NULL;
+  client->synced.reserved_for = NULL;
   return true;
 }
 
@@ -207,10 +207,11 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
   cleat__pool_wake_locked(client->pool);
 }
 
-void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job) {
-  if (client->synced.claimant != job)
+void cleat__client_drop_reservation_locked(struct cleat_client *client,
+                                           const struct cleat__job *job) {
+  if (client->synced.reserved_for != job)
     return;
-  client->synced.claimant = NULL;
+  client->synced.reserved_for = NULL;
   cleat__pool_wake_locked(client->pool);
 }
 

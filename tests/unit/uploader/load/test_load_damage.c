@@ -28,7 +28,7 @@ static void teardown(void) {
   cleat__pool_lock(client->pool);
   ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
                     cleat__staging_buffer_count(client->staging));
-  ck_assert_ptr_null(client->synced.claimant);
+  ck_assert_ptr_null(client->synced.reserved_for);
   cleat__pool_unlock(client->pool);
   cleat_client_close(client);
   memory_bucket_free(bucket);
