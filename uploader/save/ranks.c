@@ -149,7 +149,7 @@ static cleat_status watch_list(struct cleat_save *save, struct cleat_error *err)
 /* Whose manifest stands? */
 static cleat_status watch_manifest(struct cleat_save *save, struct cleat_error *err) {
   struct cleat__standing now = {.exists = false};
-  cleat_status status = cleat__commit_look(save->operation.client, save->plan->step,
+  cleat_status status = cleat__commit_read(save->operation.client, save->plan->step,
                                            &save->operation.cancel, &now, err);
   if (status != CLEAT_OK || !now.exists)
     return status;

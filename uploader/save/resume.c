@@ -164,7 +164,7 @@ static cleat_status look_again(struct cleat_save *save, const struct cleat__stoc
   char key[CLEAT__OBJECT_KEY_MAX];
   record_key(save, lost->attempt, key);
   cleat_status status =
-      cleat__claim_look(save->operation.client, key, &save->operation.cancel, &now, err);
+      cleat__claim_read(save->operation.client, key, &save->operation.cancel, &now, err);
   if (status == CLEAT_OK)
     *again = now.kind != CLEAT__CLAIM_OPEN;
   cleat__claim_clear(&now);

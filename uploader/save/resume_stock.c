@@ -184,7 +184,7 @@ cleat_status cleat__stock_take(struct cleat_save *save, const char *attempt,
   cleat__key_attempt(save->plan->step, attempt, walk.folder);
   cleat__key_record(save->plan->step, attempt, save->plan->record.rank, key);
   cleat_status status =
-      cleat__claim_look(save->operation.client, key, &save->operation.cancel, &stock->claim, err);
+      cleat__claim_read(save->operation.client, key, &save->operation.cancel, &stock->claim, err);
   if (status != CLEAT_OK || stock->claim.kind != CLEAT__CLAIM_OPEN)
     return status;
   stock->present = cleat__calloc(files, sizeof *stock->present);
