@@ -99,7 +99,7 @@ cleat_status cleat_pinned(struct cleat_client *client, int64_t step, int *pinned
   if (pinned == NULL)
     return tell(missing(errp, "pinned"), errp, err);
   cleat_status status =
-      step < 0 ? below_zero("step", step, errp) : cleat__pin_look(client, step, &is_pinned, errp);
+      step < 0 ? below_zero("step", step, errp) : cleat__pin_check(client, step, &is_pinned, errp);
   if (status == CLEAT_OK)
     *pinned = is_pinned ? 1 : 0;
   return tell(status, errp, err);

@@ -34,7 +34,7 @@ struct instance {
 static cleat_status ask(const struct instance *instance, const char *method, const char *path,
                         const char *header, bool *reached, struct cleat__s3_answer **answer,
                         struct cleat_error *err) {
-  bool look = reached != NULL && !instance->search->known;
+  bool probe = reached != NULL && !instance->search->known;
   const char *base = instance->search->settings->instance_endpoint;
   size_t length = strlen(base);
   while (length > 0 && base[length - 1] == '/')
@@ -52,7 +52,7 @@ static cleat_status ask(const struct instance *instance, const char *method, con
                                         .direct = true,
                                         .connect_ms = CONNECT_MS,
                                         .limit_ms = instance->search->settings->instance_ms,
-                                        .tries = look ? 1 : TRIES,
+                                        .tries = probe ? 1 : TRIES,
                                         .reached = reached};
   cleat_status status = cleat__s3_ask(instance->search, &question, answer, err);
   cleat__free(url);

@@ -169,7 +169,7 @@ static cleat_status start(struct process *process, char **words, const char *pla
   return err->status;
 }
 
-static void look_for_end(struct process *process, int flags) {
+static void check_end(struct process *process, int flags) {
   if (process->ended)
     return;
   pid_t got = waitpid(process->pid, &process->wait_status, flags);
@@ -209,7 +209,7 @@ static cleat_status attend(struct process *process, const char *place, struct cl
   while (!(process->ended && process->closed)) {
     struct pollfd ready = {.fd = process->closed ? -1 : process->fd, .events = POLLIN};
     (void)poll(&ready, 1, TICK_MS);
-    look_for_end(process, WNOHANG); /* first: what it wrote before its end is read below */
+    check_end(process, WNOHANG); /* first: what it wrote before its end is read below */
     if (!process->closed)
       read_output(process);
     if (process->too_long)
@@ -232,7 +232,7 @@ static void stop(struct process *process) {
   if (!process->ended) {
     (void)kill(-process->pid, SIGKILL);
     while (!process->ended)
-      look_for_end(process, 0);
+      check_end(process, 0);
   }
   close(process->fd);
 }

@@ -48,7 +48,7 @@ enum cleat__store_finding {
   CLEAT__STORE_NO_LIST_UPLOADS = 1u << 3, /* multipart_list: UNSUPPORTED */
   CLEAT__STORE_PLAIN_KEYS = 1u << 4,      /* its lists claim an encoding that they have not */
   CLEAT__STORE_ENCODED_KEYS = 1u << 5,    /* nothing that it lacks: the claim was found true */
-  CLEAT__STORE_NO_IF_MATCH = 1u << 6,     /* refuses to be asked for it: see `or_look` */
+  CLEAT__STORE_NO_IF_MATCH = 1u << 6,     /* refuses to be asked for it: see `or_check` */
   /* A create-only request was refused, and the object was there: whether the condition was the reason is not known. */
   CLEAT__STORE_REFUSED_CREATE_ONLY = 1u << 7
 };
@@ -69,7 +69,7 @@ struct cleat__put_options {
   const char *etag; /* for CLEAT__PUT_IF_MATCH */
   /* For CLEAT__PUT_IF_MATCH: where the store refuses to be asked for it, the driver may look at the object and put without
    * the condition. Two writers at once may both succeed then, so nothing that a resume rests on may ask for this. */
-  bool or_look;
+  bool or_check;
   const char *content_type; /* NULL: application/octet-stream */
   uint32_t crc32c;          /* of the whole body; the store is asked to check it where it can */
   bool wrong_checksum;      /* the doctor's: the checksum is not the body's, and is to be refused; a

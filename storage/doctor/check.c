@@ -35,7 +35,7 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
   struct cleat__span span = {body, length};
   struct cleat__put_options options = {.condition = condition,
                                        .etag = etag,
-                                       .or_look = condition == CLEAT__PUT_IF_MATCH,
+                                       .or_check = condition == CLEAT__PUT_IF_MATCH,
                                        .content_type = "text/plain",
                                        .crc32c = cleat__crc32c(0, body, length)};
   /* Two threads that race come here at once, with what was noted before they began. */

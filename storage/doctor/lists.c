@@ -40,8 +40,8 @@ static cleat_status put_names(struct cleat__doctor *doctor, struct names *names,
   return CLEAT_OK;
 }
 
-static cleat_status look_for(struct cleat__doctor *doctor, struct names *names,
-                             struct cleat_error *err) {
+static cleat_status find_listed(struct cleat__doctor *doctor, struct names *names,
+                                struct cleat_error *err) {
   struct cleat__list_page page = {0};
   char folder[sizeof doctor->folder + 1];
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
@@ -75,7 +75,7 @@ void cleat__doctor_list_names(struct cleat__doctor *doctor, struct cleat__doctor
   struct cleat_error err;
   cleat_status status = put_names(doctor, &names, &err);
   if (status == CLEAT_OK)
-    status = look_for(doctor, &names, &err);
+    status = find_listed(doctor, &names, &err);
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (!names.named || !names.backslash)

@@ -135,7 +135,7 @@ int cleat__file_lock_close(int fd);
 void cleat__file_refresh(int fd);
 
 /* lstat() of what the name stands for at the server now. 0 or an errno value. */
-int cleat__file_look(int folder, const char *name, struct stat *info);
+int cleat__file_stat(int folder, const char *name, struct stat *info);
 
 /* Whether the name stands for that very file now. */
 bool cleat__file_is_same(int folder, const char *name, const struct stat *file);

@@ -437,7 +437,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
 /* Whether the upload still has its hidden name; a pinned file may have lost it. */
 static bool is_pending(const struct open_upload *open) {
   struct stat info;
-  return cleat__file_look(open->place.folder, open->data, &info) == 0;
+  return cleat__file_stat(open->place.folder, open->data, &info) == 0;
 }
 
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,

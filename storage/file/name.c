@@ -16,7 +16,7 @@
 #include <sys/file.h>
 #include <sys/vfs.h>
 
-#define LOOKS_MAX 3
+#define STATS_MAX 3
 #define SILLY_PREFIX ".nfs"
 #define SILLY_DIGITS 24
 #define POLL_MS 5
@@ -34,8 +34,8 @@ void cleat__file_refresh(int fd) {
   ask_server(fd, "");
 }
 
-int cleat__file_look(int folder, const char *name, struct stat *info) {
-  for (int looks = 0; looks < LOOKS_MAX; looks++) {
+int cleat__file_stat(int folder, const char *name, struct stat *info) {
+  for (int looks = 0; looks < STATS_MAX; looks++) {
     /* The names first: a folder that has changed has each name looked up anew. */
     cleat__file_refresh(folder);
     ask_server(folder, name);
@@ -51,7 +51,7 @@ int cleat__file_look(int folder, const char *name, struct stat *info) {
 
 bool cleat__file_is_same(int folder, const char *name, const struct stat *file) {
   struct stat info;
-  return cleat__file_look(folder, name, &info) == 0 && info.st_ino == file->st_ino &&
+  return cleat__file_stat(folder, name, &info) == 0 && info.st_ino == file->st_ino &&
          info.st_dev == file->st_dev;
 }
 
@@ -98,6 +98,6 @@ int cleat__file_await_change(const struct cleat__file_store *store, int folder, 
 bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder, unsigned *absent,
                               const atomic_bool *cancel) {
   /* More than once: it may have been missing for one replacement after another. */
-  return cleat__file_on_nfs(folder) && ++*absent <= LOOKS_MAX &&
+  return cleat__file_on_nfs(folder) && ++*absent <= STATS_MAX &&
          cleat__file_await_change(store, folder, REAPPEAR_MS, cancel) != ECANCELED;
 }

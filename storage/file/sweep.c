@@ -76,7 +76,7 @@ static bool has_journal(int folder, const char *name) {
   char journal[CLEAT__FILE_HIDDEN_MAX];
   struct stat info;
   snprintf(journal, sizeof journal, "%.*s.parts", (int)(sizeof journal - sizeof ".parts"), name);
-  return cleat__file_look(folder, journal, &info) != ENOENT;
+  return cleat__file_stat(folder, journal, &info) != ENOENT;
 }
 
 /* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that says of what
@@ -91,7 +91,7 @@ static bool is_empty_journal(int folder, const char *name) {
     return false;
   snprintf(data, sizeof data, "%.*s", (int)(length - strlen(ending)), name);
   return is_named(data, CLEAT__FILE_UPLOAD_PREFIX, CLEAT__FILE_UPLOAD_ID_HEX - 1) &&
-         cleat__file_look(folder, name, &info) == 0 && info.st_size == 0;
+         cleat__file_stat(folder, name, &info) == 0 && info.st_size == 0;
 }
 
 /* Whether it is one of the names that are swept, and nobody's any more. */
@@ -113,7 +113,7 @@ static int64_t changed_s(const char *name, const struct stat *info) {
 
 static cleat_status visit_hidden(struct sweep *sweep, int folder, const char *name) {
   struct stat info;
-  if (cleat__file_look(folder, name, &info) != 0 || !S_ISREG(info.st_mode) ||
+  if (cleat__file_stat(folder, name, &info) != 0 || !S_ISREG(info.st_mode) ||
       changed_s(name, &info) >= sweep->before_s || !is_left(folder, name))
     return CLEAT_OK;
   if (!sweep->dry_run && strcmp(name, CLEAT__FILE_LOCK_NAME) == 0) {

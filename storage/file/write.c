@@ -272,7 +272,7 @@ static int create_name(const struct cleat__file_store *store, const struct cleat
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
     return errno;
   /* NFS, for one. */
-  int failure = cleat__file_look(place->folder, hidden, &made);
+  int failure = cleat__file_stat(place->folder, hidden, &made);
   if (failure == 0)
     failure = link_name(place->folder, hidden, place->name, &made);
   return failure == 0 && confirm ? confirm_name(store, place, &made, cancel) : failure;
@@ -282,7 +282,7 @@ static int create_name(const struct cleat__file_store *store, const struct cleat
 static int compare_etag(const struct cleat__file_place *place, const char *etag) {
   struct stat info;
   char found[CLEAT__ETAG_MAX];
-  int failure = cleat__file_look(place->folder, place->name, &info);
+  int failure = cleat__file_stat(place->folder, place->name, &info);
   if (failure != 0)
     return failure;
   cleat__file_etag(&info, found);

@@ -39,7 +39,7 @@ static bool is_success(const struct cleat__http_call *call) {
 /* Waits for bytes of the store, which are the answer, or a TLS ticket. */
 static bool is_answering(struct cleat__http_call *call) {
   struct pollfd socket = {.fd = cleat__http_sockets_active(call->sockets), .events = POLLIN};
-  return socket.fd != CURL_SOCKET_BAD && poll(&socket, 1, CLEAT__HTTP_LOOK_MS) == 1;
+  return socket.fd != CURL_SOCKET_BAD && poll(&socket, 1, CLEAT__HTTP_CHECK_MS) == 1;
 }
 
 /* True: no more of the body for now; libcurl reads what came. */
@@ -53,7 +53,7 @@ static bool holds_body(struct cleat__http_call *call) {
 }
 
 static CURLcode let_body_go(struct cleat__http_call *call) {
-  if (call->paused_ms == 0 || now_ms() - call->paused_ms < CLEAT__HTTP_LOOK_MS)
+  if (call->paused_ms == 0 || now_ms() - call->paused_ms < CLEAT__HTTP_CHECK_MS)
     return CURLE_OK;
   call->paused_ms = 0;
   return curl_easy_pause(call->curl, CURLPAUSE_CONT);

@@ -28,7 +28,7 @@
 #define CLEAT__HTTP_ASK_MS 1000L
 /* And how long the answer is then waited for once more, behind the first bytes of the body: versitygw 1.7 says
  * "100 Continue" to everything, and refuses when it has read 8 KiB. */
-#define CLEAT__HTTP_LOOK_MS 200
+#define CLEAT__HTTP_CHECK_MS 200
 #define CLEAT__HTTP_TASTE_BYTES 16384
 /* A body that moves with fewer bytes a second, over CLEAT__HTTP_PACE_MS, is given up: the connection is sick, and the
  * next one may not be. Lower: one that trickles holds up its part until the time limit; at this pace even S3's

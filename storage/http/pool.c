@@ -175,8 +175,8 @@ static void drop_old_locked(struct cleat__http_pool *pool, struct cleat__http_ha
 }
 
 /* Takes what is to be closed. Returns how long to wait then: for ever when there is nothing to grow old. */
-static int look(struct cleat__http_pool *pool, const struct epoll_event *events, int count,
-                struct cleat__http_handle **dead, bool *ending) {
+static int check_calls(struct cleat__http_pool *pool, const struct epoll_event *events, int count,
+                       struct cleat__http_handle **dead, bool *ending) {
   cleat__mutex_lock(&pool->synced.lock);
   for (int i = 0; i < count; i++) {
     if (events[i].data.ptr != NULL)
@@ -202,7 +202,7 @@ static void *watcher_main(void *arg) {
     int count = epoll_wait(pool->epoll, events, EVENTS_MAX, wait_ms);
     assert(count <= EVENTS_MAX);
     (void)!read(pool->wake, &woken, sizeof woken);
-    wait_ms = look(pool, events, count, &dead, &ending);
+    wait_ms = check_calls(pool, events, count, &dead, &ending);
     free_all(dead);
   }
   return NULL;

@@ -103,8 +103,8 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
 enum found { FOUND_NOTHING = 0, FOUND_IT, FOUND_OTHER_SIZE };
 
 /* Whether the object is there. Keys are unique to one attempt at saving, so one of this size is ours. */
-static cleat_status look_for(const struct completion *completion, enum found *found,
-                             struct cleat_error *err) {
+static cleat_status find_object(const struct completion *completion, enum found *found,
+                                struct cleat_error *err) {
   struct cleat__object object;
   cleat_status status =
       cleat__s3_head(completion->store, completion->upload->key, &object, completion->cancel, err);
@@ -142,7 +142,7 @@ static cleat_status complete_surely(const struct completion *completion, struct 
                 (cleat__object_is_absent(status, err) || (in_doubt && err->http_status == 404));
     if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
       return status;
-    cleat_status looked = look_for(completion, &found, &second);
+    cleat_status looked = find_object(completion, &found, &second);
     if (found == FOUND_IT && gone && upload->create_only)
       return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
     if (found == FOUND_IT)
@@ -181,7 +181,7 @@ static cleat_status complete_learning(struct completion *completion, struct clea
     if ((trials[i] & known) != known || (guards && !create_only))
       continue;
     cleat_status status =
-        guards ? cleat__s3_look_free(s3, completion->upload->key, completion->cancel, err)
+        guards ? cleat__s3_check_free(s3, completion->upload->key, completion->cancel, err)
                : CLEAT_OK;
     if (status == CLEAT_EXISTS)
       cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);

@@ -43,8 +43,8 @@ cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation
                           s3->configs[0].endpoint);
 }
 
-cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
-                                 struct cleat_error *err) {
+cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
+                                  struct cleat_error *err) {
   struct cleat__object object;
   struct cleat_error problem;
   cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
@@ -101,7 +101,7 @@ static cleat_status put_unguarded(struct cleat__store *store, const char *key,
                                   const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__put_options unguarded = *options;
   unguarded.condition = CLEAT__PUT_UNGUARDED;
-  cleat_status status = cleat__s3_look_free((struct cleat__s3 *)store, key, cancel, err);
+  cleat_status status = cleat__s3_check_free((struct cleat__s3 *)store, key, cancel, err);
   return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
                             : status;
 }

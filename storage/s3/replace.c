@@ -4,7 +4,7 @@
  * wants the quotes. A 412 says that the object is another one only if it is: so that is looked at, and where the
  * object still has the ETag, the other form is tried. The form that a server took is sent first from then on.
  *
- * A store may refuse the header itself (501, 405). Whoever allows it (or_look) is then served by a look and a put without
+ * A store may refuse the header itself (501, 405). Whoever allows it (or_check) is then served by a look and a put without
  * the condition. All others are told that the store does not support it, each time.
  *
  * Runs on its caller's thread, on its own stack; which form comes first is one atomic of the store. */
@@ -25,8 +25,8 @@ static void write_otherwise(const char *etag, char other[CLEAT__ETAG_MAX]) {
 
 /* The put was refused. Its status, told in *err: CLEAT_LOST where the object is another one or gone, which a try of
  * ours whose reply was lost may have done too; CLEAT_OK where it is the one with that ETag; else why nobody knows. */
-static cleat_status look(struct cleat__store *store, const char *key, const char *etag,
-                         const atomic_bool *cancel, struct cleat_error *err) {
+static cleat_status check_etag(struct cleat__store *store, const char *key, const char *etag,
+                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__object object;
   struct cleat_error problem;
   cleat_status status = cleat__s3_head(store, key, &object, cancel, &problem);
@@ -92,7 +92,7 @@ static cleat_status replace(struct cleat__store *store, const char *key,
     if (status != CLEAT_LOST)
       return status;
     /* Looked at after each refusal: the object may have been replaced since the one before. */
-    status = look(store, key, options->etag, cancel, &problem);
+    status = check_etag(store, key, options->etag, cancel, &problem);
     if (status == CLEAT_LOST)
       return status;
     if (status != CLEAT_OK) {
@@ -113,7 +113,7 @@ static cleat_status replace_unguarded(struct cleat__store *store, const char *ke
   const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
   struct cleat__put_options unguarded = *options;
   unguarded.condition = CLEAT__PUT_UNGUARDED;
-  cleat_status status = look(store, key, options->etag, cancel, err);
+  cleat_status status = check_etag(store, key, options->etag, cancel, err);
   if (status == CLEAT_LOST)
     return cleat__error_set(err, CLEAT_LOST, "s3://%s/%s%s is no longer the one that was seen",
                             config->bucket, config->root, key);
@@ -127,10 +127,10 @@ static cleat_status replace_learning(struct cleat__store *store, const char *key
                                      const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat_error refusal;
-  if (options->or_look && cleat__s3_lacks(s3, CLEAT__STORE_NO_IF_MATCH))
+  if (options->or_check && cleat__s3_lacks(s3, CLEAT__STORE_NO_IF_MATCH))
     return replace_unguarded(store, key, body, body_count, options, cancel, err);
   cleat_status status = replace(store, key, body, body_count, options, cancel, err);
-  if (!options->or_look || !cleat__s3_is_refusal(status, err))
+  if (!options->or_check || !cleat__s3_is_refusal(status, err))
     return status;
   refusal = *err;
   status = replace_unguarded(store, key, body, body_count, options, cancel, err);

@@ -193,8 +193,8 @@ bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form
                           const atomic_bool *cancel);
 
 /* EXISTS when there is an object under `key`. */
-cleat_status cleat__s3_look_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
-                                 struct cleat_error *err);
+cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
+                                  struct cleat_error *err);
 
 /* A put that goes without the condition where the store refuses to be asked for it. */
 cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,

@@ -142,7 +142,7 @@ void kit_close_idle(struct cleat_client *client) {
   ck_assert_uint_eq(cleat__staging_free_count_locked(client->staging),
                     cleat__staging_buffer_count(client->staging));
   ck_assert_ptr_null(client->synced.saves);
-  ck_assert_ptr_null(client->synced.claimant);
+  ck_assert_ptr_null(client->synced.reserved_for);
   cleat__pool_unlock(client->pool);
   cleat_client_close(client);
 }

@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""Whether folders of sources depend on each other in one direction: by what they include, and by what they call.
+"""Whether folders of sources depend on each other in one direction, and whether the files of a folder call each other in one.
 
 usage: check_folders.py ROOT OBJECTS [--list]      OBJECTS holds ROOT/a/b.c as a/b.o
 
 A folder depends on another where one of its files includes a header of it, or has an undefined symbol that an object of
-the other defines. Prints each circle with the includes and symbols that make it, and "ok - …" or "not ok - …"; --list
-also prints what each folder depends on.
+the other defines. Of the files of one folder only the symbols count. Prints each circle with the includes and symbols
+that make it, and two lines "ok - …" or "not ok - …"; --list also prints what each folder depends on.
+
+A circle between files that is better so is explained by the file that calls upward, in the comment at its top:
+
+    /* Circle with other.c: the reason. */
+
+The line may also be one of a longer comment. It takes the calls from its file to other.c out of the check. It fails
+where there is no such circle.
 """
 
 import collections
@@ -16,6 +23,14 @@ import sys
 
 TOP = ("api", "base", "gpu", "storage", "uploader")
 COMMON_HEADERS = re.compile(r"api/cleat(/[^/]+)?\.h")  # open to all: the vocabulary of the interface
+EXPLAINED = re.compile(r"^(?:/\*| \*) Circle with (\w+\.c): \S.*\.(?: \*/)?$", re.M)
+# Circles of files that may stay for now: these folders are being rebuilt. Nothing is added here.
+ALLOWED = (
+    {"api/run/begin.c", "api/run/finish.c", "api/run/run.c", "api/run/unsaved.c", "api/run/with_ranks.c", "api/run/work.c"},
+    {"api/run/layout_beside.c", "api/run/layout_signs.c"},
+    {"api/run/saver.c", "api/run/saver_orders.c"},
+    {"uploader/save/anew.c", "uploader/save/ranks_next.c", "uploader/save/save.c"},
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -60,7 +75,7 @@ def by_call(objects, names):
 
 
 def circles(edges):
-    """Tarjan's strongly connected components that have more than one folder."""
+    """Tarjan's strongly connected components that have more than one node."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(node):
@@ -83,24 +98,66 @@ def circles(edges):
     return found
 
 
-def main():
-    root, objects = sys.argv[1:3]
-    names = sources(root)
-    edges = collections.defaultdict(lambda: collections.defaultdict(list))
-    for name, target, why in [*by_include(root, names), *by_call(objects, names)]:
+def graph():
+    """What each node depends on, and why: edges[node][target] is a list of reasons."""
+    return collections.defaultdict(lambda: collections.defaultdict(list))
+
+
+def tell(edges, members):
+    for node in members:
+        for target in sorted(set(edges[node]) & set(members)):
+            for why in edges[node][target]:
+                print("%s -> %s: %s" % (node, target, why))
+
+
+def check_folders(dependences, listed):
+    edges = graph()
+    for name, target, why in dependences:
         if os.path.dirname(name) != os.path.dirname(target):
             edges[os.path.dirname(name)][os.path.dirname(target)].append("%s %s" % (name, why))
     found = circles(edges)
     for members in found:
-        for folder in members:
-            for target in sorted(set(edges[folder]) & set(members)):
-                for why in edges[folder][target]:
-                    print("%s -> %s: %s" % (folder, target, why))
-    if "--list" in sys.argv:
+        tell(edges, members)
+    if listed:
         for folder in sorted(edges):
             print("%-20s %s" % (folder, " ".join(sorted(edges[folder]))))
     print("%s - folders depend on each other in one direction" % ("not ok" if found else "ok"))
-    return 1 if found else 0
+    return not found
+
+
+def explained(root, name):
+    """The files that the comment at the top of a file explains a circle with."""
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        head = file.read().split("*/", 1)[0] + "*/"
+    return [os.path.join(os.path.dirname(name), other) for other in EXPLAINED.findall(head)] if head.startswith("/*") else []
+
+
+def check_files(root, calls):
+    edges = graph()
+    for name, target, why in calls:
+        if os.path.dirname(name) == os.path.dirname(target):
+            edges[name][target].append(why)
+    ring = {name: members for members in circles(edges) for name in members}
+    good = True
+    for name in [name for name in sources(root) if name.endswith(".c")]:
+        for other in explained(root, name):
+            if other not in ring.get(name, ()) or edges[name].pop(other, None) is None:
+                print("%s explains a circle with %s that is not there" % (name, other))
+                good = False
+    for members in circles(edges):
+        if not any(set(members) <= allowed for allowed in ALLOWED):
+            tell(edges, members)
+            good = False
+    print("%s - files of a folder call each other in one direction" % ("ok" if good else "not ok"))
+    return good
+
+
+def main():
+    root, objects = sys.argv[1:3]
+    names = sources(root)
+    calls = list(by_call(objects, names))
+    folders = check_folders([*by_include(root, names), *calls], "--list" in sys.argv)
+    return 0 if check_files(root, calls) and folders else 1
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Shows that check_folders.py can fail: two folders that include from each other, or call each other, and some that
-may."""
+"""Shows that check_folders.py can fail: folders that include from each other, folders and files that call each other,
+and some that may."""
 
 import os
 import subprocess
 import sys
 import tempfile
+
+import check_folders
 
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_folders.py")
 SOUND = {
@@ -29,6 +31,38 @@ CASES += [
     ({**PUBLIC, "base/e.h": '#include "api/cleat.h"\n#include "api/cleat/error.h"\n'}, None),
     ({**PUBLIC, "base/e.h": '#include "api/d.h"\n'}, "base -> api: base/e.h includes api/d.h"),
 ]
+
+# Two files of one folder that call each other: that is to be explained by the one that calls upward.
+UP = "int c(void); int a(void); int a(void) { return c(); }\n"
+DOWN = {"base/c.c": "int a(void); int c(void); int c(void) { return a(); }\n"}
+CASES += [
+    ({"base/c.c": DOWN["base/c.c"]}, None),
+    ({"base/a.c": UP, **DOWN}, "base/a.c -> base/c.c: uses c of base/c.c"),
+    ({"base/a.c": "/* Circle with c.c: it is a test. */\n" + UP, **DOWN}, None),
+    ({"base/a.c": "/* a.c: adds.\n *\n * Circle with c.c: it is a test. */\n" + UP, **DOWN}, None),
+    ({"base/a.c": "/* Circle with c.c: */\n" + UP, **DOWN}, "base/a.c -> base/c.c"),
+    ({"base/a.c": "/* Circle with d.c: it is another. */\n" + UP, **DOWN}, "base/a.c -> base/c.c"),
+    ({"base/a.c": UP + "/* Circle with c.c: too far below. */\n", **DOWN}, "base/a.c -> base/c.c"),
+    ({"base/a.c": "/* Circle with c.c: there is none. */\n" + SOUND["base/a.c"]},
+     "base/a.c explains a circle with base/c.c that is not there"),
+    ({"base/a.c": "/* Circle with c.c: there is none. */\n" + UP, "base/c.c": "int c(void); int c(void) { return 2; }\n"},
+     "base/a.c explains a circle with base/c.c that is not there"),
+]
+
+
+def allowed_case():
+    """A circle between two files that check_folders.py allows for now, and the same with a third file."""
+    for first, second in (sorted(files)[:2] for files in check_folders.ALLOWED[:1]):
+        both = {first: "int y(void); int x(void); int x(void) { return y(); }\n",
+                second: "int x(void); int y(void); int y(void) { return x(); }\n"}
+        third = os.path.join(os.path.dirname(first), "new.c")
+        more = {second: "int z(void); int y(void); int y(void) { return z(); }\n",
+                third: "int x(void); int z(void); int z(void) { return x(); }\n"}
+        yield both, None
+        yield {**both, **more}, "%s -> %s: uses z of %s" % (second, third, third)
+
+
+CASES += allowed_case()
 
 
 def check(added):

@@ -127,7 +127,7 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
 
 /* ---- In the store ------------------------------------------------------------------------------ */
 
-cleat_status cleat__claim_look(struct cleat_client *client, const char *key,
+cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
                                const atomic_bool *cancel, struct cleat__claim *claim,
                                struct cleat_error *err) {
   struct cleat__claim found = {0};
@@ -184,7 +184,7 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
   /* A reply that was damaged on its way must not be taken for somebody else's claim. */
   for (int tries = 0; tries < READS_MAX; tries++) {
     struct cleat__claim claim = {0};
-    cleat_status status = cleat__claim_look(client, key, cancel, &claim, err);
+    cleat_status status = cleat__claim_read(client, key, cancel, &claim, err);
     if (status != CLEAT_OK)
       return status;
     bool ours = claim.kind == CLEAT__CLAIM_OPEN && strcmp(claim.nonce, nonce) == 0;
@@ -211,7 +211,7 @@ static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
 cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
                                 bool stood, struct cleat_error *err) {
   struct cleat__claim claim = {0};
-  cleat_status status = cleat__claim_look(client, key, &client->never, &claim, err);
+  cleat_status status = cleat__claim_read(client, key, &client->never, &claim, err);
   if (status != CLEAT_OK)
     return status;
   if (claim.kind == CLEAT__CLAIM_RECORD) {

@@ -52,7 +52,7 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
                                 struct cleat_error *err) CLEAT_MUST_USE;
 
 /* Reads what stands under `key`. */
-cleat_status cleat__claim_look(struct cleat_client *client, const char *key,
+cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
                                const atomic_bool *cancel, struct cleat__claim *claim,
                                struct cleat_error *err);
 

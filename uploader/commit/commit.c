@@ -33,7 +33,7 @@ static cleat_status manifest_read(struct cleat_client *client, int64_t step,
   return status;
 }
 
-cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
+cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
                                 const atomic_bool *cancel, struct cleat__standing *standing,
                                 struct cleat_error *err) {
   struct cleat__manifest manifest = {0};
@@ -371,7 +371,7 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
       replace_etag == NULL && atomic_load(&client->create_only) == CLEAT__CREATE_ONLY_IGNORED;
   unsigned failed_tries = 0;
   struct cleat__put_options how = in_place_of(replace_etag);
-  how.or_look = true;
+  how.or_check = true;
   how.failed_tries = &failed_tries;
   cleat_status status = cleat__manifest_encode(manifest, &text, err);
   *in_doubt = false;

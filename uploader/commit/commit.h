@@ -26,7 +26,7 @@ struct cleat__standing {
 };
 
 /* Reads the manifest of `step`, if there is one. A damaged one exists, by nobody. */
-cleat_status cleat__commit_look(struct cleat_client *client, int64_t step,
+cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
                                 const atomic_bool *cancel, struct cleat__standing *standing,
                                 struct cleat_error *err);
 

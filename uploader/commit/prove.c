@@ -107,7 +107,7 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
 
 /* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. The trial itself
  * finds an object and so proves no reason for a refusal. Its driver has looked then, all the same. */
-static bool looks_first(const struct trial *trial) {
+static bool checks_first(const struct trial *trial) {
   static const unsigned refused = CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_REFUSED_CREATE_ONLY;
   return (atomic_load(&trial->client->store->lacks) & refused) != 0;
 }
@@ -124,7 +124,7 @@ static cleat_status try_all(const struct trial *trial, bool uploads,
     status = try_races(trial, &create);
   if (status == CLEAT_OK && match && create && uploads)
     status = try_upload(trial, &complete);
-  if (!create || !match || looks_first(trial))
+  if (!create || !match || checks_first(trial))
     *found = CLEAT__CONDITIONS_IGNORED;
   else if (!complete)
     *found = CLEAT__CONDITIONS_IGNORED_BY_UPLOADS;

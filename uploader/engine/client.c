@@ -169,7 +169,7 @@ void cleat__client_close(struct cleat_client *client) {
     return;
   }
   /* The caller has freed all saves and loads: see cleat_client_close. */
-  assert(client->synced.saves == NULL && client->synced.claimant == NULL);
+  assert(client->synced.saves == NULL && client->synced.reserved_for == NULL);
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
     client->cuda->ops->close(client->cuda);
@@ -194,16 +194,16 @@ bool cleat__client_take_buffers_locked(struct cleat_client *client, struct cleat
                                        uint64_t bytes, size_t count, void **buffers) {
   assert(cleat__pool_is_mine(client->pool));
   assert(count > 0 && count <= cleat__staging_buffer_count(client->staging));
-  struct cleat__job *claimant = client->synced.claimant;
-  if (claimant != NULL && claimant != job)
+  struct cleat__job *reserved_for = client->synced.reserved_for;
+  if (reserved_for != NULL && reserved_for != job)
     return false;
   bool small = count == 1 && bytes <= cleat__staging_slice_bytes(client->staging);
   if (!(small ? cleat__staging_take_slice_locked(client->staging, buffers)
               : cleat__staging_take_locked(client->staging, count, buffers))) {
-    client->synced.claimant = job;
+    client->synced.reserved_for = job;
     return false;
   }
-  client->synced.claimant = NULL;
+  client->synced.reserved_for = NULL;
   return true;
 }
 
@@ -216,11 +216,12 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
   cleat__pool_wake_locked(client->pool);
 }
 
-void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job) {
+void cleat__client_drop_reservation_locked(struct cleat_client *client,
+                                           const struct cleat__job *job) {
   assert(cleat__pool_is_mine(client->pool));
-  if (client->synced.claimant != job)
+  if (client->synced.reserved_for != job)
     return;
-  client->synced.claimant = NULL;
+  client->synced.reserved_for = NULL;
   cleat__pool_wake_locked(client->pool);
 }
 

@@ -64,9 +64,9 @@ struct cleat_client {
 
   struct {
     struct cleat__concurrency transfers[2]; /* by enum cleat__direction */
-    struct cleat_save *saves;    /* those that have not ended, oldest first: they commit in order */
-    struct cleat__try *tries;    /* newest step first */
-    struct cleat__job *claimant; /* the job whose turn it is to get staging buffers, or NULL */
+    struct cleat_save *saves; /* those that have not ended, oldest first: they commit in order */
+    struct cleat__try *tries; /* newest step first */
+    struct cleat__job *reserved_for; /* the job whose turn it is to get staging buffers, or NULL */
   } synced;
 };
 
@@ -100,7 +100,8 @@ void cleat__client_give_buffers_locked(struct cleat_client *client, size_t count
                                        void *const *buffers);
 
 /* The job asks for no more buffers (it failed, or ended). */
-void cleat__client_drop_claim_locked(struct cleat_client *client, const struct cleat__job *job);
+void cleat__client_drop_reservation_locked(struct cleat_client *client,
+                                           const struct cleat__job *job);
 
 /* Whether another part may be sent, or fetched; asked only when there is one. */
 bool cleat__client_may_transfer_locked(struct cleat_client *client,

@@ -29,7 +29,7 @@ void cleat__operation_stop_locked(struct cleat__operation *operation) {
   assert(!operation->synced.ended);
   operation->synced.stopping = true;
   atomic_store(&operation->cancel, true);
-  cleat__client_drop_claim_locked(operation->client, &operation->job);
+  cleat__client_drop_reservation_locked(operation->client, &operation->job);
   cleat__pool_wake_locked(operation->client->pool);
 }
 
@@ -39,7 +39,7 @@ void cleat__operation_end_locked(struct cleat__operation *operation) {
   assert(!operation->synced.ended && operation->job.in_flight <= 1);
   operation->synced.ended = true;
   operation->synced.ended_s = cleat__seconds();
-  cleat__client_drop_claim_locked(operation->client, &operation->job);
+  cleat__client_drop_reservation_locked(operation->client, &operation->job);
   cleat__pool_wake_locked(operation->client->pool);
 }
 

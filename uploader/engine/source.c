@@ -27,7 +27,7 @@ static void source_fill(struct cleat__source *source, const char *path, const st
   source->links = (uint64_t)seen->st_nlink;
 }
 
-cleat_status cleat__source_look(const char *path, struct cleat__source *source,
+cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
                                 struct cleat_error *err) {
   struct stat seen;
   if (stat(path, &seen) != 0)

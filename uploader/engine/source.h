@@ -20,9 +20,9 @@ struct cleat__source {
   uint64_t links; /* a link that comes or goes is no write, though it changes the ctime */
 };
 
-/* Looks at a regular file (links are followed). Errors: NOT_FOUND, INVALID (not a regular file),
+/* Reads the state of a regular file (links are followed). Errors: NOT_FOUND, INVALID (not a regular file),
  * DENIED, IO. */
-cleat_status cleat__source_look(const char *path, struct cleat__source *source,
+cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
                                 struct cleat_error *err);
 
 /* Fills the spans from `offset` on; *crc32c (NULL: not wanted) is that of their bytes. CHANGED when the file is not the one that was looked at, before

@@ -21,13 +21,13 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /* The file for file `index` of the checkpoint, and its size; INTEGRITY when it cannot be that. */
-static cleat_status look_at(struct cleat_load *load, size_t index, const struct cleat_file *given,
-                            struct cleat_error *err) {
+static cleat_status check_file(struct cleat_load *load, size_t index,
+                               const struct cleat_file *given, struct cleat_error *err) {
   const struct cleat_file_info *info = &load->checkpoint->files[index].info;
   struct cleat__compared *compared = &load->compared[index];
   uint64_t size = given->data_bytes;
   if (given->path != NULL) {
-    cleat_status status = cleat__source_look(given->path, &compared->source, err);
+    cleat_status status = cleat__source_stat(given->path, &compared->source, err);
     if (status == CLEAT_NOT_FOUND)
       err->status = status = CLEAT_INTEGRITY;
     if (status != CLEAT_OK)
@@ -41,14 +41,14 @@ static cleat_status look_at(struct cleat_load *load, size_t index, const struct 
                           info->name, (unsigned long long)size, (unsigned long long)info->size);
 }
 
-static cleat_status look_at_all(struct cleat_load *load, const struct named *sorted, size_t count,
+static cleat_status check_files(struct cleat_load *load, const struct named *sorted, size_t count,
                                 struct cleat_error *err) {
   const struct cleat_checkpoint *checkpoint = load->checkpoint;
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < checkpoint->file_count; i++) {
     const struct named wanted = {.name = checkpoint->files[i].info.name};
     const struct named *found = bsearch(&wanted, sorted, count, sizeof wanted, compare_names);
-    status = found != NULL ? look_at(load, i, found->file, err)
+    status = found != NULL ? check_file(load, i, found->file, err)
                            : cleat__error_set(err, CLEAT_INTEGRITY, "%s is missing", wanted.name);
   }
   if (status == CLEAT_OK && count != checkpoint->file_count)
@@ -70,7 +70,7 @@ cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct clea
     sorted[i] = (struct named){files[i].name, &files[i]};
   if (status == CLEAT_OK) {
     qsort(sorted, count, sizeof *sorted, compare_names);
-    status = look_at_all(load, sorted, count, err);
+    status = check_files(load, sorted, count, err);
   }
   cleat__free(sorted);
   return status;

@@ -211,7 +211,7 @@ static cleat_status fresh_make(struct cleat__destination *destination, struct cl
   return status;
 }
 
-static cleat_status destination_look(struct cleat__destination *destination, bool force,
+static cleat_status destination_stat(struct cleat__destination *destination, bool force,
                                      struct cleat_error *err) {
   struct stat seen;
   if (lstat(destination->path, &seen) != 0) {
@@ -270,7 +270,7 @@ cleat_status cleat__destination_begin(const char *path, bool force,
   cleat_status status = destination_new(path, files, count, &made, err);
   if (status != CLEAT_OK)
     return status;
-  status = destination_look(made, force, err);
+  status = destination_stat(made, force, err);
   for (size_t i = 0; status == CLEAT_OK && made->inside && i < count; i++) {
     status = place_check(made, files[i].name, err);
   }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* What one unit is made of. */
-struct look {
+struct check {
   const struct cleat__gc *gc;
   struct cleat__unit *unit;
   const char *prefix;
@@ -24,24 +24,24 @@ struct look {
   bool foreign; /* a folder that nobody here has made */
 };
 
-static bool is_old(const struct look *look) {
-  return !look->undated && look->newest_s < look->gc->before_s;
+static bool is_old(const struct check *check) {
+  return !check->undated && check->newest_s < check->gc->before_s;
 }
 
-static void see_time(struct look *look, int64_t time_s) {
-  look->undated = look->undated || time_s <= 0;
-  if (time_s > look->newest_s)
-    look->newest_s = time_s;
+static void see_time(struct check *check, int64_t time_s) {
+  check->undated = check->undated || time_s <= 0;
+  if (time_s > check->newest_s)
+    check->newest_s = time_s;
 }
 
 static cleat_status see_object(void *user, const struct cleat__list_entry *entry,
                                struct cleat_error *err) {
-  struct look *look = user;
+  struct check *check = user;
   int64_t rank = 0;
-  see_time(look, entry->modified_s);
-  look->of_ranks =
-      look->of_ranks || cleat__name_is_of_rank(entry->key + strlen(look->prefix), &rank);
-  return cleat__unit_doom(look->unit, entry->key, NULL, entry->size, err);
+  see_time(check, entry->modified_s);
+  check->of_ranks =
+      check->of_ranks || cleat__name_is_of_rank(entry->key + strlen(check->prefix), &rank);
+  return cleat__unit_doom(check->unit, entry->key, NULL, entry->size, err);
 }
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
@@ -68,45 +68,45 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
 }
 
 /* What is held is as young as can be. */
-static cleat_status see_upload(struct look *look, const struct cleat__upload_entry *entry,
+static cleat_status see_upload(struct check *check, const struct cleat__upload_entry *entry,
                                struct cleat_error *err) {
   bool held = false;
   uint64_t bytes = 0;
-  see_time(look, entry->begun_s);
-  if (!is_old(look))
+  see_time(check, entry->begun_s);
+  if (!is_old(check))
     return CLEAT_OK; /* all of it stays */
-  cleat_status status = weigh_upload(look->gc, entry->key, entry->id, &held, &bytes, err);
+  cleat_status status = weigh_upload(check->gc, entry->key, entry->id, &held, &bytes, err);
   if (held)
-    look->newest_s = INT64_MAX;
-  return status == CLEAT_OK ? cleat__unit_doom(look->unit, entry->key, entry->id, bytes, err)
+    check->newest_s = INT64_MAX;
+  return status == CLEAT_OK ? cleat__unit_doom(check->unit, entry->key, entry->id, bytes, err)
                             : status;
 }
 
-static cleat_status see_uploads(struct look *look, size_t *count, struct cleat_error *err) {
-  const struct cleat__upload_entry *uploads = cleat__gc_uploads(look->gc, look->prefix, count);
+static cleat_status see_uploads(struct check *check, size_t *count, struct cleat_error *err) {
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(check->gc, check->prefix, count);
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < *count && status == CLEAT_OK; i++)
-    status = see_upload(look, &uploads[i], err);
+    status = see_upload(check, &uploads[i], err);
   return status;
 }
 
 /* One key that may have uploads. */
 struct named {
-  struct look *look;
+  struct check *check;
   const char *key;
 };
 
 static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry,
                                   struct cleat_error *err) {
   struct named *named = user;
-  return strcmp(entry->key, named->key) == 0 ? see_upload(named->look, entry, err) : CLEAT_OK;
+  return strcmp(entry->key, named->key) == 0 ? see_upload(named->check, entry, err) : CLEAT_OK;
 }
 
 /* Uploads of one whole key, of a store that lists no others. */
-static cleat_status see_uploads_of(struct look *look, const char *key, struct cleat_error *err) {
-  struct cleat_client *client = look->gc->client;
+static cleat_status see_uploads_of(struct check *check, const char *key, struct cleat_error *err) {
+  struct cleat_client *client = check->gc->client;
   const struct cleat__listing uploads = {client->store, key, false, &client->never};
-  struct named named = {look, key};
+  struct named named = {check, key};
   cleat_status status = cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
   return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc_list.c */
 }
@@ -114,46 +114,46 @@ static cleat_status see_uploads_of(struct look *look, const char *key, struct cl
 /* ---- Claims ----------------------------------------------------------------------------------- */
 
 /* What is done with an open claim. */
-typedef cleat_status claim_fn(struct look *look, const char *key, const struct cleat__claim *claim,
-                              struct cleat_error *err);
+typedef cleat_status claim_fn(struct check *check, const char *key,
+                              const struct cleat__claim *claim, struct cleat_error *err);
 
 /* It names the files that were sent in parts. */
-static cleat_status ask_named(struct look *look, const char *key, const struct cleat__claim *claim,
-                              struct cleat_error *err) {
+static cleat_status ask_named(struct check *check, const char *key,
+                              const struct cleat__claim *claim, struct cleat_error *err) {
   char named[CLEAT__OBJECT_KEY_MAX];
   cleat_status status = CLEAT_OK;
   (void)key;
   for (size_t i = 0; i < claim->upload_count && status == CLEAT_OK; i++) {
-    cleat__key_file(look->unit->entry.step, look->unit->name, claim->uploads[i], named);
-    status = see_uploads_of(look, named, err);
+    cleat__key_file(check->unit->entry.step, check->unit->name, claim->uploads[i], named);
+    status = see_uploads_of(check, named, err);
   }
   return status;
 }
 
 /* From then on nobody goes on with the attempt. Whoever was faster needs it. */
-static cleat_status close_claim(struct look *look, const char *key,
+static cleat_status close_claim(struct check *check, const char *key,
                                 const struct cleat__claim *claim, struct cleat_error *err) {
-  cleat_status status = cleat__claim_close(look->gc->client, key, claim->nonce, false, err);
+  cleat_status status = cleat__claim_close(check->gc->client, key, claim->nonce, false, err);
   if (status != CLEAT_LOST && status != CLEAT_EXISTS)
     return status;
-  look->newest_s = INT64_MAX;
+  check->newest_s = INT64_MAX;
   return CLEAT_OK;
 }
 
-static cleat_status each_claim(struct look *look, claim_fn *fn, struct cleat_error *err) {
-  struct cleat_client *client = look->gc->client;
+static cleat_status each_claim(struct check *check, claim_fn *fn, struct cleat_error *err) {
+  struct cleat_client *client = check->gc->client;
   cleat_status status = CLEAT_OK;
-  size_t count = look->unit->count; /* fn may add uploads */
+  size_t count = check->unit->count; /* fn may add uploads */
   for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
-    const char *key = look->unit->doomed[i].key;
+    const char *key = check->unit->doomed[i].key;
     struct cleat__claim claim = {0};
     int64_t rank = -1;
-    if (look->unit->doomed[i].upload != NULL ||
-        !cleat__name_is_of_rank(key + strlen(look->prefix), &rank) || rank < 0)
+    if (check->unit->doomed[i].upload != NULL ||
+        !cleat__name_is_of_rank(key + strlen(check->prefix), &rank) || rank < 0)
       continue;
-    status = cleat__claim_look(client, key, &client->never, &claim, err);
+    status = cleat__claim_read(client, key, &client->never, &claim, err);
     if (status == CLEAT_OK && claim.kind == CLEAT__CLAIM_OPEN)
-      status = fn(look, key, &claim, err);
+      status = fn(check, key, &claim, err);
     cleat__claim_clear(&claim);
   }
   return status;
@@ -169,16 +169,16 @@ enum standing {
 };
 
 /* Whose the step is; `attempt` gets the one that is committed. */
-static cleat_status look_at_manifest(const struct look *look, enum standing *standing,
-                                     char attempt[CLEAT__ID_MAX + 1], struct cleat_error *err) {
-  struct cleat_client *client = look->gc->client;
+static cleat_status read_standing(const struct check *check, enum standing *standing,
+                                  char attempt[CLEAT__ID_MAX + 1], struct cleat_error *err) {
+  struct cleat_client *client = check->gc->client;
   struct cleat__manifest manifest = {0};
   struct cleat_error problem;
   attempt[0] = '\0';
-  cleat_status status = cleat__checkpoint_read_manifest(client, look->unit->entry.step,
+  cleat_status status = cleat__checkpoint_read_manifest(client, check->unit->entry.step,
                                                         &client->never, &manifest, &problem);
   if (status == CLEAT_OK) {
-    bool same = strcmp(manifest.attempt, look->unit->name) == 0;
+    bool same = strcmp(manifest.attempt, check->unit->name) == 0;
     *standing = same ? COMMITTED : ANOTHERS;
     snprintf(attempt, CLEAT__ID_MAX + 1, "%s", manifest.attempt);
   } else if (cleat__object_is_absent(status, &problem)) {
@@ -196,39 +196,39 @@ static cleat_status look_at_manifest(const struct look *look, enum standing *sta
 }
 
 /* Nothing of it goes now. */
-static void keep(struct look *look) {
-  cleat__unit_spare(look->unit);
-  look->unit->kept = true;
+static void keep(struct check *check) {
+  cleat__unit_spare(check->unit);
+  check->unit->kept = true;
 }
 
 /* Of what is committed: uploads that nobody will complete any more, each by its own age. */
-static cleat_status look_at_uploads(struct look *look, struct cleat_error *err) {
+static cleat_status check_uploads(struct check *check, struct cleat_error *err) {
   size_t count = 0;
-  const struct cleat__upload_entry *uploads = cleat__gc_uploads(look->gc, look->prefix, &count);
+  const struct cleat__upload_entry *uploads = cleat__gc_uploads(check->gc, check->prefix, &count);
   cleat_status status = CLEAT_OK;
-  look->unit->entry.kind = CLEAT_REMOVAL_UPLOAD;
+  check->unit->entry.kind = CLEAT_REMOVAL_UPLOAD;
   for (size_t i = 0; i < count && status == CLEAT_OK; i++) {
-    size_t before = look->unit->count;
-    look->newest_s = 0;
-    look->undated = false;
-    status = see_upload(look, &uploads[i], err);
-    if (!is_old(look)) {
-      look->unit->count = before;
-      look->unit->kept = true;
+    size_t before = check->unit->count;
+    check->newest_s = 0;
+    check->undated = false;
+    status = see_upload(check, &uploads[i], err);
+    if (!is_old(check)) {
+      check->unit->count = before;
+      check->unit->kept = true;
     }
   }
-  look->unit->found = look->unit->count > 0;
+  check->unit->found = check->unit->count > 0;
   return status;
 }
 
 /* The records of ranks go last: a claim among them tells where uploads may be, should this end in the middle. */
-static void order(struct look *look) {
-  struct cleat__unit *unit = look->unit;
+static void order(struct check *check) {
+  struct cleat__unit *unit = check->unit;
   size_t first = 0;
   int64_t rank = 0;
   for (size_t i = 0; i < unit->count; i++) {
     struct cleat__doomed doomed = unit->doomed[i];
-    if (doomed.upload == NULL && cleat__name_is_of_rank(doomed.key + strlen(look->prefix), &rank))
+    if (doomed.upload == NULL && cleat__name_is_of_rank(doomed.key + strlen(check->prefix), &rank))
       continue;
     unit->doomed[i] = unit->doomed[first];
     unit->doomed[first++] = doomed;
@@ -237,62 +237,62 @@ static void order(struct look *look) {
 }
 
 /* What is in the attempt. It is nobody's attempt unless its name, or something in it, says so. */
-static cleat_status gather(struct look *look, struct cleat_error *err) {
-  struct cleat__unit *unit = look->unit;
+static cleat_status gather(struct check *check, struct cleat_error *err) {
+  struct cleat__unit *unit = check->unit;
   size_t listed = 0;
-  cleat_status status = cleat__gc_each(look->gc, look->prefix, false, see_object, look, err);
-  look->foreign = !look->of_ranks && !cleat__name_is_attempt(unit->name, strlen(unit->name));
-  if (status == CLEAT_OK && look->foreign) {
+  cleat_status status = cleat__gc_each(check->gc, check->prefix, false, see_object, check, err);
+  check->foreign = !check->of_ranks && !cleat__name_is_attempt(unit->name, strlen(unit->name));
+  if (status == CLEAT_OK && check->foreign) {
     cleat__unit_spare(unit);
     return CLEAT_OK;
   }
   if (status == CLEAT_OK)
-    status = see_uploads(look, &listed, err);
-  if (status == CLEAT_OK && listed == 0 && is_old(look))
-    status = each_claim(look, ask_named, err);
+    status = see_uploads(check, &listed, err);
+  if (status == CLEAT_OK && listed == 0 && is_old(check))
+    status = each_claim(check, ask_named, err);
   return status;
 }
 
 /* The attempt is old and nobody's. Is it still? The manifest is read twice, since a name in it may be damaged on
  * its way. */
-static cleat_status settle(struct look *look, enum standing before, const char *committed,
+static cleat_status settle(struct check *check, enum standing before, const char *committed,
                            struct cleat_error *err) {
   /* What is removed was looked at once more. */
   assert(!look->gc->dry_run);
   char attempt[CLEAT__ID_MAX + 1];
   enum standing now = before;
-  cleat_status status = each_claim(look, close_claim, err);
+  cleat_status status = each_claim(check, close_claim, err);
   if (status == CLEAT_OK)
-    status = look_at_manifest(look, &now, attempt, err);
+    status = read_standing(check, &now, attempt, err);
   if (status == CLEAT_OK && (now != before || strcmp(attempt, committed) != 0))
-    look->newest_s = INT64_MAX;
+    check->newest_s = INT64_MAX;
   return status;
 }
 
-static cleat_status look_at_attempt(struct look *look, struct cleat_error *err) {
+static cleat_status check_attempt(struct check *check, struct cleat_error *err) {
   char committed[CLEAT__ID_MAX + 1];
   enum standing standing = UNKNOWN;
-  cleat_status status = look_at_manifest(look, &standing, committed, err);
+  cleat_status status = read_standing(check, &standing, committed, err);
   if (status != CLEAT_OK)
     return status;
   if (standing == COMMITTED)
-    return look_at_uploads(look, err);
+    return check_uploads(check, err);
   if (standing == UNKNOWN) {
-    keep(look);
+    keep(check);
     return CLEAT_OK;
   }
-  status = gather(look, err);
-  if (status != CLEAT_OK || look->foreign || (look->unit->count == 0 && is_old(look)))
+  status = gather(check, err);
+  if (status != CLEAT_OK || check->foreign || (check->unit->count == 0 && is_old(check)))
     return status;
-  if (is_old(look) && !look->gc->dry_run)
-    status = settle(look, standing, committed, err);
+  if (is_old(check) && !check->gc->dry_run)
+    status = settle(check, standing, committed, err);
   if (status != CLEAT_OK)
     return status;
-  if (is_old(look)) {
-    look->unit->found = true;
-    order(look);
+  if (is_old(check)) {
+    check->unit->found = true;
+    order(check);
   } else {
-    keep(look);
+    keep(check);
   }
   return CLEAT_OK;
 }
@@ -308,8 +308,8 @@ cleat_status cleat__gc_begin_attempt(void *user, struct cleat__unit *unit,
                                      struct cleat_error *err) {
   char prefix[CLEAT__OBJECT_KEY_MAX];
   cleat__key_attempt(unit->entry.step, unit->name, prefix);
-  struct look look = {.gc = user, .unit = unit, .prefix = prefix};
-  return spare_unless(look_at_attempt(&look, err), unit);
+  struct check check = {.gc = user, .unit = unit, .prefix = prefix};
+  return spare_unless(check_attempt(&check, err), unit);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------ */
@@ -372,11 +372,11 @@ cleat_status cleat__gc_begin_step(void *user, struct cleat__unit *unit, struct c
 /* ---- The rest --------------------------------------------------------------------------------- */
 
 /* All of it goes, if all of it is old. */
-static void decide(struct look *look) {
-  if (is_old(look))
-    look->unit->found = look->unit->found || look->unit->count > 0;
+static void decide(struct check *check) {
+  if (is_old(check))
+    check->unit->found = check->unit->found || check->unit->count > 0;
   else
-    keep(look);
+    keep(check);
 }
 
 cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
@@ -385,22 +385,22 @@ cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
   char prefix[CLEAT__OBJECT_KEY_MAX];
   size_t count = 0;
   snprintf(prefix, sizeof prefix, "%s/", unit->name);
-  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc, prefix, false, see_object, &look, err);
+  struct check check = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_object, &check, err);
   if (status == CLEAT_OK)
-    status = see_uploads(&look, &count, err);
+    status = see_uploads(&check, &count, err);
   if (status == CLEAT_OK)
     status = sweep(gc, prefix, unit, err);
   if (status == CLEAT_OK)
-    decide(&look);
+    decide(&check);
   return spare_unless(status, unit);
 }
 
 /* "starts/000007.json", and what is below "starts/000007/". */
 static cleat_status see_of_start(void *user, const struct cleat__list_entry *entry,
                                  struct cleat_error *err) {
-  const struct look *look = user;
-  const char *rest = entry->key + strlen(look->prefix);
+  const struct check *check = user;
+  const char *rest = entry->key + strlen(check->prefix);
   return strcmp(rest, ".json") == 0 || rest[0] == '/' ? see_object(user, entry, err) : CLEAT_OK;
 }
 
@@ -408,18 +408,18 @@ cleat_status cleat__gc_begin_start(void *user, struct cleat__unit *unit, struct 
   struct cleat__gc *gc = user;
   char prefix[CLEAT__OBJECT_KEY_MAX];
   snprintf(prefix, sizeof prefix, CLEAT__STARTS "%s", unit->name);
-  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc, prefix, false, see_of_start, &look, err);
+  struct check check = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_of_start, &check, err);
   if (status == CLEAT_OK)
-    decide(&look);
+    decide(&check);
   return spare_unless(status, unit);
 }
 
 static cleat_status see_beside_pin(void *user, const struct cleat__list_entry *entry,
                                    struct cleat_error *err) {
-  struct look *look = user;
-  if (strcmp(entry->key + strlen(look->prefix), "pin.json") != 0) {
-    look->newest_s = INT64_MAX;
+  struct check *check = user;
+  if (strcmp(entry->key + strlen(check->prefix), "pin.json") != 0) {
+    check->newest_s = INT64_MAX;
     return CLEAT_OK;
   }
   return see_object(user, entry, err);
@@ -430,11 +430,11 @@ cleat_status cleat__gc_begin_pin(void *user, struct cleat__unit *unit, struct cl
   char prefix[CLEAT__STEP_FOLDER_MAX + 1];
   size_t uploads = 0;
   step_prefix(unit->entry.step, prefix);
-  struct look look = {.gc = gc, .unit = unit, .prefix = prefix};
-  cleat_status status = cleat__gc_each(gc, prefix, false, see_beside_pin, &look, err);
+  struct check check = {.gc = gc, .unit = unit, .prefix = prefix};
+  cleat_status status = cleat__gc_each(gc, prefix, false, see_beside_pin, &check, err);
   if (cleat__gc_uploads(gc, prefix, &uploads) != NULL && gc->dry_run)
-    look.newest_s = INT64_MAX;
+    check.newest_s = INT64_MAX;
   if (status == CLEAT_OK)
-    decide(&look);
+    decide(&check);
   return spare_unless(status, unit);
 }

@@ -49,8 +49,8 @@ static cleat_status not_committed(const struct cleat_client *client, int64_t ste
   return status;
 }
 
-cleat_status cleat__pin_look(struct cleat_client *client, int64_t step, bool *pinned,
-                             struct cleat_error *err) {
+cleat_status cleat__pin_check(struct cleat_client *client, int64_t step, bool *pinned,
+                              struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_pin(step, key);
   return is_there(client, key, PIN_BYTES_MAX, pinned, err);

@@ -31,8 +31,8 @@ static void choose(const struct cleat_list *list, const struct cleat_prune_optio
 }
 
 /* CLEAT_OK with *whole false where a load would find something missing or damaged. */
-static cleat_status look_if_whole(struct cleat_client *client, int64_t step, bool *whole,
-                                  struct cleat_error *err) {
+static cleat_status check_whole(struct cleat_client *client, int64_t step, bool *whole,
+                                struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   cleat_status status = cleat__checkpoint_open(client, step, &checkpoint, err);
   if (status == CLEAT_OK)
@@ -50,7 +50,7 @@ static cleat_status keep_newest_whole(struct cleat_client *client, const struct 
   bool whole = false;
   for (size_t i = cleat__catalog_count(list); i-- > 0 && !whole;) {
     int64_t step = cleat__catalog_get(list, i)->step;
-    cleat_status status = look_if_whole(client, step, &whole, err);
+    cleat_status status = check_whole(client, step, &whole, err);
     if (status != CLEAT_OK)
       return status;
     if (!whole)
@@ -130,7 +130,7 @@ static cleat_status remove_manifest(struct cleat_client *client, struct cleat__u
                                     struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   bool pinned = false;
-  cleat_status status = cleat__pin_look(client, unit->entry.step, &pinned, err);
+  cleat_status status = cleat__pin_check(client, unit->entry.step, &pinned, err);
   /* Another attempt has replaced it since it was listed: somebody needs this step. */
   unit->kept = pinned || strcmp(manifest->attempt, unit->name) != 0;
   if (status != CLEAT_OK || unit->kept)

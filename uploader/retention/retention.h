@@ -24,7 +24,7 @@ void cleat__removals_free(struct cleat_removals *removals);
 /* See cleat_pin, cleat_unpin and cleat_pinned. */
 cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cleat_error *err);
 cleat_status cleat__pin_remove(struct cleat_client *client, int64_t step, struct cleat_error *err);
-cleat_status cleat__pin_look(struct cleat_client *client, int64_t step, bool *pinned,
-                             struct cleat_error *err);
+cleat_status cleat__pin_check(struct cleat_client *client, int64_t step, bool *pinned,
+                              struct cleat_error *err);
 
 #endif

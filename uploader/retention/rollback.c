@@ -63,7 +63,7 @@ static cleat_status check_later(const struct rollback *rollback, const struct cl
     bool pinned = false;
     if (step <= rollback->step)
       return CLEAT_OK;
-    status = cleat__pin_look(rollback->client, step, &pinned, err);
+    status = cleat__pin_check(rollback->client, step, &pinned, err);
     if (status == CLEAT_OK && pinned)
       status = refuse_pinned(step, rollback->step, err);
   }
@@ -161,7 +161,7 @@ static cleat_status see_note(void *user, const struct cleat__list_entry *entry,
   return CLEAT_OK;
 }
 
-static cleat_status look_for_others(void *user, bool *done, struct cleat_error *err) {
+static cleat_status find_others(void *user, bool *done, struct cleat_error *err) {
   const struct rollback *rollback = user;
   const struct cleat_client *client = rollback->client;
   const struct cleat__listing notes = {client->store, rollback->folder, false, &client->never};
@@ -230,7 +230,7 @@ static cleat_status lead(struct rollback *rollback, const struct cleat_error *fa
   if (status == CLEAT_OK && client->world_size > 1) {
     rollback->arrived = cleat__calloc(client->world_size, 1);
     status = rollback->arrived == NULL ? cleat__error_no_memory(err, "a rollback")
-                                       : poll(rollback, look_for_others, err);
+                                       : poll(rollback, find_others, err);
   }
   if (status == CLEAT_OK)
     status = supersede(rollback, err);

@@ -49,7 +49,7 @@ static cleat_status index_read(struct cleat__disk_file *file, struct cleat_error
 
 static cleat_status file_gather(const struct cleat_file *given, struct cleat__disk_file *file,
                                 struct cleat_error *err) {
-  cleat_status status = cleat__source_look(given->path, &file->source, err);
+  cleat_status status = cleat__source_stat(given->path, &file->source, err);
   if (status != CLEAT_OK || given->name == NULL || !is_safetensors(given->name))
     return status;
   status = index_read(file, err);

@@ -157,7 +157,7 @@ static cleat_status watch_list(struct cleat__meeting *meeting, struct cleat_erro
 /* Whose manifest stands? */
 static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat__standing now = {.exists = false};
-  cleat_status status = cleat__commit_look(meeting->operation->client, meeting->attempt->step,
+  cleat_status status = cleat__commit_read(meeting->operation->client, meeting->attempt->step,
                                            &meeting->operation->cancel, &now, err);
   if (status != CLEAT_OK || !now.exists)
     return status;

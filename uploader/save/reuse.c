@@ -174,7 +174,7 @@ static cleat_status look_again(const struct cleat__save_upload *upload,
   char key[CLEAT__OBJECT_KEY_MAX];
   record_key(upload, lost->attempt, key);
   cleat_status status =
-      cleat__claim_look(upload->operation->client, key, &upload->operation->cancel, &now, err);
+      cleat__claim_read(upload->operation->client, key, &upload->operation->cancel, &now, err);
   if (status == CLEAT_OK)
     *again = now.kind != CLEAT__CLAIM_OPEN;
   cleat__claim_clear(&now);

@@ -175,7 +175,7 @@ cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *at
   strncpy(stock->attempt, attempt, sizeof stock->attempt - 1);
   cleat__key_attempt(upload->plan->step, attempt, walk.folder);
   cleat__key_record(upload->plan->step, attempt, upload->plan->record.rank, key);
-  cleat_status status = cleat__claim_look(upload->operation->client, key,
+  cleat_status status = cleat__claim_read(upload->operation->client, key,
                                           &upload->operation->cancel, &stock->claim, err);
   if (status != CLEAT_OK || stock->claim.kind != CLEAT__CLAIM_OPEN)
     return status;

@@ -29,7 +29,7 @@ static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) 
   bool replaces = save->upload.plan->if_exists == CLEAT_IF_EXISTS_REPLACE;
   cleat_status status = CLEAT_OK;
   if (!replaces || save->operation.client->rank == 0)
-    status = cleat__commit_look(save->operation.client, save->attempt.step, &save->operation.cancel,
+    status = cleat__commit_read(save->operation.client, save->attempt.step, &save->operation.cancel,
                                 &save->attempt.standing, err);
   if (status != CLEAT_OK)
     return status;

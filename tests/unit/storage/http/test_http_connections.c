@@ -229,7 +229,7 @@ static bool refuse_late(void *ctx, const struct mock_request *request) {
     early->asked += strcmp(expect, "100-continue") == 0;
   mock_print(request->fd, "HTTP/1.1 100 Continue\r\n\r\n");
   read_taste(request->fd, CLEAT__HTTP_TASTE_BYTES);
-  pause_ms(CLEAT__HTTP_LOOK_MS / 2);
+  pause_ms(CLEAT__HTTP_CHECK_MS / 2);
   ioctl(request->fd, FIONREAD, &behind);
   early->behind += (size_t)behind;
   early->replies++;

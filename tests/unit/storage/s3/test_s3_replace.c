@@ -15,14 +15,14 @@ static struct cleat_error err;
 static atomic_bool no_cancel;
 static unsigned failed_tries;
 
-static bool or_look;
+static bool or_check;
 
 static cleat_status replace(const char *etag) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {.condition = CLEAT__PUT_IF_MATCH,
                                        .etag = etag,
-                                       .or_look = or_look,
+                                       .or_check = or_check,
                                        .crc32c = 0xE3069283u,
                                        .failed_tries = &failed_tries};
   failed_tries = 0;
@@ -157,7 +157,7 @@ END_TEST
 #define NO_METHOD ERROR_REPLY("405 Method Not Allowed", "MethodNotAllowed")
 
 START_TEST(a_refused_condition_becomes_a_look) {
-  or_look = true;
+  or_check = true;
   SCRIPT(NOT_ASKED, HEAD_OF(OLD), OK_REPLY, HEAD_OF(OLD), OK_REPLY);
   ck_ok(replace(OLD));
   expect_put(1, OLD);
@@ -174,7 +174,7 @@ START_TEST(a_refused_condition_becomes_a_look) {
 END_TEST
 
 START_TEST(a_look_finds_another_object) {
-  or_look = true;
+  or_check = true;
   SCRIPT(NOT_ASKED, HEAD_OF("\"new\""), NO_METHOD, HEAD_OF_NOTHING);
   ck_fails(replace(OLD), CLEAT_LOST);
   ck_assert_ptr_nonnull(strstr(err.message, "s3://bucket/run/k"));
@@ -185,7 +185,7 @@ START_TEST(a_look_finds_another_object) {
 END_TEST
 
 START_TEST(a_look_that_fails) {
-  or_look = true;
+  or_check = true;
   SCRIPT(NOT_ASKED, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
   ck_fails(replace(OLD), CLEAT_DENIED);
   script_end(2);
@@ -193,7 +193,7 @@ START_TEST(a_look_that_fails) {
 END_TEST
 
 START_TEST(refused_for_another_reason) {
-  or_look = true;
+  or_check = true;
   SCRIPT(NOT_ASKED, HEAD_OF(OLD), NOT_ASKED);
   ck_fails(replace(OLD), CLEAT_UNSUPPORTED);
   ck_assert_uint_eq(atomic_load(&script.store->lacks), 0);
@@ -203,7 +203,7 @@ END_TEST
 
 /* Claims and records: two processes are kept apart by nothing else. What was learned changes nothing for them. */
 START_TEST(who_wants_no_look_is_refused) {
-  or_look = false;
+  or_check = false;
   SCRIPT(NOT_ASKED);
   ck_fails(replace(OLD), CLEAT_UNSUPPORTED);
   ck_assert_uint_eq(atomic_load(&script.store->lacks), 0);

@@ -94,11 +94,11 @@ END_TEST
 START_TEST(a_manifest) {
   bool in_doubt = true;
   struct cleat__standing standing;
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   ck_assert(!standing.exists);
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   ck_assert(standing.exists);
   ck_assert(standing.same_start);
   ck_assert_str_eq(standing.attempt, "attempt-1");
@@ -212,12 +212,12 @@ END_TEST
 START_TEST(a_look_at_damage) {
   struct cleat__standing standing;
   memory_write(bucket, "step-000000000005/manifest.json", "{", 1);
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   ck_assert(standing.exists);
   ck_assert(!standing.same_start);
   ck_assert_str_ne(standing.etag, "");
   go(CLEAT_OK, CLEAT_OK, true);
-  ck_fails(cleat__commit_look(client, 5, &cancel, &standing, &err), CLEAT_TIMEOUT);
+  ck_fails(cleat__commit_read(client, 5, &cancel, &standing, &err), CLEAT_TIMEOUT);
 }
 END_TEST
 
@@ -305,7 +305,7 @@ START_TEST(doubts_about_a_replacement) {
   bool in_doubt = false;
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   manifest.token = other_token;
   go(CLEAT_NETWORK, CLEAT_OK, false);
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_NETWORK);

@@ -56,11 +56,11 @@ START_TEST(a_refused_if_match_is_warned_of_and_confirmed) {
   ck_ok(put_manifest(NULL, &in_doubt));
   ck_assert_uint_eq(warnings, 0);
   for (int i = 0; i < 2; i++) {
-    ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+    ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
     ck_ok(put_manifest(standing.etag, &in_doubt));
     ck_assert_uint_eq(warnings, 1);
   }
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   memory_bucket_hook(bucket, overtake, NULL);
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
   ck_assert(!in_doubt);
@@ -75,7 +75,7 @@ START_TEST(two_refused_conditions_warn_once) {
   atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_IF_MATCH);
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_look(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
   ck_ok(put_manifest(standing.etag, &in_doubt));
   ck_assert_uint_eq(warnings, 1);
 }
@@ -88,7 +88,7 @@ static cleat_status spy_put(struct cleat__store *store, const char *key,
                             const struct cleat__put_options *options, const atomic_bool *flag,
                             struct cleat_error *error) {
   (void)store, (void)key, (void)body, (void)body_count, (void)flag;
-  loose_puts = options->or_look;
+  loose_puts = options->or_check;
   return cleat__error_set(error, CLEAT_UNSUPPORTED, "no");
 }
 

@@ -157,9 +157,9 @@ START_TEST(buffers_in_turn) {
   /* The second is next now, until it wants no more. */
   cleat__client_give_buffers_locked(client, 3, more);
   ck_assert(!take(client, &first, 1, more));
-  cleat__client_drop_claim_locked(client, &first); /* not its own */
+  cleat__client_drop_reservation_locked(client, &first); /* not its own */
   ck_assert(!take(client, &first, 1, more));
-  cleat__client_drop_claim_locked(client, &second);
+  cleat__client_drop_reservation_locked(client, &second);
   ck_assert(take(client, &first, 3, more));
   cleat__client_give_buffers_locked(client, 3, more);
   cleat__client_give_buffers_locked(client, 1, held + 1);

@@ -25,7 +25,7 @@ static void setup(void) {
   scratch_write("file", bytes, sizeof bytes);
   static char path[4096];
   snprintf(path, sizeof path, "%s", scratch_path("file"));
-  ck_ok(cleat__source_look(path, &source, &err));
+  ck_ok(cleat__source_stat(path, &source, &err));
 }
 
 static void teardown(void) {
@@ -105,15 +105,15 @@ END_TEST
 
 START_TEST(what_is_no_file) {
   struct cleat__source other;
-  ck_fails(cleat__source_look(scratch_path("absent"), &other, &err), CLEAT_NOT_FOUND);
+  ck_fails(cleat__source_stat(scratch_path("absent"), &other, &err), CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.message, "absent"));
-  ck_fails(cleat__source_look(scratch_path(""), &other, &err), CLEAT_INVALID);
-  ck_fails(cleat__source_look("/dev/null", &other, &err), CLEAT_INVALID);
+  ck_fails(cleat__source_stat(scratch_path(""), &other, &err), CLEAT_INVALID);
+  ck_fails(cleat__source_stat("/dev/null", &other, &err), CLEAT_INVALID);
   ck_assert_int_eq(symlink("file", scratch_path("link")), 0);
-  ck_ok(cleat__source_look(scratch_path("link"), &other, &err));
+  ck_ok(cleat__source_stat(scratch_path("link"), &other, &err));
   ck_assert_uint_eq(other.inode, source.inode);
   ck_assert_int_eq(symlink("nowhere", scratch_path("dangling")), 0);
-  ck_fails(cleat__source_look(scratch_path("dangling"), &other, &err), CLEAT_NOT_FOUND);
+  ck_fails(cleat__source_stat(scratch_path("dangling"), &other, &err), CLEAT_NOT_FOUND);
 }
 END_TEST
 
@@ -132,7 +132,7 @@ START_TEST(links_are_no_change) {
            before.st_ctim.tv_sec == after.st_ctim.tv_sec);
   ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
-  ck_ok(cleat__source_look(kept, &source, &err));
+  ck_ok(cleat__source_stat(kept, &source, &err));
   ck_assert_int_eq(unlink(scratch_path("file")), 0);
   ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
