@@ -1,10 +1,10 @@
-/* orders.h: what rank 0 of a start tells the other ranks to do, one after another. For the programs: no part of the public
- * interface.
+/* orders.h: what rank 0 of a start tells the other ranks to do, one after another. For the programs: no part of the
+ * public interface.
  *
  *   starts/000007/order-000001.json    the first thing that rank 0 of the 7th start says
  *
- * For a job whose ranks do not know by themselves which step is next: `cleat run` on several machines. Each order is put
- * once, create-only, and never changes, so all ranks obey the same ones in the same order. What they say is the
+ * For a job whose ranks do not know by themselves which step is next: `cleat run` on several machines. Each order is
+ * put once, create-only, and never changes, so all ranks obey the same ones in the same order. What they say is the
  * caller's: a JSON document. gc removes them with their start.
  *
  * Needs a start that is registered (cleat_resume). Blocking; any thread, one at a time. */
@@ -26,7 +26,8 @@ struct cleat__orders_rank {
 cleat_status cleat__orders_rank_find(struct cleat__orders_rank *rank,
                                      struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Of rank 0: number `number`, from 1. Errors: INVALID (no start), LOST (it is there, with another text), the store's. */
+/* Of rank 0: number `number`, from 1. Errors: INVALID (no start), LOST (it is there, with another text), the
+ * store's. */
 cleat_status cleat__orders_put(struct cleat_client *client, unsigned number, const char *text,
                                struct cleat_error *err) CLEAT_MUST_USE;
 

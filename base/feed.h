@@ -9,8 +9,8 @@
 
 #include <stdatomic.h>
 
-/* Of one read by cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the bytes have left the
- * CPU's cache when they are used. */
+/* Of one read by cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the bytes have
+ * left the CPU's cache when they are used. */
 #define CLEAT__FEED_BLOCK_BYTES ((size_t)256 * 1024)
 
 struct cleat__feed {
@@ -24,8 +24,8 @@ struct cleat__feed {
 typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t size,
                                          struct cleat_error *err);
 
-/* Reads all bytes in order, and hands them to `take` block by block. Errors: those of the feed and of `take`, NO_MEMORY;
- * CANCELLED when `cancel` (NULL: nobody cancels) is raised in between. */
+/* Reads all bytes in order, and hands them to `take` block by block. Errors: those of the feed and of `take`,
+ * NO_MEMORY; CANCELLED when `cancel` (NULL: nobody cancels) is raised in between. */
 cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
                               cleat__feed_take_fn *take, void *ctx, struct cleat_error *err);
 

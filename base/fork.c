@@ -1,7 +1,7 @@
 /* fork.c: counts forks by a handler of pthread_atfork(3). See fork.h.
  *
- * Global state, as a fork is of the whole process: the generation, a gate, what was set aside, and what a child closes. glibc takes the
- * handlers out again when the library is unloaded. */
+ * Global state, as a fork is of the whole process: the generation, a gate, what was set aside, and what a child closes.
+ * glibc takes the handlers out again when the library is unloaded. */
 #include "base/fork.h"
 
 #include "base/mem.h"
@@ -42,7 +42,8 @@ static void after_fork_in_parent(void) {
     pthread_rwlock_unlock(&gate);
 }
 
-/* Only close(2): the child may have been forked amid anything. Where the file is locked, its lock stays the parent's. */
+/* Only close(2): the child may have been forked amid anything. Where the file is locked, its lock stays the
+ * parent's. */
 static void close_registered(void) {
   for (int word = 0; word < CLEAT__FORK_FDS_MAX / WORD_BITS; word++) {
     uint64_t bits = atomic_exchange(&close_in_child[word], 0);

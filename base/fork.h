@@ -35,10 +35,11 @@ void cleat__fork_set_aside(void *memory);
 void cleat__fork_hold(void);
 void cleat__fork_release(void);
 
-/* The descriptor is closed in a forked child at once: a lock of flock(2) lives as long as any descriptor of its open file, and a
- * connection as well, so that a child that outlives its parent would keep them. Take it back before it is closed: the number may be
- * another's right after. Both without a lock. To leave a fork no gap, open and register, and take back and close, between
- * cleat__fork_hold and cleat__fork_release. Numbers of CLEAT__FORK_FDS_MAX and beyond are left to the child. */
+/* The descriptor is closed in a forked child at once: a lock of flock(2) lives as long as any descriptor of its open
+ * file, and a connection as well, so that a child that outlives its parent would keep them. Take it back before it is
+ * closed: the number may be another's right after. Both without a lock. To leave a fork no gap, open and register, and
+ * take back and close, between cleat__fork_hold and cleat__fork_release. Numbers of CLEAT__FORK_FDS_MAX and beyond are
+ * left to the child. */
 #define CLEAT__FORK_FDS_MAX 65536
 void cleat__fork_close_in_child(int fd);
 void cleat__fork_keep_in_child(int fd);

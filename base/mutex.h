@@ -1,5 +1,5 @@
-/* mutex.h: the mutexes of Cleat. In a build with asserts (SANITIZE= or DEBUG=1) a mutex knows which thread holds it, so that a
- * function whose name ends in _locked can assert its lock:
+/* mutex.h: the mutexes of Cleat. In a build with asserts (SANITIZE= or DEBUG=1) a mutex knows which thread holds it, so
+ * that a function whose name ends in _locked can assert its lock:
  *
  *   assert(cleat__mutex_is_mine(&pool->lock));
  *
@@ -24,7 +24,8 @@ static inline void cleat__mutex_init(pthread_mutex_t *mutex) {
 /* Makes a mutex that knows its owner. */
 void cleat__mutex_init(pthread_mutex_t *mutex);
 
-/* Whether the calling thread holds the mutex. False if nobody holds it, and false if another thread does. Never waits. */
+/* Whether the calling thread holds the mutex. False if nobody holds it, and false if another thread does. Never
+ * waits. */
 bool cleat__mutex_is_mine(const pthread_mutex_t *mutex);
 #endif
 

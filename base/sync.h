@@ -1,6 +1,7 @@
 /* sync.h: has the kernel put on the disk what it holds of a file or a folder.
  *
- * After a failed sync nobody knows what is on the disk, and a second try may wrongly succeed: so a failure is final. Thread-safe. */
+ * After a failed sync nobody knows what is on the disk, and a second try may wrongly succeed: so a failure is final.
+ * Thread-safe. */
 #ifndef CLEAT_BASE_SYNC_H
 #define CLEAT_BASE_SYNC_H
 
@@ -20,8 +21,8 @@ int cleat__sync_folder_at(const char *path);
 /* Whether a sync failed because this file system knows none. */
 bool cleat__sync_is_unsupported(int failure);
 
-/* Begins to write a range to the disk and waits for nothing, so that the later sync finds little left to do. 0 or an errno value;
- * a file system that cannot is no failure. */
+/* Begins to write a range to the disk and waits for nothing, so that the later sync finds little left to do. 0 or an
+ * errno value; a file system that cannot is no failure. */
 int cleat__sync_begin(int fd, uint64_t offset, uint64_t bytes);
 
 #endif

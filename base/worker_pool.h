@@ -65,8 +65,9 @@ bool cleat__pool_is_mine(const struct cleat__pool *pool);
  * again. */
 void cleat__pool_wake_locked(struct cleat__pool *pool);
 
-/* Under the lock, by take or finish: asks to have take called again at `seconds` (of cleat__seconds), if nothing else comes
- * before. Asked anew by each take that finds nothing to do yet: earlier wishes are forgotten once a thread was woken. */
+/* Under the lock, by take or finish: asks to have take called again at `seconds` (of cleat__seconds), if nothing else
+ * comes before. Asked anew by each take that finds nothing to do yet: earlier wishes are forgotten once a thread was
+ * woken. */
 void cleat__pool_wake_at_locked(struct cleat__pool *pool, double seconds);
 
 /* Under the lock: waits for the next wake (or end of a task); the caller loops on its condition. */

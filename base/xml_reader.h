@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-/* Of a document: a page of 1,000 keys of 1,024 bytes, all of them %XX, is 3.7 MiB; minutes of white space are some KiB. */
+/* Of a document: a page of 1,000 keys of 1,024 bytes, all of them %XX, is 3.7 MiB; minutes of white space are some
+ * KiB. */
 #define CLEAT__XML_MAX (8u << 20)
 #define CLEAT__XML_DEPTH 16 /* S3's own replies stay below 5 */
 /* Of one element's text: a key of 1,024 bytes, all of them %XX, has 3,072. */

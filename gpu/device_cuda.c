@@ -158,16 +158,16 @@ static cleat_status check_usable(struct cleat_error *err) {
 
 /* ---- The current device and capture mode of a thread -------------------------------------------- */
 
-/* Somebody may be capturing a CUDA graph, in this thread or another one. By a thread's default mode, calls that are not part
- * of a stream (to pin, to allocate, to wait) are refused meanwhile, and end that capture. What Cleat calls belongs to no
- * graph, so its calls are made in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
+/* Somebody may be capturing a CUDA graph, in this thread or another one. By a thread's default mode, calls that are not
+ * part of a stream (to pin, to allocate, to wait) are refused meanwhile, and end that capture. What Cleat calls belongs
+ * to no graph, so its calls are made in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
 static cleat_status exchange_mode(enum cudaStreamCaptureMode *mode, struct cleat_error *err) {
   cudaError_t code = cudaThreadExchangeStreamCaptureMode(mode);
   return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, 0, "leave CUDA graphs alone");
 }
 
-/* For the client's workers. They stay with the device and the mode: to go back to a device that the process does not use
- * would make a context there. */
+/* For the client's workers. They stay with the device and the mode: to go back to a device that the process does not
+ * use would make a context there. */
 static cleat_status use_device(const struct cuda_queue *queue, struct cleat_error *err) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cleat_status status = check_process(err);
@@ -320,8 +320,8 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
   return CLEAT_OK;
 }
 
-/* Of what is being captured nothing is done yet, and an event in it would be part of the graph. To ask does no harm to the
- * capture. */
+/* Of what is being captured nothing is done yet, and an event in it would be part of the graph. To ask does no harm to
+ * the capture. */
 static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStream_t stream,
                                        struct cleat_error *err) {
   enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

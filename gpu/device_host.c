@@ -42,8 +42,8 @@ static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool 
   }
   /* Fewer faults and fewer TLB misses in every later copy; where it is switched off, nothing is lost. */
   (void)madvise(mapped, bytes, MADV_HUGEPAGE);
-  /* A forked child has no use for it; copy-on-write would slow the next fence down, and move pages away from under a device
-   * that they are pinned for. */
+  /* A forked child has no use for it; copy-on-write would slow the next fence down, and move pages away from under a
+   * device that they are pinned for. */
   (void)madvise(mapped, bytes, MADV_DONTFORK);
   if (resident)
     host_make_resident(mapped, bytes);

@@ -26,8 +26,8 @@ cleat_status cleat__staging_new(struct cleat__device *device, uint64_t total_byt
                                 uint64_t buffer_bytes, bool resident,
                                 struct cleat__staging **staging, struct cleat_error *err);
 
-/* Names the pool whose lock is the scheduler's: a build with asserts checks it from now on. Without one, as in tests, the
- * caller is alone. */
+/* Names the pool whose lock is the scheduler's: a build with asserts checks it from now on. Without one, as in tests,
+ * the caller is alone. */
 void cleat__staging_guard(struct cleat__staging *staging, const struct cleat__pool *pool);
 
 /* All buffers must have been given back. NULL is allowed. */

@@ -277,7 +277,7 @@ bool cleat__cli_progress_possible(void);
 /* Columns of the terminal at `fd`; 0: it is none. */
 size_t cleat__cli_terminal_columns(int fd);
 
-/* ---- job.c: opening, and waiting for a save, a load, a doctor or a bench ------------------------------------------------ */
+/* ---- job.c: opening, and waiting for a save, a load, a doctor or a bench ----------------------------------------- */
 
 /* A running save, load, doctor or bench: one of them is set. */
 struct cleat__cli_job {

@@ -1,4 +1,5 @@
-/* completion.c: `cleat completion SHELL`: what a shell offers after <Tab>, made from the tables of commands and options.
+/* completion.c: `cleat completion SHELL`: what a shell offers after <Tab>, made from the tables of commands and
+ * options.
  *
  * Main thread. The scripts are complete by themselves: they run nothing. `make install` puts them where shells look. */
 #include "api/cli/cli.h"

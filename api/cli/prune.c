@@ -1,7 +1,7 @@
 /* prune.c: `cleat prune`: removes old checkpoints.
  *
- * Main thread; the client's threads remove. Signals have their usual effect: wherever it is interrupted, what is left visible is
- * whole. */
+ * Main thread; the client's threads remove. Signals have their usual effect: wherever it is interrupted, what is left
+ * visible is whole. */
 #include "api/cli/cli.h"
 
 static const char help[] =

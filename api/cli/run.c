@@ -10,7 +10,8 @@
 /* Together what a spot machine at AWS is given: two minutes. */
 enum { GRACE_S = 60, FLUSH_S = 60 };
 
-/* Lower: a machine whose part is large or whose network is slow fails the save of all. Higher: one that died holds them up. */
+/* Lower: a machine whose part is large or whose network is slow fails the save of all. Higher: one that died holds them
+ * up. */
 enum { RANK_TIMEOUT_S = 600 };
 
 static const char help[] =

@@ -68,7 +68,8 @@ bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_
 /* Random weights. Biases stay as they are: zero. */
 void model_randomize(struct model *model, uint64_t *random);
 
-/* Both, with arrays of the model's own: makes a model with random weights. False: out of memory. model_clear it in either case. */
+/* Both, with arrays of the model's own: makes a model with random weights. False: out of memory. model_clear it in
+ * either case. */
 bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
                 uint64_t *random);
 void model_clear(struct model *model);

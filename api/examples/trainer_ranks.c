@@ -1,5 +1,5 @@
-/* trainer_ranks.c: the model of trainer.c, trained by several processes that save one checkpoint together, and that go on
- * with any other number of processes. The bits come out the same for each.
+/* trainer_ranks.c: the model of trainer.c, trained by several processes that save one checkpoint together, and that go
+ * on with any other number of processes. The bits come out the same for each.
  *
  * Data parallel, with the optimizer's state cut into slices, as ZeRO-1 does: every rank has all weights, learns a
  * part of each batch, and keeps Adam's moments of its own slice of the numbers alone. Ranks meet in
@@ -322,8 +322,8 @@ static void update(struct trainer *t) {
   t->loss /= MICRO_BATCHES;
 }
 
-/* One step of all ranks: all gradients are there; each moves its slice; everybody takes all weights. A save in flight still
- * reads the moments and the weights, until the fence. */
+/* One step of all ranks: all gradients are there; each moves its slice; everybody takes all weights. A save in flight
+ * still reads the moments and the weights, until the fence. */
 static bool move(struct trainer *t) {
   if (!shared_barrier(&t->shared) || !fence(t)) {
     return false;

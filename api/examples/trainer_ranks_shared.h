@@ -1,8 +1,8 @@
 /* trainer_ranks_shared.h: where the ranks of trainer_ranks.c meet: POSIX shared memory of one machine.
  *
- * It takes the place of a job's collectives. All ranks map the same arrays, and wait for each other at barriers, which end
- * for every rank: when all have come, when one says that it has failed, or when one does not come in time. Its name is
- * gone from the system as soon as all ranks have met, so that nothing is left of a job that is killed later.
+ * It takes the place of a job's collectives. All ranks map the same arrays, and wait for each other at barriers, which
+ * end for every rank: when all have come, when one says that it has failed, or when one does not come in time. Its name
+ * is gone from the system as soon as all ranks have met, so that nothing is left of a job that is killed later.
  *
  * Each process has one struct shared, used by one thread. */
 #ifndef TRAINER_RANKS_SHARED_H
@@ -28,13 +28,13 @@ struct shared {
   size_t bytes;
 };
 
-/* Waits until all ranks of the start have opened it. `start` NULL, for one rank alone: memory of its own. False: it says why
- * on stderr. shared_close it in either case. */
+/* Waits until all ranks of the start have opened it. `start` NULL, for one rank alone: memory of its own. False: it
+ * says why on stderr. shared_close it in either case. */
 bool shared_open(struct shared *shared, const char *start);
 void shared_close(struct shared *shared);
 
-/* Waits for all ranks. What they wrote before, every rank reads after. False: a rank has failed or did not come; says which
- * on stderr. */
+/* Waits for all ranks. What they wrote before, every rank reads after. False: a rank has failed or did not come; says
+ * which on stderr. */
 bool shared_barrier(struct shared *shared);
 
 /* Tells the others that this rank ends, so that none waits any longer, for whomever. */

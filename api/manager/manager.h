@@ -125,8 +125,8 @@ cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
                                       const struct cleat_load_options *options,
                                       struct cleat_error *err);
 
-/* Takes over the checkpoint: it is the newest one that is known to be good. After a failure it is the caller's, and nothing
- * has changed. */
+/* Takes over the checkpoint: it is the newest one that is known to be good. After a failure it is the caller's, and
+ * nothing has changed. */
 cleat_status cleat__manager_adopt(struct cleat__manager *manager,
                                   struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 cleat_status cleat__manager_find_latest(void *user, int64_t *step, struct cleat_error *err);

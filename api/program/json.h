@@ -44,7 +44,8 @@ void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
 void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
                            const struct cleat_error *err);
 
-/* A member of a document that was read: its text, which lives as long as the document; NULL: there is none, or it is none. */
+/* A member of a document that was read: its text, which lives as long as the document; NULL: there is none, or it is
+ * none. */
 const char *cleat__cli_json_member_text(const cJSON *object, const char *name);
 
 /* Prints the document and a line end to stdout, and frees it. False: out of memory, nothing printed. */

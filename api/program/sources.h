@@ -51,9 +51,9 @@ struct cleat__cli_within {
   bool leave_out;  /* count what is refused else: links to folders or nowhere, devices, pipes */
 };
 
-/* The same, with names relative to the folder, such as "step-7/model.pt". No file at all is no failure. What a file:// store
- * hides while it writes (.cleat-put-…, .cleat-upload-…, .cleat-lock) is passed over: a training that was killed leaves it in
- * its checkpoint. NOT_FOUND: one of the names, or of what is below, is gone. */
+/* The same, with names relative to the folder, such as "step-7/model.pt". No file at all is no failure. What a file://
+ * store hides while it writes (.cleat-put-…, .cleat-upload-…, .cleat-lock) is passed over: a training that was killed
+ * leaves it in its checkpoint. NOT_FOUND: one of the names, or of what is below, is gone. */
 cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
                                                struct cleat__cli_sources *sources,
                                                struct cleat_error *err);

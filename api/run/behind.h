@@ -1,5 +1,5 @@
-/* behind.h: for how long DIR has had a checkpoint that is newer than all that is stored (pure). That is what a loss of the
- * machine costs beside the time since the newest checkpoint. While saves keep up it is the time of one save.
+/* behind.h: for how long DIR has had a checkpoint that is newer than all that is stored (pure). That is what a loss of
+ * the machine costs beside the time since the newest checkpoint. While saves keep up it is the time of one save.
  *
  * Times are of a monotonic clock, in milliseconds, and come from the caller. One thread at a time. */
 #ifndef CLEAT_API_RUN_BEHIND_H

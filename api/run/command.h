@@ -1,8 +1,8 @@
 /* command.h: the training command as a child of ours, and the signals that come for it.
  *
  * The command runs in a process group of its own, with the terminal, if there is one, as its own. Its parent is a small
- * process of ours, the guard (guard.h), which tells us of its stops and its end, takes care of the processes that it leaves
- * behind, and ends all of them should we be killed. Other orphans come to us if we are process 1.
+ * process of ours, the guard (guard.h), which tells us of its stops and its end, takes care of the processes that it
+ * leaves behind, and ends all of them should we be killed. Other orphans come to us if we are process 1.
  *
  * Threads: everything here is called on the main thread alone, the one that main() began on. That
  * is what makes reaping sound: the kernel gives orphans to a process's first thread, the guard is
@@ -79,8 +79,8 @@ int cleat__run_command_error_status(const struct cleat_error *err);
 
 /* Forks the guard, which is to start argv[0] with the arguments argv (NULL-terminated). To be called before there are
  * threads: the guard is a copy of this process as it is now, with its folder and environment. `keep`: a descriptor that
- * the guard holds open until nothing of the command lives, also when we are killed (a lock); -1: none. argv is borrowed during
- * the call. Errors: NOT_FOUND, DENIED (as of find), NO_MEMORY, IO. */
+ * the guard holds open until nothing of the command lives, also when we are killed (a lock); -1: none. argv is borrowed
+ * during the call. Errors: NOT_FOUND, DENIED (as of find), NO_MEMORY, IO. */
 cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char *const *argv,
                                         const struct cleat__run_signals *signals, int keep,
                                         struct cleat_error *err);
@@ -90,24 +90,24 @@ cleat_status cleat__run_command_prepare(struct cleat__run_command *command, char
 cleat_status cleat__run_command_make(struct cleat__run_command *command, char *const *additions,
                                      struct cleat_error *err);
 
-/* Lets it become the command; `name` is for messages. It has the signal mask signals->before, a process group of its own, the
- * terminal's foreground if standard input is our terminal and we are in the foreground, and none of our
- * descriptors (all are close-on-exec) but 0 to 2. A file without "#!" is given to /bin/sh, as execvp
- * does. On failure command->pid is 0 again. Errors:
- * NOT_FOUND, DENIED, LIMIT (arguments or environment too long), NO_MEMORY, IO (no more processes). */
+/* Lets it become the command; `name` is for messages. It has the signal mask signals->before, a process group of its
+ * own, the terminal's foreground if standard input is our terminal and we are in the foreground, and none of our
+ * descriptors (all are close-on-exec) but 0 to 2. A file without "#!" is given to /bin/sh, as execvp does. On failure
+ * command->pid is 0 again. Errors: NOT_FOUND, DENIED, LIMIT (arguments or environment too long), NO_MEMORY, IO (no more
+ * processes). */
 cleat_status cleat__run_command_start(struct cleat__run_command *command, const char *name,
                                       struct cleat_error *err);
 
 /* Readable (POLLIN) when there is something for cleat__run_command_reap; -1: no guard. */
 int cleat__run_command_fd(const struct cleat__run_command *command);
 
-/* The guard was killed. The kernel has sent the command SIGTERM then, and nobody would end it should we be killed too: it
- * must not run on for long. */
+/* The guard was killed. The kernel has sent the command SIGTERM then, and nobody would end it should we be killed too:
+ * it must not run on for long. */
 bool cleat__run_command_guard_lost(const struct cleat__run_command *command);
 
-/* Ends the guard. With `leave` what it watched over is left alone, in whatever session it is; else the guard ends it first,
- * which takes 10 s if something ignores SIGTERM. False: it is still at that, and goes on when we have ended. Nothing happens without
- * one. */
+/* Ends the guard. With `leave` what it watched over is left alone, in whatever session it is; else the guard ends it
+ * first, which takes 10 s if something ignores SIGTERM. False: it is still at that, and goes on when we have ended.
+ * Nothing happens without one. */
 bool cleat__run_command_close(struct cleat__run_command *command, bool leave);
 
 /* Hands a signal on to the command: to it alone, not to its group, since who knows what to do with

@@ -17,7 +17,8 @@ struct cleat__run_contents {
   struct cleat_file *files; /* by name; names are relative to DIR */
   size_t file_count;        /* 0: the folders are there, and empty */
   uint64_t bytes;           /* of all files */
-  /* SHA-256 over name, size, device, inode and time of writing of every file: the same whatever links to them come and go. */
+  /* SHA-256 over name, size, device, inode and time of writing of every file: the same whatever links to them come and
+   * go. */
   uint8_t id[CLEAT__SHA256_BYTES];
   /* And over the time at which anything of the inode changed: a write that hides its time is seen too. */
   uint8_t fingerprint[CLEAT__SHA256_BYTES];
@@ -33,8 +34,8 @@ cleat_status cleat__run_contents_read(const char *dir, const struct cleat__run_f
                                       struct cleat__run_contents *contents,
                                       struct cleat_error *err) CLEAT_MUST_USE;
 
-/* The same of files that are listed already: takes `sources`, which is empty after. `found` is the checkpoint whose tracker
- * goes with them; NULL: none. */
+/* The same of files that are listed already: takes `sources`, which is empty after. `found` is the checkpoint whose
+ * tracker goes with them; NULL: none. */
 cleat_status cleat__run_contents_of(struct cleat__cli_sources *sources,
                                     const struct cleat__run_found *found,
                                     struct cleat__run_contents *contents,

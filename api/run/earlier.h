@@ -5,12 +5,13 @@
  *     {"format": 1, "pid": "123", "started": "4567", "boot": "<id>", "pids": "4026531836", "supervisor": "120",
  *      "supervisor_started": "4560", "id": "<hex>", "command": "python train.py"}
  *
- * A process is known by its number and when it started, in ticks since the boot; both mean something in the same boot and
- * the same namespace of pids alone. What the command has left is known by CLEAT_RUN_ID in its environment, which
- * holds in sessions of their own too. The file goes when `cleat run` ends by itself, so it is looked at after a SIGKILL alone.
+ * A process is known by its number and when it started, in ticks since the boot; both mean something in the same boot
+ * and the same namespace of pids alone. What the command has left is known by CLEAT_RUN_ID in its environment, which
+ * holds in sessions of their own too. The file goes when `cleat run` ends by itself, so it is looked at after a SIGKILL
+ * alone.
  *
- * The first line of defence is another: the guard (guard.h) holds the lock of DIR until nothing of the command lives. That
- * is seen from other containers too. This file is for a guard that was killed as well.
+ * The first line of defence is another: the guard (guard.h) holds the lock of DIR until nothing of the command lives.
+ * That is seen from other containers too. This file is for a guard that was killed as well.
  *
  * Main thread. */
 #ifndef CLEAT_API_RUN_EARLIER_H
@@ -38,8 +39,8 @@ void cleat__run_earlier_forget(const struct cleat__run_state *state);
 /* DIR is locked, and the `cleat run` that has done so is gone: its guard ends what is left of the command. */
 bool cleat__run_earlier_is_ending(const char *dir);
 
-/* To be asked once DIR is locked. BUSY: processes of an earlier command live; the message names one and says what to do.
- * Another error: NO_MEMORY. What cannot be known (another boot, another namespace) is taken for dead. */
+/* To be asked once DIR is locked. BUSY: processes of an earlier command live; the message names one and says what to
+ * do. Another error: NO_MEMORY. What cannot be known (another boot, another namespace) is taken for dead. */
 cleat_status cleat__run_earlier_check(const char *dir, struct cleat_error *err);
 
 #endif

@@ -30,9 +30,9 @@ struct cleat__run_followed {
 cleat_status cleat__run_ranks_join(struct cleat_client *client, int64_t step, bool fresh,
                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err);
 
-/* Saves what DIR has of the checkpoint, once it has been unchanged for a moment, and waits until rank 0 has committed it.
- * It is held from the start to the end of this, where it can be, so that its tool may remove it meanwhile.
- * Errors: those of a save; all ranks fail alike. */
+/* Saves what DIR has of the checkpoint, once it has been unchanged for a moment, and waits until rank 0 has committed
+ * it. It is held from the start to the end of this, where it can be, so that its tool may remove it meanwhile. Errors:
+ * those of a save; all ranks fail alike. */
 cleat_status cleat__run_follow(const struct cleat__run_follow *follow, struct cleat__run_said *said,
                                struct cleat__run_followed *followed, struct cleat_error *err);
 

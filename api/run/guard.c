@@ -1,6 +1,7 @@
 /* guard.c: the guard's life: orders, children, and the end of all. See guard.h.
  *
- * One thread. Nothing here allocates: it has to work when there is no memory left, which is why `cleat run` was killed. */
+ * One thread. Nothing here allocates: it has to work when there is no memory left, which is why `cleat run` was
+ * killed. */
 #include "api/run/guard.h"
 
 #include <dirent.h>
@@ -198,8 +199,8 @@ static bool read_process(const struct guard *guard, const char *name, int *paren
   return rest && sscanf(rest + 1, " %c %d %d", &state, parent, group) == 3; // NOLINT(cert-err34-c)
 }
 
-/* To our children outside the command's group. None of them can be another process: whoever ends stays a zombie until we
- * ask. Their children become ours when they end. */
+/* To our children outside the command's group. None of them can be another process: whoever ends stays a zombie until
+ * we ask. Their children become ours when they end. */
 static void signal_children(const struct guard *guard, int signo) {
   if (!guard->proc)
     return;

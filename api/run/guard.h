@@ -1,16 +1,16 @@
-/* guard.h: the small process between `cleat run` and the command. It starts the command, and ends all that comes of it when
- * `cleat run` is killed.
+/* guard.h: the small process between `cleat run` and the command. It starts the command, and ends all that comes of it
+ * when `cleat run` is killed.
  *
  *     cleat run ──(a socket)──► guard ──► command ──► its workers, and theirs
  *
- * The guard is the command's parent and a "child subreaper": whatever loses its parent below comes to it, in whatever group
- * or session it is. So it can find all of them, without any polling, when the socket says that `cleat run` is gone. It
- * is forked before `cleat run` has threads or memory to speak of, sits in a process group of its own with all
+ * The guard is the command's parent and a "child subreaper": whatever loses its parent below comes to it, in whatever
+ * group or session it is. So it can find all of them, without any polling, when the socket says that `cleat run` is
+ * gone. It is forked before `cleat run` has threads or memory to speak of, sits in a process group of its own with all
  * signals blocked, and holds nothing open but the socket and the lock of DIR: DIR stays locked until nothing of the
  * command lives.
  *
- * The command's parent-death signal is for the case that the guard itself is killed. The kernel drops that when the command
- * is set-user-ID or has file capabilities (prctl(2)); then the guard alone ends it. */
+ * The command's parent-death signal is for the case that the guard itself is killed. The kernel drops that when the
+ * command is set-user-ID or has file capabilities (prctl(2)); then the guard alone ends it. */
 #ifndef CLEAT_API_RUN_GUARD_H
 #define CLEAT_API_RUN_GUARD_H
 
@@ -18,8 +18,8 @@
 
 #include <limits.h>
 
-/* After SIGTERM, for what a killed `cleat run` has left behind. Lower: no time for a last checkpoint, which the next start
- * would save. Higher: the next start waits that long. */
+/* After SIGTERM, for what a killed `cleat run` has left behind. Lower: no time for a last checkpoint, which the next
+ * start would save. Higher: the next start waits that long. */
 #define CLEAT__RUN_GUARD_GRACE_MS 10000
 
 /* The texts that are added to the command's environment, each with its NUL; and how many. */

@@ -1,7 +1,7 @@
 /* guard_spawn.c: the fork that becomes the command. See guard.h.
  *
- * A fork and not posix_spawn, which cannot ask for a parent-death signal; and it waits until `cleat run` has written down
- * who it is. The guard is small, so a fork of it is cheap. */
+ * A fork and not posix_spawn, which cannot ask for a parent-death signal; and it waits until `cleat run` has written
+ * down who it is. The guard is small, so a fork of it is cheap. */
 #include "api/run/guard.h"
 
 #include <errno.h>

@@ -1,18 +1,20 @@
 /* hold.c: see hold.h.
  *
- * How a change of bytes is told from what is none. A hard link shares its inode with the tool's own name, so the tool may
- * still write to what is held; and our link, our unlink and the tool's unlink all change the inode's time of change
+ * How a change of bytes is told from what is none. A hard link shares its inode with the tool's own name, so the tool
+ * may still write to what is held; and our link, our unlink and the tool's unlink all change the inode's time of change
  * (ctime). Therefore:
  *
- * - Another size, inode or time of writing (mtime) is a write. The kernel sets mtime at every write and at the first store
- *   to a clean page of a mapping. Its clock ticks every few milliseconds, and two writes of one tick look alike; that
- *   does no harm, since bytes are read only after a rest of at least a second, or once no name of the tool's is left.
- *   Stores to a page that is dirty already tell nothing until the kernel writes it back: so it is for `cleat save` too.
+ * - Another size, inode or time of writing (mtime) is a write. The kernel sets mtime at every write and at the first
+ *   store to a clean page of a mapping. Its clock ticks every few milliseconds, and two writes of one tick look alike.
+ *   That does no harm, since bytes are read only after a rest of at least a second, or once no name of the tool's is
+ *   left. Stores to a page that is dirty already tell nothing until the kernel writes it back: so it is for `cleat
+ *   save` too.
  * - Another ctime alone, with another number of links, is a link or an unlink: no write.
- * - Another ctime alone, with the same number of links, may be a write whose mtime was put back (utimes): it counts as one,
- *   and the checkpoint has to settle again. So do a rename and a chmod, which costs time alone.
+ * - Another ctime alone, with the same number of links, may be a write whose mtime was put back (utimes): it counts as
+ *   one, and the checkpoint has to settle again. So do a rename and a chmod, which costs time alone.
  *
- * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two checks. */
+ * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two
+ * checks. */
 #include "api/run/hold.h"
 
 #include "api/program/sources.h"
@@ -218,7 +220,8 @@ static cleat_status hold_open(struct cleat__run_hold *hold, const char *from,
   return CLEAT_OK;
 }
 
-/* A link; where that is refused (another file system, another user's file, too many links, a full disk) a descriptor. */
+/* A link; where that is refused (another file system, another user's file, too many links, a full disk) a
+ * descriptor. */
 static cleat_status hold_file(struct cleat__run_hold *hold, const struct cleat__cli_source *source,
                               struct cleat__run_hold_file *file, struct cleat_error *err) {
   *file = (struct cleat__run_hold_file){.fd = -1, .name = cleat__strdup(source->name)};

@@ -1,5 +1,6 @@
-/* hold.h: a checkpoint that cannot be taken away: hard links to its files below DIR/.cleat-run/held, or open descriptors
- * where links are refused. A tool may delete or rename what it likes; the bytes stay until the hold is dropped.
+/* hold.h: a checkpoint that cannot be taken away: hard links to its files below DIR/.cleat-run/held, or open
+ * descriptors where links are refused. A tool may delete or rename what it likes; the bytes stay until the hold is
+ * dropped.
  *
  *     DIR/.cleat-run/held/<boot and store>/3/step-7/…   the files, under the names that they have in DIR
  *     DIR/.cleat-run/held/<boot and store>/3/.whole     it may be taken for whole, as long as its files have this id
@@ -49,10 +50,10 @@ cleat_status cleat__run_holds_open(struct cleat__run_holds *holds,
 /* What was left with cleat__run_hold_leave stays. */
 void cleat__run_holds_close(struct cleat__run_holds *holds);
 
-/* Holds what `found` lists in `dir`. `settled`: nothing of it has changed for its time; `fresh`: it has not, but its sign was
- * seen to come. *hold is then the caller's, and written on success only.
- * Errors: CHANGED, NOT_FOUND (it is being written or removed: nothing is held), UNSUPPORTED (neither links nor
- * descriptors can be had here), others of its files. */
+/* Holds what `found` lists in `dir`. `settled`: nothing of it has changed for its time; `fresh`: it has not, but its
+ * sign was seen to come. *hold is then the caller's, and written on success only. Errors: CHANGED, NOT_FOUND (it is
+ * being written or removed: nothing is held), UNSUPPORTED (neither links nor descriptors can be had here), others of
+ * its files. */
 cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir,
                                   const struct cleat__run_found *found, bool fresh, bool settled,
                                   struct cleat__run_hold **hold, struct cleat_error *err);
@@ -94,8 +95,8 @@ enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold
                                                     const char *dir,
                                                     const struct cleat__run_found *found);
 
-/* Whether it may be taken for whole although DIR has it no more. `newer`: DIR has a newer one that is whole, so that this one
- * was removed because its turn had come, and not because it failed. */
+/* Whether it may be taken for whole although DIR has it no more. `newer`: DIR has a newer one that is whole, so that
+ * this one was removed because its turn had come, and not because it failed. */
 bool cleat__run_hold_stands_alone(const struct cleat__run_hold *hold, bool newer);
 
 /* What a save is given: names as in DIR, paths of what is held. */
@@ -103,8 +104,8 @@ cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold,
                                       struct cleat__run_contents *contents,
                                       struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Puts the newest that an earlier start held whole when it was killed, and that DIR has no more, back into `dir`, and removes
- * all other leftovers. `wanted` false: all of them. *step is what was put back; -1: nothing. */
+/* Puts the newest that an earlier start held whole when it was killed, and that DIR has no more, back into `dir`, and
+ * removes all other leftovers. `wanted` false: all of them. *step is what was put back; -1: nothing. */
 cleat_status cleat__run_holds_recover(struct cleat__run_holds *holds, const char *dir,
                                       const struct cleat__run_layout *layout, const char *pattern,
                                       bool wanted, int64_t *step, struct cleat_error *err);

@@ -1,8 +1,8 @@
 /* hold_recover.c: where holds are, and what becomes of those that a killed process left. See hold.h.
  *
- * A leftover counts in the boot of the machine in which it was made: a power cut may have left zeros under right names and
- * times. It counts for the store that it was meant for, as long as its files are those that were whole; a job that went
- * on without `cleat run` may have written to them. */
+ * A leftover counts in the boot of the machine in which it was made: a power cut may have left zeros under right names
+ * and times. It counts for the store that it was meant for, as long as its files are those that were whole; a job that
+ * went on without `cleat run` may have written to them. */
 #include "api/run/hold.h"
 
 #include "api/run/metadata.h"
@@ -148,8 +148,8 @@ static bool has_as_good(const struct cleat__run_scan *scan, int64_t step) {
   return newest && newest->step >= step;
 }
 
-/* Into DIR, by renames, what tells the tool that the rest is there last. What lies in its place is of a checkpoint that is
- * not whole, and goes with the hold. */
+/* Into DIR, by renames, what tells the tool that the rest is there last. What lies in its place is of a checkpoint that
+ * is not whole, and goes with the hold. */
 static cleat_status put_back(const struct leftover *leftover, const char *dir,
                              struct cleat_error *err) {
   const struct cleat__run_found *found = found_of(leftover);

@@ -4,8 +4,8 @@
  *
  * left: not to be saved as it is, and why has been said.
  *
- * One that is held (hold.h) is what is held, whatever becomes of it in DIR. When DIR has it no more, nothing changes it, and
- * it is ready at once.
+ * One that is held (hold.h) is what is held, whatever becomes of it in DIR. When DIR has it no more, nothing changes
+ * it, and it is ready at once.
  *
  * Times are of a monotonic clock, in milliseconds, and come from the caller. One thread at a time. */
 #ifndef CLEAT_API_RUN_ITEMS_H

@@ -1,10 +1,9 @@
 /* keep.h: which checkpoints are held, so that a tool that deletes them before their turn takes nothing away.
  *
- * At most two are held, whatever they cost in disk beside what the tool keeps: the one that is being saved, or waits for
- * that longest, and the newest that is whole. What comes between them stays as long as the tool lets it. The one that
- * waits longest is not given up for a newer one: a tool that saves faster than a checkpoint settles would never let one
- * through.
- * One thread at a time. */
+ * At most two are held, whatever they cost in disk beside what the tool keeps: the one that is being saved, or waits
+ * for that longest, and the newest that is whole. What comes between them stays as long as the tool lets it. The one
+ * that waits longest is not given up for a newer one: a tool that saves faster than a checkpoint settles would never
+ * let one through. One thread at a time. */
 #ifndef CLEAT_API_RUN_KEEP_H
 #define CLEAT_API_RUN_KEEP_H
 
@@ -12,8 +11,8 @@
 
 #define CLEAT__RUN_HELD_MAX 2
 
-/* After each scan: holds the newest, and lets go of what is not to be held any more. False: it cannot be held, *err says
- * why, and this is the first time. */
+/* After each scan: holds the newest, and lets go of what is not to be held any more. False: it cannot be held, *err
+ * says why, and this is the first time. */
 bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_holds *holds,
                             const char *dir, struct cleat_error *err);
 

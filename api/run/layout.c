@@ -1,5 +1,5 @@
-/* layout.c: a scan of DIR. The names are read and sorted, each is given to the recipe that knows it, and what the names of
- * one step make up is looked into. */
+/* layout.c: a scan of DIR. The names are read and sorted, each is given to the recipe that knows it, and what the names
+ * of one step make up is looked into. */
 #include "api/run/layout_recipe.h"
 
 #include "api/run/layout_lists.h"

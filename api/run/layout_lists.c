@@ -255,7 +255,8 @@ static cleat_status take(struct work *work, const struct cleat__run_list_file *f
   return status;
 }
 
-/* The list `name` of `folder`, which is at `at` below `dir`. O_NONBLOCK: a pipe of that name must not hold everything up. */
+/* The list `name` of `folder`, which is at `at` below `dir`. O_NONBLOCK: a pipe of that name must not hold everything
+ * up. */
 static cleat_status read_list(struct work *work, int dir, const char *at, const char *folder,
                               const char *name, long *rows) {
   struct cleat__run_lists own = {0};
@@ -384,8 +385,8 @@ struct range {
   size_t count, prefix;
 };
 
-/* How many of the first lie in the same folder of the range's, whose name has `length` bytes. Names are sorted, so they stand
- * together. */
+/* How many of the first lie in the same folder of the range's, whose name has `length` bytes. Names are sorted, so they
+ * stand together. */
 static size_t count_below(const struct range *range, size_t length) {
   const char *first = range->files[0].name + range->prefix;
   size_t count = 1;

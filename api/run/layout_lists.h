@@ -7,7 +7,8 @@
  *   *.safetensors.index.json   Hugging Face's index: the files of its weight_map; also *.bin.index.json
  *   numbered names             verl's and DeepSpeed's (layout_numbers.h)
  *
- * What is read is bounded; what is not understood is a doubt, in words, and takes nothing away. One thread at a time. */
+ * What is read is bounded; what is not understood is a doubt, in words, and takes nothing away. One thread at a
+ * time. */
 #ifndef CLEAT_API_RUN_LAYOUT_LISTS_H
 #define CLEAT_API_RUN_LAYOUT_LISTS_H
 
@@ -29,13 +30,14 @@ struct cleat__run_lists {
 };
 
 /* Reads the lists in the folder `path` below `dir`, an open folder; a file has none. `known` may be NULL. *list is
- * written on success only, and is then for the caller to clear. What cannot be opened has no list. Errors: NO_MEMORY. */
+ * written on success only, and is then for the caller to clear. What cannot be opened has no list. Errors:
+ * NO_MEMORY. */
 cleat_status cleat__run_list_read(struct cleat__run_lists *known, int dir, const char *path,
                                   struct cleat__run_list *list,
                                   struct cleat_error *err) CLEAT_MUST_USE;
 
-/* The same of files that are listed, wherever their bytes are: `files` by name, `path` as their names have it. What has no
- * path in the file system has no list. list->missing stays empty. Errors: NO_MEMORY. */
+/* The same of files that are listed, wherever their bytes are: `files` by name, `path` as their names have it. What has
+ * no path in the file system has no list. list->missing stays empty. Errors: NO_MEMORY. */
 cleat_status cleat__run_list_of(const struct cleat_file *files, size_t count, const char *path,
                                 struct cleat__run_list *list,
                                 struct cleat_error *err) CLEAT_MUST_USE;

@@ -59,7 +59,8 @@ static long number_at(const char *name, size_t at) {
 
 /* ---- verl -------------------------------------------------------------------------------------------- */
 
-/* "model_world_size_8_rank_3.pt": the length of what stands before the rank, and how many there are. 0: another name. */
+/* "model_world_size_8_rank_3.pt": the length of what stands before the rank, and how many there are. 0: another
+ * name. */
 static size_t read_world(const char *name, long *world) {
   size_t end = before_text(name, strlen(name), ".pt");
   size_t rank = before_digits(name, end);

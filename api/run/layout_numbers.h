@@ -17,8 +17,8 @@ bool cleat__run_numbers_is_states(const char *name);
 /* How many data-parallel ranks save their part, from such a file's first bytes; 0: it does not tell. */
 long cleat__run_numbers_rows(const void *bytes, size_t size);
 
-/* Adds to `wanted` the files that go with those in `here`, the sorted names in a folder; each with "<folder>/" before it,
- * unless that is "". `rows`: what the folder's states told, or 0. Errors: NO_MEMORY. */
+/* Adds to `wanted` the files that go with those in `here`, the sorted names in a folder; each with "<folder>/" before
+ * it, unless that is "". `rows`: what the folder's states told, or 0. Errors: NO_MEMORY. */
 cleat_status cleat__run_numbers_add(const char *folder, const struct cleat__run_names *here,
                                     long rows, struct cleat__run_names *wanted,
                                     struct cleat_error *err) CLEAT_MUST_USE;

@@ -1,5 +1,6 @@
-/* layout_signs.c: the signs by which tools tell that a checkpoint is whole. Reads alone, and little: what it cannot read
- * is not there. A sign that is being written counts as there; that the checkpoint has settled is for others to see. */
+/* layout_signs.c: the signs by which tools tell that a checkpoint is whole. Reads alone, and little: what it cannot
+ * read is not there. A sign that is being written counts as there; that the checkpoint has settled is for others to
+ * see. */
 #include "api/run/layout_recipe.h"
 
 #include "base/json_reader.h"
@@ -175,7 +176,8 @@ static bool inspect_file(const struct cleat__run_scan_context *context,
   return true;
 }
 
-/* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt after. */
+/* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt
+ * after. */
 cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;

@@ -1,4 +1,5 @@
-/* life.h: the life of the command, and of `cleat run` around it: the phase, what a signal means in it, and what has happened.
+/* life.h: the life of the command, and of `cleat run` around it: the phase, what a signal means in it, and what has
+ * happened.
  *
  * It starts and ends nothing: it says what has happened, and the loop acts.
  * Threads: the main thread alone, as command.h says. */

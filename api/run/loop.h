@@ -1,9 +1,9 @@
 /* loop.h: the loop of `cleat run`: what it is made of, and its files.
  *
  * A thing has a struct, a header and a file of its own. It returns an event or a decision and knows no loop:
- * life.h (the command and the phases), deadlines.h, scanner.h (DIR), orders.h (to the saver), following.h (several ranks),
- * unsaved.h (what nobody saves), behind.h, verdict.h.
- * The files of the loop act on it. Each calls only those below it:
+ * life.h (the command and the phases), deadlines.h, scanner.h (DIR), orders.h (to the saver), following.h (several
+ * ranks), unsaved.h (what nobody saves), behind.h, verdict.h. The files of the loop act on it. Each calls only those
+ * below it:
  *
  *     run.c           waits, and takes one turn
  *     loop_life.c     signals, events of the command, the end

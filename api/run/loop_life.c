@@ -1,4 +1,5 @@
-/* loop_life.c: acts on signals, on what happens to the command, and on deadlines, up to the end. See loop.h and life.h. */
+/* loop_life.c: acts on signals, on what happens to the command, and on deadlines, up to the end. See loop.h and
+ * life.h. */
 #include "api/run/loop.h"
 
 /* ---- Signals ------------------------------------------------------------------------------------- */

@@ -111,8 +111,8 @@ static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat
   return err->status;
 }
 
-/* What an earlier start held when it was killed is in DIR as if its tool had not removed it, before DIR is compared with
- * the store. Whoever goes back to a step, or wants nothing restored, does not want that either. */
+/* What an earlier start held when it was killed is in DIR as if its tool had not removed it, before DIR is compared
+ * with the store. Whoever goes back to a step, or wants nothing restored, does not want that either. */
 cleat_status cleat__run_loop_open_holds(struct cleat__run_loop *loop, struct cleat_error *err) {
   const struct cleat__run_options *options = loop->options;
   /* Of several ranks it would be a part, of a step that they do not go on from. */

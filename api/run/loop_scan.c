@@ -1,5 +1,5 @@
-/* loop_scan.c: scans DIR, says what is found, and judges what lay there before the command and what lies there after it.
- * See loop.h. */
+/* loop_scan.c: scans DIR, says what is found, and judges what lay there before the command and what lies there after
+ * it. See loop.h. */
 #include "api/run/loop.h"
 
 #include "api/run/metadata.h"

@@ -2,8 +2,8 @@
  *
  *     {"run": {"layout": "dcp", "path": "step-300", "step": "300", "id": "<hex>"}}
  *
- * "step" is the checkpoint's own in DIR, as text, since numbers beyond 2^53 do not survive every reader; the step in the
- * store is the same, but for a final state ("final": true), which is numbered after the newest checkpoint. */
+ * "step" is the checkpoint's own in DIR, as text, since numbers beyond 2^53 do not survive every reader; the step in
+ * the store is the same, but for a final state ("final": true), which is numbered after the newest checkpoint. */
 #ifndef CLEAT_API_RUN_METADATA_H
 #define CLEAT_API_RUN_METADATA_H
 
@@ -25,7 +25,8 @@ void cleat__run_fingerprint(const struct cleat__run_contents *contents, char id[
 /* Their id: what is kept in the store. */
 void cleat__run_contents_id(const struct cleat__run_contents *contents, char id[CLEAT__RUN_ID_MAX]);
 
-/* The text, owned by the caller (cleat__free); NULL: no memory. `found` NULL: DIR holds no checkpoint (a final state). */
+/* The text, owned by the caller (cleat__free); NULL: no memory. `found` NULL: DIR holds no checkpoint (a final
+ * state). */
 char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *found, const char *id);
 
 /* False: it was not written by `cleat run`, or has no sense (a path that leads out of DIR), and *metadata is

@@ -2,19 +2,20 @@
  *
  * Each machine's disk has a part of every checkpoint, and one machine has the sign that it is whole. The `cleat run`
  * there is rank 0 and leads: it watches DIR, and when a checkpoint is whole it puts an order into the store
- * (uploader/orders.h). The others follow: they read the order, save what they have of that checkpoint, and rank 0 commits
- * it when all have. So a step is saved by all ranks or by none, and no rank has to guess when its own part is whole:
- * the tool leaves its sign when all its ranks have written.
+ * (uploader/orders.h). The others follow: they read the order, save what they have of that checkpoint, and rank 0
+ * commits it when all have. So a step is saved by all ranks or by none, and no rank has to guess when its own part is
+ * whole: the tool leaves its sign when all its ranks have written.
  *
  *     {"kind": "begin"}                      rank 0 has restored
- *     {"kind": "save", "step": "300", "path": "step-300", "settle_ms": 1000, "entries": ["step-300"], "files": ["step-300/…"]}
+ *     {"kind": "save", "step": "300", "path": "step-300", "settle_ms": 1000,
+ *      "entries": ["step-300"], "files": ["step-300/…"]}
  *     {"kind": "over"}                       there is nothing more to save
  *
- * "files" are those that rank 0 saves itself: another rank that has a file of that name leaves its copy out. So what each
- * machine writes alike (a config, a tokenizer) is stored once, as rank 0 has it.
+ * "files" are those that rank 0 saves itself: another rank that has a file of that name leaves its copy out. So what
+ * each machine writes alike (a config, a tokenizer) is stored once, as rank 0 has it.
  *
- * A rank that sees rank 0's folder (a shared file system, or ranks on one machine) only runs its command: its part of each
- * checkpoint is empty. It knows by a file that rank 0 writes there before it registers the start.
+ * A rank that sees rank 0's folder (a shared file system, or ranks on one machine) only runs its command: its part of
+ * each checkpoint is empty. It knows by a file that rank 0 writes there before it registers the start.
  *
  * Threads: cleat__run_ranks_find on the main thread; all else as it says. */
 #ifndef CLEAT_API_RUN_RANKS_H
@@ -82,8 +83,8 @@ cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number,
 cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number,
                                    struct cleat__run_said *said, struct cleat_error *err);
 
-/* The checkpoint with those entries alone that `dir` has. All that *here points to is borrowed from `found`, but for its array
- * of entries: the caller frees that with cleat__free. Errors: NO_MEMORY. */
+/* The checkpoint with those entries alone that `dir` has. All that *here points to is borrowed from `found`, but for
+ * its array of entries: the caller frees that with cleat__free. Errors: NO_MEMORY. */
 cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found,
                                    struct cleat__run_found *here, struct cleat_error *err);
 
@@ -91,8 +92,8 @@ cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_foun
 size_t cleat__run_ranks_own(struct cleat__run_contents *contents,
                             const struct cleat__run_names *of_leader);
 
-/* Names of all files that the lists among `contents` name, for cleat_save_request: relative to DIR. The lists are read from
- * where the contents have them: below DIR, or held. Errors: NO_MEMORY. */
+/* Names of all files that the lists among `contents` name, for cleat_save_request: relative to DIR. The lists are read
+ * from where the contents have them: below DIR, or held. Errors: NO_MEMORY. */
 cleat_status cleat__run_ranks_required(const struct cleat__run_contents *contents,
                                        const struct cleat__run_found *found,
                                        struct cleat__run_names *names, struct cleat_error *err);

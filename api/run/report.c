@@ -47,8 +47,8 @@ static bool is_json(const struct cleat__run_report *report) {
   return report->options.format == CLEAT__RUN_LOG_JSON;
 }
 
-/* In one piece, since the command writes to the same place; in several if there is no memory: a line that is torn is better
- * than none. */
+/* In one piece, since the command writes to the same place; in several if there is no memory: a line that is torn is
+ * better than none. */
 static void put_line(FILE *out, const char *stamp, const char *label, const char *text) {
   char line[LINE_BYTES];
   FILE *memory = fmemopen(line, sizeof line, "w");

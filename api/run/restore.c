@@ -102,8 +102,8 @@ static cleat_status follow(const struct restore *restore, struct cleat_load *loa
   return status;
 }
 
-/* Reads the files and compares them with the checksums of the checkpoint. What differs, or cannot be read, is no failure:
- * *damage says why. */
+/* Reads the files and compares them with the checksums of the checkpoint. What differs, or cannot be read, is no
+ * failure: *damage says why. */
 static cleat_status check_bytes(const struct restore *restore,
                                 const struct cleat__run_contents *contents, double *seconds,
                                 struct cleat_error *damage, struct cleat_error *err) {
@@ -173,9 +173,9 @@ static int64_t boot_ns(void) {
   return (int64_t)(real.tv_sec - since.tv_sec) * 1000000000 + (real.tv_nsec - since.tv_nsec);
 }
 
-/* Whether a checkpoint that the store does not have may be from before a power cut: it was written before this machine came up,
- * or nothing was stored or restored here since. Then nobody can say what its bytes should be. It is taken all the same: to
- * refuse it would lose work after every orderly restart, and the tool may be able to judge it. */
+/* Whether a checkpoint that the store does not have may be from before a power cut: it was written before this machine
+ * came up, or nothing was stored or restored here since. Then nobody can say what its bytes should be. It is taken all
+ * the same: to refuse it would lose work after every orderly restart, and the tool may be able to judge it. */
 static bool is_unproven(const struct restore *restore, const struct cleat__run_found *found) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
@@ -360,8 +360,8 @@ static cleat_status remember_placed(const struct restore *restore,
   return status;
 }
 
-/* What lies beside the checkpoint first, the checkpoint's own names in their order. The last one may tell the tool that the rest is
- * there: by then that is on the disk. */
+/* What lies beside the checkpoint first, the checkpoint's own names in their order. The last one may tell the tool that
+ * the rest is there: by then that is on the disk. */
 static cleat_status place_all(const struct restore *restore, const struct cleat__run_found *found,
                               struct cleat__run_restored *restored, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
@@ -435,8 +435,9 @@ static cleat_status newest_of(const struct restore *restore, struct cleat__run_r
   return CLEAT_OK;
 }
 
-/* Several ranks go on from one step. What one of them has of a later one, nobody has whole: a tool that takes the newest in
- * its folder must not find it. Names are known by the layout of what they go on from: a part may lack what "auto" goes by. */
+/* Several ranks go on from one step. What one of them has of a later one, nobody has whole: a tool that takes the
+ * newest in its folder must not find it. Names are known by the layout of what they go on from: a part may lack what
+ * "auto" goes by. */
 static cleat_status put_aside(const struct restore *restore, struct cleat__run_restored *restored,
                               struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;

@@ -4,9 +4,9 @@
  * tool that a checkpoint is there last. A process that is killed on the way leaves DIR as it was, or with names
  * that a next restore replaces.
  *
- * All of it is on the disk before the next step: bytes, then names, the sign of wholeness after all others, then state.json. What is
- * in DIR already is taken for the checkpoint if its files are those that were saved or restored (by their fingerprint), and
- * their bytes were seen in this boot of the machine; else the bytes are checked. */
+ * All of it is on the disk before the next step: bytes, then names, the sign of wholeness after all others, then
+ * state.json. What is in DIR already is taken for the checkpoint if its files are those that were saved or restored (by
+ * their fingerprint), and their bytes were seen in this boot of the machine; else the bytes are checked. */
 #ifndef CLEAT_API_RUN_RESTORE_H
 #define CLEAT_API_RUN_RESTORE_H
 
@@ -25,8 +25,8 @@ struct cleat__run_restore_options {
       joined; /* several ranks go on from `joined_at` (NULL: nothing), whatever DIR has that is newer */
   struct cleat_checkpoint *joined_at; /* borrowed */
   bool tell_only; /* rank 0 restores it into this very DIR: says what it will be */
-  /* Told of the load while it runs, and NULL when it has ended: for progress and for canceling. `checking`: it reads what is in
-   * DIR. */
+  /* Told of the load while it runs, and NULL when it has ended: for progress and for canceling. `checking`: it reads
+   * what is in DIR. */
   void (*loading)(void *user, struct cleat_load *load, bool checking);
   void *user;
 };

@@ -41,8 +41,9 @@ typedef cleat_status cleat__run_open_fn(void *user, struct cleat__run_report *re
                                         struct cleat_client **client, struct cleat_error *err);
 
 /* Does all of it; returns the exit status. Called before any thread was started. An error that comes before the command
- * was started is in *err, with a status other than CLEAT_OK, for the caller to print; later ones have been reported. *hangs: a thread of the library waits for something that
- * nobody could wait for any longer. The process must then end by _exit: exit() would take from it what it uses. */
+ * was started is in *err, with a status other than CLEAT_OK, for the caller to print; later ones have been reported.
+ * *hangs: a thread of the library waits for something that nobody could wait for any longer. The process must then end
+ * by _exit: exit() would take from it what it uses. */
 int cleat__run(const struct cleat__run_options *options, cleat__run_open_fn *open, void *user,
                bool *hangs, struct cleat_error *err);
 

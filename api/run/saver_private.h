@@ -1,5 +1,5 @@
-/* saver_private.h: what the files of saver.h share: saver.c (the thread, saves, deletions), saver_orders.c (restores, and what
- * ranks say to each other), saver_progress.c (the save or load under way). All of it on the saver's thread. */
+/* saver_private.h: what the files of saver.h share: saver.c (the thread, saves, deletions), saver_orders.c (restores,
+ * and what ranks say to each other), saver_progress.c (the save or load under way). All of it on the saver's thread. */
 #ifndef CLEAT_API_RUN_SAVER_PRIVATE_H
 #define CLEAT_API_RUN_SAVER_PRIVATE_H
 

@@ -1,5 +1,5 @@
-/* saver_progress.c: what the files of the saver share: the save or load under way, which the loop may ask and cancel. It
- * calls neither saver.c nor saver_orders.c. See saver.h and saver_private.h. */
+/* saver_progress.c: what the files of the saver share: the save or load under way, which the loop may ask and cancel.
+ * It calls neither saver.c nor saver_orders.c. See saver.h and saver_private.h. */
 #include "api/run/saver_private.h"
 
 bool cleat__run_work_is_leader(const struct cleat__run_work *work) {

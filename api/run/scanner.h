@@ -58,8 +58,8 @@ struct cleat__run_findings {
 };
 void cleat__run_findings_clear(struct cleat__run_findings *findings);
 
-/* Scans DIR now, and checks what may have changed. False: it failed, and what was known stays. `parts`: files that a list
- * names and that are not here lie on other machines. */
+/* Scans DIR now, and checks what may have changed. False: it failed, and what was known stays. `parts`: files that a
+ * list names and that are not here lie on other machines. */
 bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int64_t now_ms,
                              struct cleat__run_findings *findings, struct cleat_error *err);
 

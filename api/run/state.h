@@ -19,8 +19,8 @@
 /* The folder's name in DIR; nothing in it is ever saved. */
 #define CLEAT__RUN_STATE_FOLDER ".cleat-run"
 
-/* A fingerprint as text: of that of struct cleat__run_contents the first 8 bytes, which tell all contents that one folder
- * will ever have apart, and can be read in a list. */
+/* A fingerprint as text: of that of struct cleat__run_contents the first 8 bytes, which tell all contents that one
+ * folder will ever have apart, and can be read in a list. */
 #define CLEAT__RUN_ID_BYTES 8
 #define CLEAT__RUN_ID_MAX (2 * CLEAT__RUN_ID_BYTES + 1)
 
@@ -45,8 +45,8 @@ struct cleat__run_entry {
   int64_t step;
   char id[CLEAT__RUN_ID_MAX];          /* of the checkpoint in the store: "id" of its metadata */
   char fingerprint[CLEAT__RUN_ID_MAX]; /* of the files in DIR */
-  /* In which the bytes of these files were read, written or checked; "": not known, as of earlier versions. After a power cut
-   * a file may have its name, size and times, and other bytes. */
+  /* In which the bytes of these files were read, written or checked; "": not known, as of earlier versions. After a
+   * power cut a file may have its name, size and times, and other bytes. */
   char boot[CLEAT__RUN_BOOT_MAX];
 };
 
@@ -73,7 +73,8 @@ cleat_status cleat__run_state_open_by(const char *dir, const char *url, int lock
                                       struct cleat__run_state *state, bool *damaged,
                                       struct cleat_error *err);
 
-/* Opens the lock's file, and takes no lock: a descriptor that is close-on-exec, or -1. Errors: NO_SPACE, DENIED, IO, NO_MEMORY. */
+/* Opens the lock's file, and takes no lock: a descriptor that is close-on-exec, or -1. Errors: NO_SPACE, DENIED, IO,
+ * NO_MEMORY. */
 cleat_status cleat__run_state_lock_file(const char *dir, int *lock, struct cleat_error *err);
 
 /* The entry of a step; NULL: none. Lives until the next change. */

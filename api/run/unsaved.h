@@ -20,8 +20,8 @@ struct cleat__run_written {
   int64_t next_ms; /* no survey before */
 };
 
-/* What lies in DIR now was there before the command. `folder` is on the file system of DIR. Errors: those of a file that is
- * made there; then nothing is found. */
+/* What lies in DIR now was there before the command. `folder` is on the file system of DIR. Errors: those of a file
+ * that is made there; then nothing is found. */
 cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder,
                                       int64_t now_ms, struct cleat_error *err);
 

@@ -1,5 +1,5 @@
-/* verdict.h: judges checkpoints and the end of `cleat run` (pure): whether what lies in DIR is saved, whether a failed save
- * is tried again, and the exit status.
+/* verdict.h: judges checkpoints and the end of `cleat run` (pure): whether what lies in DIR is saved, whether a failed
+ * save is tried again, and the exit status.
  *
  * It changes no checkpoint and says nothing: the loop does, by what is returned. One thread at a time. */
 #ifndef CLEAT_API_RUN_VERDICT_H

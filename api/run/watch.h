@@ -38,7 +38,8 @@ void cleat__run_watch_close(struct cleat__run_watch *watch);
 /* Takes in what was heard. True: something was. */
 bool cleat__run_watch_read(struct cleat__run_watch *watch);
 
-/* Whether anything was heard of the name in DIR, or of the folder that it begins with, since cleat__run_watch_forget. */
+/* Whether anything was heard of the name in DIR, or of the folder that it begins with, since
+ * cleat__run_watch_forget. */
 bool cleat__run_watch_has(const struct cleat__run_watch *watch, const char *name);
 void cleat__run_watch_forget(struct cleat__run_watch *watch);
 

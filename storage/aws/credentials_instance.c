@@ -3,8 +3,8 @@
  *
  * Most machines have none. Nobody there is no error, and costs about a second and a half; version 1,
  * which answers without a token, is not asked. Who takes the question and does not answer is there:
- * that is an error. So is nobody, where keys have come from here before. Never by way of a proxy. Source: Amazon EC2 User Guide,
- * "Use the Instance Metadata Service". */
+ * that is an error. So is nobody, where keys have come from here before. Never by way of a proxy. Source: Amazon EC2
+ * User Guide, "Use the Instance Metadata Service". */
 #include "storage/aws/provider.h"
 
 #include "base/mem.h"

@@ -36,8 +36,8 @@ struct cleat__s3_profile {
 cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **path,
                                     struct cleat_error *err);
 
-/* Reads section `name` of `text` into *profile (cleat__s3_profile_clear). `path` is for messages. A section that is absent is a
- * success with found false. Errors: INVALID (malformed, too long), NO_MEMORY. */
+/* Reads section `name` of `text` into *profile (cleat__s3_profile_clear). `path` is for messages. A section that is
+ * absent is a success with found false. Errors: INVALID (malformed, too long), NO_MEMORY. */
 cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *path,
                                      enum cleat__s3_profile_kind kind, const char *name,
                                      struct cleat__s3_profile *profile, struct cleat_error *err);

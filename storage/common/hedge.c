@@ -53,7 +53,8 @@ static int64_t usual_ms(const struct cleat__hedge_class *class) {
   return sorted[(count - 1) * 9 / 10];
 }
 
-/* Those that were under way already when it began say nothing: a store that becomes slow all at once still ends them. */
+/* Those that were under way already when it began say nothing: a store that becomes slow all at once still ends
+ * them. */
 static unsigned passed_by(const struct cleat__hedge_request *request) {
   const struct cleat__hedge_class *class = request->class;
   unsigned passed = 0;

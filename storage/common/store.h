@@ -38,7 +38,8 @@ enum cleat__store_capability {
   CLEAT__STORE_UNPROVEN = 1u << 2     /* asks for both; whether the server heeds it, trying tells */
 };
 
-/* What a store turned out not to do, learned from its answers: bits of `lacks`. A driver that learns one goes on without. */
+/* What a store turned out not to do, learned from its answers: bits of `lacks`. A driver that learns one goes on
+ * without. */
 enum cleat__store_finding {
   CLEAT__STORE_NO_CREATE_ONLY =
       1u << 0, /* refuses to be asked for it: the driver looks before it puts,
@@ -67,8 +68,9 @@ enum cleat__put_condition {
 struct cleat__put_options {
   enum cleat__put_condition condition;
   const char *etag; /* for CLEAT__PUT_IF_MATCH */
-  /* For CLEAT__PUT_IF_MATCH: where the store refuses to be asked for it, the driver may look at the object and put without
-   * the condition. Two writers at once may both succeed then, so nothing that a resume rests on may ask for this. */
+  /* For CLEAT__PUT_IF_MATCH: where the store refuses to be asked for it, the driver may look at the object and put
+   * without the condition. Two writers at once may both succeed then, so nothing that a resume rests on may ask for
+   * this. */
   bool or_check;
   const char *content_type; /* NULL: application/octet-stream */
   uint32_t crc32c;          /* of the whole body; the store is asked to check it where it can */
@@ -216,9 +218,9 @@ struct cleat__store_ops {
                                  struct cleat__stored_part *part, const atomic_bool *cancel,
                                  struct cleat_error *err);
 
-  /* Required. As multipart_part, of a body that is read while it is sent, and takes no memory of its size; once more for
-   * each try, and where the store is told another checksum than crc32c, for that. part->size is feed->length. A failure of
-   * the feed is that of the operation, as it is. */
+  /* Required. As multipart_part, of a body that is read while it is sent, and takes no memory of its size; once more
+   * for each try, and where the store is told another checksum than crc32c, for that. part->size is feed->length. A
+   * failure of the feed is that of the operation, as it is. */
   cleat_status (*multipart_feed)(struct cleat__store *store, const struct cleat__upload *upload,
                                  const struct cleat__feed *feed, struct cleat__stored_part *part,
                                  const atomic_bool *cancel, struct cleat_error *err);
@@ -263,8 +265,8 @@ struct cleat__store_ops {
 
   /* Optional; NULL: the store has none. Removes what unfinished writes left hidden, which no other operation
    * shows, in and below the folder `prefix` (it ends in '/'), if it was last changed before `before_s` (Unix
-   * time) and no living process holds it. Uploads that multipart_list shows stay. With `dry_run`, nothing is removed. *found says how
-   * much it was, or would be; after a failure, how much until then. */
+   * time) and no living process holds it. Uploads that multipart_list shows stay. With `dry_run`, nothing is removed.
+   * *found says how much it was, or would be; after a failure, how much until then. */
   cleat_status (*sweep)(struct cleat__store *store, const char *prefix, int64_t before_s,
                         bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
                         struct cleat_error *err);

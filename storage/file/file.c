@@ -80,8 +80,8 @@ static cleat_status file_put(struct cleat__store *store, const char *key,
 
 /* ---- Reading ---- */
 
-/* Opens what has the name. Over NFS a file is what it is at the server when it is opened, so it is asked about only then. 0 or
- * an errno value. */
+/* Opens what has the name. Over NFS a file is what it is at the server when it is opened, so it is asked about only
+ * then. 0 or an errno value. */
 static int open_name(const struct cleat__file_store *files, const struct cleat__file_place *place,
                      int *fd, struct stat *info, const atomic_bool *cancel) {
   unsigned absent = 0;

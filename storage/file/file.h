@@ -69,8 +69,8 @@ cleat_status cleat__file_fail(const struct cleat__file_store *store, int os_errn
 cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
                                  struct cleat_error *err);
 
-/* How often a file or folder may vanish under an operation before it gives up: each time, somebody else removed it at that very
- * moment. */
+/* How often a file or folder may vanish under an operation before it gives up: each time, somebody else removed it at
+ * that very moment. */
 #define CLEAT__FILE_VANISH_TRIES 100
 
 /* Opens the folder of `key` (close with cleat__file_place_close); with `create`, makes what is
@@ -123,15 +123,16 @@ bool cleat__file_drop_lock(int folder, bool dry_run);
 
 /* ---- file/lock.c ---- */
 
-/* openat() of a file that is to be locked (flock), never through a link. No forked child has it, so that the lock ends with the
- * process that took it, whatever children live on. Close with cleat__file_lock_close. -1: errno says why. */
+/* openat() of a file that is to be locked (flock), never through a link. No forked child has it, so that the lock ends
+ * with the process that took it, whatever children live on. Close with cleat__file_lock_close. -1: errno says why. */
 int cleat__file_lock_open(int folder, const char *name, int flags);
 /* 0, or what close said. Any lock on it ends. */
 int cleat__file_lock_close(int fd);
 
 /* ---- file/name.c ---- */
 
-/* Has a network file system ask its server what it keeps of the open file or folder: its times and size, or its names. */
+/* Has a network file system ask its server what it keeps of the open file or folder: its times and size, or its
+ * names. */
 void cleat__file_refresh(int fd);
 
 /* lstat() of what the name stands for at the server now. 0 or an errno value. */
@@ -152,7 +153,8 @@ bool cleat__file_on_nfs(int folder);
 int cleat__file_await_change(const struct cleat__file_store *store, int folder, int64_t limit_ms,
                              const atomic_bool *cancel);
 
-/* After ENOENT: whether to look again. On NFS a name that is replaced may be missing for a moment. *absent begins with 0. */
+/* After ENOENT: whether to look again. On NFS a name that is replaced may be missing for a moment. *absent begins with
+ * 0. */
 bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder, unsigned *absent,
                               const atomic_bool *cancel);
 

@@ -3,8 +3,8 @@
  * Keys come in byte order, as S3 gives them. A folder sorts as its name with '/' behind, since that
  * is how it stands in keys: "a-b" before "a/b". Each page reads the folders on its way again and
  * skips what is not above `after`; sizes are asked for only of what is returned. Hidden are the
- * names of unfinished writes, files that NFS keeps for those who have them open, links, and everything that is no folder or regular file, or no key.
- * Thread-safe; all state is in struct walk, on the caller's stack. */
+ * names of unfinished writes, files that NFS keeps for those who have them open, links, and everything that is no
+ * folder or regular file, or no key. Thread-safe; all state is in struct walk, on the caller's stack. */
 #include "storage/file/file.h"
 
 #include "base/buffer.h"

@@ -1,10 +1,11 @@
 /* file/name.c: what a name of a file:// store stands for right now, on a network file system too. See file.h.
  *
  * An NFS client answers stat() and lookups out of a cache that may be a minute old, and it does four more things:
- *  - A file that is removed or replaced while this machine has it open stays as ".nfs" and 24 hex digits until it is closed.
- *    Such a replacement is two steps: for a moment the name is missing.
+ *  - A file that is removed or replaced while this machine has it open stays as ".nfs" and 24 hex digits until it is
+ *    closed. Such a replacement is two steps: for a moment the name is missing.
  *  - What another machine has removed is ESTALE.
- *  - A request may be sent twice, so that the second finds done what the first did: EEXIST of a link, ENOENT of a rename.
+ *  - A request may be sent twice, so that the second finds done what the first did: EEXIST of a link, ENOENT of a
+ *    rename.
  *  - flock() locks all bytes of the file at the server. An exclusive lock needs a descriptor that is open for writing.
  * No state; any thread. */
 #include "storage/file/file.h"

@@ -132,7 +132,8 @@ static int make_root(const char *root) {
   return open(root, FOLDER_FLAGS);
 }
 
-/* Asks the server about each folder on the way to the root: an NFS client remembers for a while that a name was absent. */
+/* Asks the server about each folder on the way to the root: an NFS client remembers for a while that a name was
+ * absent. */
 static void refresh_way(const char *root) {
   char path[PATH_MAX];
   int fd = 0;

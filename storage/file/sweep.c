@@ -79,8 +79,8 @@ static bool has_journal(int folder, const char *name) {
   return cleat__file_stat(folder, journal, &info) != ENOENT;
 }
 
-/* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that says of what
- * it is is listed, and ended by an abort. */
+/* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that
+ * says of what it is is listed, and ended by an abort. */
 static bool is_empty_journal(int folder, const char *name) {
   static const char ending[] = ".parts";
   char data[CLEAT__FILE_HIDDEN_MAX];

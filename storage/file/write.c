@@ -5,8 +5,9 @@
  * disk.
  *
  * Which writers exclude each other:
- *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link). Over NFS a name that is replaced may
- *    be missing for a moment (file/name.c): whoever creates it then waits until the lock is free, and looks whose it is.
+ *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link). Over NFS a name that is
+ *    replaced may be missing for a moment (file/name.c). Whoever creates it then waits until the lock is free, and
+ *    looks whose it is.
  *  - To replace or remove a name that exists is done under an exclusive flock on the file
  *    ".cleat-lock" in the same folder, so that a put with IF_MATCH can compare and rename with
  *    nobody in between. While it compares, the name exists, so a creation cannot succeed either.
@@ -247,8 +248,8 @@ static int link_name(int folder, const char *hidden, const char *name, const str
   return 0;
 }
 
-/* Over NFS a name that is replaced may be missing for a moment. Whoever created it in that moment has lost it as soon as the
- * replacement is through. */
+/* Over NFS a name that is replaced may be missing for a moment. Whoever created it in that moment has lost it as soon
+ * as the replacement is through. */
 static int confirm_name(const struct cleat__file_store *store,
                         const struct cleat__file_place *place, const struct stat *made,
                         const atomic_bool *cancel) {
@@ -260,8 +261,8 @@ static int confirm_name(const struct cleat__file_store *store,
   return cleat__file_is_same(place->folder, place->name, made) ? 0 : EEXIST;
 }
 
-/* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success says that nobody has replaced it by
- * what was there before. EOPNOTSUPP: this file system can do that in no way. */
+/* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success says that nobody has
+ * replaced it by what was there before. EOPNOTSUPP: this file system can do that in no way. */
 static int create_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
                        const char *hidden, bool confirm, const atomic_bool *cancel) {
   struct stat made;

@@ -255,8 +255,9 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
 
 /* ---- sending again ---- */
 
-/* Called before the request is sent, each time. When a kept connection closes without a reply, libcurl sends the request
- * on another one by itself: the caller would take two copies for one. So it does after a 417, with the same headers. */
+/* Called before the request is sent, each time. When a kept connection closes without a reply, libcurl sends the
+ * request on another one by itself: the caller would take two copies for one. So it does after a 417, with the same
+ * headers. */
 static int on_send(void *ctx, char *peer, char *self, int peer_port, int self_port) {
   struct cleat__http_call *call = ctx;
   (void)peer;

@@ -2,8 +2,9 @@
  *
  * A struct cleat__http is shared by all threads of a store. It keeps idle handles in a list whose
  * newest is taken first: N threads at work hold N handles, and each handle keeps its one connection
- * alive between requests. One that the other side closes meanwhile is closed at once (http/pool.h). Nothing is retried here, and libcurl is kept from it: a request on a kept
- * connection that closes before any byte of a reply may have arrived. That is BROKEN, with reply->unrepeated.
+ * alive between requests. One that the other side closes meanwhile is closed at once (http/pool.h). Nothing is retried
+ * here, and libcurl is kept from it: a request on a kept connection that closes before any byte of a reply may have
+ * arrived. That is BROKEN, with reply->unrepeated.
  *
  * Body bytes move once: from the caller's spans into libcurl's upload buffer, or from its receive
  * buffer into the caller's spans, with the CRC-32C taken while they are in the cache. Redirects are
@@ -87,8 +88,9 @@ struct cleat__http_request {
   int64_t
       grace_ms; /* once its body is sent, a cancelled request is waited for so long all the same */
   /* NULL, or asked some ten times a second whether to send the request once more, on a new connection, beside the first
-   * one, which goes on, and to another address where the name has several: the first answer below 500 counts, and the other one is dropped. For requests that may be carried
-   * out twice. Both send from, or receive into, the same spans; what these hold in the end is what crc32c is of. */
+   * one, which goes on, and to another address where the name has several: the first answer below 500 counts, and the
+   * other one is dropped. For requests that may be carried out twice. Both send from, or receive into, the same spans;
+   * what these hold in the end is what crc32c is of. */
   bool (*second_is_due)(void *ctx, int64_t elapsed_ms);
   void *second_ctx;
 };
@@ -131,8 +133,8 @@ uint64_t cleat__http_body_bytes(const struct cleat__http_request *request);
 cleat_status cleat__http_new(const struct cleat__http_options *options, struct cleat__http **http,
                              struct cleat_error *err);
 
-/* Closes all connections. No request may be running. NULL is allowed. In a forked child the connections are the parent's:
- * they are left alone. */
+/* Closes all connections. No request may be running. NULL is allowed. In a forked child the connections are the
+ * parent's: they are left alone. */
 void cleat__http_free(struct cleat__http *http);
 
 /* Sends and waits for the whole reply. *reply must have been initialised and is overwritten, also on

@@ -100,8 +100,8 @@ static void wake(struct cleat__http_pool *pool) {
     continue;
 }
 
-/* All sockets of the handle. Bytes of the other side are not waited for: TLS tickets come on idle connections too. Taken
- * out by hand, since a forked child may hold the same sockets, and keep closed ones in the set. */
+/* All sockets of the handle. Bytes of the other side are not waited for: TLS tickets come on idle connections too.
+ * Taken out by hand, since a forked child may hold the same sockets, and keep closed ones in the set. */
 static void watch_locked(struct cleat__http_pool *pool, struct cleat__http_handle *handle, int op) {
   assert(cleat__mutex_is_mine(&pool->synced.lock));
   for (int i = 0; i < 2 && pool->watched; i++) {
@@ -146,8 +146,8 @@ void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_han
 
 /* ---- the watcher ---- */
 
-/* Moves a handle, if it is still idle, to the list of those to free. It may have been lent since the event, or be another
- * at the same place, which costs a sound connection, and no more. */
+/* Moves a handle, if it is still idle, to the list of those to free. It may have been lent since the event, or be
+ * another at the same place, which costs a sound connection, and no more. */
 static void drop_locked(struct cleat__http_pool *pool, const void *which,
                         struct cleat__http_handle **dead) {
   assert(cleat__mutex_is_mine(&pool->synced.lock));

@@ -1,8 +1,8 @@
 /* http/pool.h: libcurl handles between requests, each with its connection; for http*.c alone.
  *
- * Thread-safe. The newest idle handle is lent first. A thread of the pool's own waits on all idle connections at once and
- * closes those that the other side has closed, as soon as it has: nothing else would look before the next request, which
- * may be the next save. It wakes for that, and once in a while to close what nobody has used. */
+ * Thread-safe. The newest idle handle is lent first. A thread of the pool's own waits on all idle connections at once
+ * and closes those that the other side has closed, as soon as it has: nothing else would look before the next request,
+ * which may be the next save. It wakes for that, and once in a while to close what nobody has used. */
 #ifndef CLEAT_STORAGE_HTTP_POOL_H
 #define CLEAT_STORAGE_HTTP_POOL_H
 
@@ -37,8 +37,8 @@ struct cleat__http_pool;
 cleat_status cleat__http_pool_new(int64_t keep_ms, struct cleat__http_pool **pool,
                                   struct cleat_error *err);
 
-/* Closes all idle connections. NULL is allowed. In a forked child, which has the connections of its parent and no thread of
- * the pool's, it does nothing. */
+/* Closes all idle connections. NULL is allowed. In a forked child, which has the connections of its parent and no
+ * thread of the pool's, it does nothing. */
 void cleat__http_pool_free(struct cleat__http_pool *pool);
 
 /* An idle handle, or a new one; owned. NULL on no memory. */

@@ -11,8 +11,8 @@
 struct cleat__http_race_ops {
   /* Whether it is time for a second one; NULL: never. Asked ten times a second at most. */
   bool (*is_due)(void *ctx, int64_t elapsed_ms);
-  /* The second handle, with all options set; NULL: it cannot be had, and is not asked for again. `*alone`: the first is to
-   * end at once. */
+  /* The second handle, with all options set; NULL: it cannot be had, and is not asked for again. `*alone`: the first is
+   * to end at once. */
   CURL *(*second)(void *ctx, bool *alone);
   /* Transfer 0 or 1 has ended like this, without a connection. True: it is begun anew, as it is. */
   bool (*relents)(void *ctx, int which, CURLcode code);

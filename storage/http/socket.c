@@ -33,8 +33,8 @@ static bool is_same(const union cleat__http_address *a, const union cleat__http_
          memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
 }
 
-/* No child of this process inherits it, by fork or exec, and holds the connection open. For an address that is refused libcurl takes the
- * next one of the name. */
+/* No child of this process inherits it, by fork or exec, and holds the connection open. For an address that is refused
+ * libcurl takes the next one of the name. */
 static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *to) {
   struct cleat__http_sockets *sockets = ctx;
   union cleat__http_address peer = address_of(to);

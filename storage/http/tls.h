@@ -1,8 +1,9 @@
 /* http/tls.h: how a TLS handshake ended that did not come to its end; for http*.c alone.
  *
- * libcurl has one code for all: a connection that was cut, a server that speaks no TLS, one that refuses us, and one that
- * we refuse. Its texts are OpenSSL's, and change. So it is told by what the other side said last, which libcurl hands to
- * its debug callback, and by whether it has closed the connection. Belongs to the thread that runs the request. */
+ * libcurl has one code for all: a connection that was cut, a server that speaks no TLS, one that refuses us, and one
+ * that we refuse. Its texts are OpenSSL's, and change. So it is told by what the other side said last, which libcurl
+ * hands to its debug callback, and by whether it has closed the connection. Belongs to the thread that runs the
+ * request. */
 #ifndef CLEAT_STORAGE_HTTP_TLS_H
 #define CLEAT_STORAGE_HTTP_TLS_H
 

@@ -235,8 +235,8 @@ static bool is_same_part(const struct cleat__stored_part *part,
   return part->number == held->number && part->size == held->size && (by_crc32c || by_crc64nvme);
 }
 
-/* A copy of the parts with the ETags that the store lists, or NULL: where these are the same, a part is not the one that
- * was sent, or no answer came. */
+/* A copy of the parts with the ETags that the store lists, or NULL: where these are the same, a part is not the one
+ * that was sent, or no answer came. */
 static struct cleat__stored_part *relist(struct cleat__store *store,
                                          const struct cleat__upload *upload,
                                          const struct cleat__stored_part *parts, size_t count,

@@ -429,9 +429,9 @@ static void describe(const struct cleat__s3_result *result, const struct cleat__
     snprintf(text + used, size - used, ")");
 }
 
-/* Whether a refusal may be meant for a checksum. Codes of an argument are, since the arguments are ours but for that; all others
- * only where their text names a header or a checksum. A reply without either says nothing: S3Mock answers a key with a
- * backslash so. Swift's NotImplemented names the condition of a put. */
+/* Whether a refusal may be meant for a checksum. Codes of an argument are, since the arguments are ours but for that;
+ * all others only where their text names a header or a checksum. A reply without either says nothing: S3Mock answers a
+ * key with a backslash so. Swift's NotImplemented names the condition of a put. */
 static bool may_mean_checksum(const struct cleat__s3_result *result) {
   static const char *const codes[] = {"InvalidArgument", "InvalidRequest"};
   static const char *const words[] = {"checksum", "crc32", "crc64", "header", "x-amz-"};

@@ -50,7 +50,8 @@ struct cleat__s3_context {
   enum cleat__retry_stop stop;      /* why no further try was made; told when not NONE */
 };
 
-/* Fills *err from a failed result: status, retryable, http_status, s3_code, request_id, message, hint. Returns the status:
+/* Fills *err from a failed result: status, retryable, http_status, s3_code, request_id, message, hint. Returns the
+ * status:
  *   403, InvalidAccessKeyId, SignatureDoesNotMatch, ExpiredToken …  DENIED, hint: what to check
  *   NoSuchKey, NoSuchUpload, NoSuchBucket, 404                      NOT_FOUND
  *   412, 409 ConditionalRequestConflict                             precondition_status

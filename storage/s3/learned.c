@@ -1,5 +1,6 @@
-/* s3/learned.c: what an S3 store turned out to lack, learned from its refusals, once for a client: the bits of store->lacks.
- * A request is repeated without what was refused; only an answer other than a refusal proves that this was the reason.
+/* s3/learned.c: what an S3 store turned out to lack, learned from its refusals, once for a client: the bits of
+ * store->lacks. A request is repeated without what was refused; only an answer other than a refusal proves that this
+ * was the reason.
  *
  * Any thread. The bits are only ever set. */
 #include "storage/s3/s3.h"

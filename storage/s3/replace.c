@@ -1,11 +1,11 @@
 /* s3/replace.c: a put in the place of the object with a given ETag (If-Match), and what its refusal means.
  *
- * S3 takes the ETag as it tells it, in quotes. Ceph before 2025 answers 412 to that, and takes it without: RFC 9110, 8.8.3,
- * wants the quotes. A 412 says that the object is another one only if it is: so that is looked at, and where the
+ * S3 takes the ETag as it tells it, in quotes. Ceph before 2025 answers 412 to that, and takes it without: RFC 9110,
+ * 8.8.3, wants the quotes. A 412 says that the object is another one only if it is: so that is looked at, and where the
  * object still has the ETag, the other form is tried. The form that a server took is sent first from then on.
  *
- * A store may refuse the header itself (501, 405). Whoever allows it (or_check) is then served by a look and a put without
- * the condition. All others are told that the store does not support it, each time.
+ * A store may refuse the header itself (501, 405). Whoever allows it (or_check) is then served by a look and a put
+ * without the condition. All others are told that the store does not support it, each time.
  *
  * Runs on its caller's thread, on its own stack; which form comes first is one atomic of the store. */
 #include "storage/s3/s3.h"

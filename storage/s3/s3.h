@@ -34,8 +34,8 @@
 #define CLEAT__S3_PART_MIN (UINT64_C(5) << 20)
 #define CLEAT__S3_PUT_MAX (UINT64_C(5) << 30)
 #define CLEAT__S3_PARTS_MAX 10000
-/* AWS takes 48.8 TiB since the end of 2025; most other stores take no more than this. Lower: large files are refused in vain.
- * Higher: a store may refuse one at its Complete, when all of it was sent. */
+/* AWS takes 48.8 TiB since the end of 2025; most other stores take no more than this. Lower: large files are refused in
+ * vain. Higher: a store may refuse one at its Complete, when all of it was sent. */
 #define CLEAT__S3_OBJECT_MAX (UINT64_C(5) << 40)
 /* Transfers in flight, at most and to begin with; how many are best is found out (base/concurrency.h). Lower: a
  * store that is far away, or that shares its rate out by connection, is used by halves. Higher: more memory for
@@ -49,8 +49,8 @@
 /* For requests that make something. Lower: a cancelled one may leave an upload that nobody has the id of,
  * or an object that appears after it was removed. Higher: a silent server holds up a cancelled save. */
 #define CLEAT__S3_GRACE_MS 5000
-/* How long an object or an upload that nobody needs is tried to be removed. Lower: a store that is busy for a while keeps
- * what a failed save left. Higher: a save whose store is gone ends so much later. */
+/* How long an object or an upload that nobody needs is tried to be removed. Lower: a store that is busy for a while
+ * keeps what a failed save left. Higher: a save whose store is gone ends so much later. */
 #define CLEAT__S3_CLEAN_MS 60000
 /* text_cap where a 2xx reply has no body that matters; some stores send a few bytes all the same. */
 #define CLEAT__S3_TEXT_IGNORED 65536
@@ -187,8 +187,8 @@ cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation
 /* How the keys of this store's lists are to be read. */
 enum cleat__s3_keys cleat__s3_known_keys(const struct cleat__s3 *s3);
 
-/* After a list was read: finds out how a doubtful key is to be read, by asking for it. True: the list was read wrongly, and
- * is to be read again with *form. */
+/* After a list was read: finds out how a doubtful key is to be read, by asking for it. True: the list was read wrongly,
+ * and is to be read again with *form. */
 bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form,
                           const atomic_bool *cancel);
 
@@ -259,9 +259,9 @@ cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *pr
                                       const char *after, struct cleat__upload_page *page,
                                       const atomic_bool *cancel, struct cleat_error *err);
 
-/* For `is_pointless` of a request for an upload. A store may answer every try with an error of its own for an upload that is no
- * more: moto does, and versitygw where another process aborted the upload while parts came (it lists the parts even
- * then, but not the upload). The lists then say what the answers do not. */
+/* For `is_pointless` of a request for an upload. A store may answer every try with an error of its own for an upload
+ * that is no more: moto does, and versitygw where another process aborted the upload while parts came (it lists the
+ * parts even then, but not the upload). The lists then say what the answers do not. */
 struct cleat__s3_doubt {
   struct cleat__store *store;
   const struct cleat__upload *upload;

@@ -37,11 +37,11 @@ struct cleat__s3_keys_form {
  * s3/list_keys.c. */
 enum cleat__s3_keys cleat__s3_keys_of(const char *key, const char *root);
 
-/* A ListObjectsV2 reply into a page of the store contract: `root` (such as "run-17/", or "") is taken off every key; entries
- * are sorted by their bytes. Objects whose key ends in '/' (the folder markers of consoles) are left
- * out; a key that does not start with `root` is FORMAT. *page is the caller's (cleat__list_page_clear);
- * page->next is the continuation token, which travels back as it is. Keys that claim to be encoded are taken as *form
- * says, else as they claim; *form may be NULL. */
+/* A ListObjectsV2 reply into a page of the store contract: `root` (such as "run-17/", or "") is taken off every key;
+ * entries are sorted by their bytes. Objects whose key ends in '/' (the folder markers of consoles) are left out; a key
+ * that does not start with `root` is FORMAT. *page is the caller's (cleat__list_page_clear); page->next is the
+ * continuation token, which travels back as it is. Keys that claim to be encoded are taken as *form says, else as they
+ * claim; *form may be NULL. */
 cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
                                 struct cleat__s3_keys_form *form, struct cleat__list_page *page,
                                 struct cleat_error *err);
@@ -69,8 +69,8 @@ cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_
                                  struct cleat_error *err);
 
 /* A ListMultipartUploads reply into a page of the store contract, keys as cleat__s3_xml_list makes them; what is not
- * below `root`, or no key of Cleat's, is left out. With `plain`, nothing is decoded. page->next holds both markers, decoded,
- * as "KEY\nID". In s3/xml_uploads.c. */
+ * below `root`, or no key of Cleat's, is left out. With `plain`, nothing is decoded. page->next holds both markers,
+ * decoded, as "KEY\nID". In s3/xml_uploads.c. */
 cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *root, bool plain,
                                    struct cleat__upload_page *page, struct cleat_error *err);
 

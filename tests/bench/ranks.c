@@ -1,9 +1,9 @@
 /* Many ranks of one job, as threads of one process. Prints one JSON object.
  *
- * usage: ranks commit DIR COUNT        COUNT ranks save a tensor together: seconds in all, and from the last rank record to
- *                                      the visible manifest, by the times of these files
- *        ranks reshard DIR FROM TO     FROM ranks save a matrix by rows, TO ranks load it by rows: bytes read for each byte
- *                                      that was asked for */
+ * usage: ranks commit DIR COUNT        COUNT ranks save a tensor together: seconds in all, and from the last rank
+ *                                      record to the visible manifest, by the times of these files
+ *        ranks reshard DIR FROM TO     FROM ranks save a matrix by rows, TO ranks load it by rows: bytes read for each
+ *                                      byte that was asked for */
 #include "tests/bench/measure.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* fake.h: the inside of the stand-in: fake_memory.c (addresses), fake_stream.c (what is done when),
- * fake_capture.c (graphs), fake_cudart.c (the calls). One lock guards everything; functions that need it end in _locked. */
+ * fake_capture.c (graphs), fake_cudart.c (the calls). One lock guards everything; functions that need it end in
+ * _locked. */
 #ifndef CLEAT_FAKE_H
 #define CLEAT_FAKE_H
 
@@ -67,12 +68,12 @@ void fake_stream_wait_device_locked(int device);
 
 void fake_capture_reset_locked(void);
 
-/* What a call that could spoil a capture comes to in this thread: success, or refused, and the captures that it concerns are
- * invalid. */
+/* What a call that could spoil a capture comes to in this thread: success, or refused, and the captures that it
+ * concerns are invalid. */
 cudaError_t fake_capture_unsafe_locked(void);
 
-/* What work for the stream comes to. `*captured`: it is part of a graph, and not to be done. The default stream, next to a
- * blocking one that is being captured, is refused. */
+/* What work for the stream comes to. `*captured`: it is part of a graph, and not to be done. The default stream, next
+ * to a blocking one that is being captured, is refused. */
 cudaError_t fake_capture_work_locked(const struct CUstream_st *stream, bool is_default,
                                      bool *captured);
 

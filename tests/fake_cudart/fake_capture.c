@@ -1,5 +1,5 @@
-/* Capture of streams into graphs: what it forbids, and what ends it. A graph holds nothing: what a captured stream was given
- * is counted. Rules: CUDA Runtime API, "Stream Management". */
+/* Capture of streams into graphs: what it forbids, and what ends it. A graph holds nothing: what a captured stream was
+ * given is counted. Rules: CUDA Runtime API, "Stream Management". */
 #include "tests/fake_cudart/fake.h"
 
 #include <stdlib.h>

@@ -9,10 +9,10 @@
  * in reads must not change in between; copies stay inside one allocation; an event belongs to the stream's
  * device; who waits for an event sleeps (cudaEventBlockingSync).
  *
- * A stream can be captured into a graph. Meanwhile calls that are no work of a stream are refused, and end the capture, as
- * "cudaThreadExchangeStreamCaptureMode" says: in a thread of the default mode while any thread captures globally, in any thread
- * that captures itself and is not relaxed. The stand-in takes for such every call that allocates, frees, pins, waits, makes or
- * ends a stream, or copies pageable memory: more than the real Runtime may, and no fewer.
+ * A stream can be captured into a graph. Meanwhile calls that are no work of a stream are refused, and end the capture,
+ * as "cudaThreadExchangeStreamCaptureMode" says: in a thread of the default mode while any thread captures globally, in
+ * any thread that captures itself and is not relaxed. The stand-in takes for such every call that allocates, frees,
+ * pins, waits, makes or ends a stream, or copies pageable memory: more than the real Runtime may, and no fewer.
  *
  * All functions but fake_reset are thread-safe. */
 #ifndef CLEAT_FAKE_CUDART_H
@@ -30,8 +30,8 @@ void fake_driver(int version);
 /* The calls to this function from number `nth` (from 1, counted from now) to number `last` fail with `code`. */
 void fake_fail(const char *function, unsigned nth, unsigned last, cudaError_t code);
 
-/* From now on, until fake_reset, all is as late as it may be: streams that are made are lazy, and copies of pageable memory
- * do not wait. */
+/* From now on, until fake_reset, all is as late as it may be: streams that are made are lazy, and copies of pageable
+ * memory do not wait. */
 void fake_late(void);
 
 /* Operations that captured streams were given, and that are not done. */

@@ -283,8 +283,8 @@ static void take_source_locked(struct op *op) {
   op->seen = NULL;
 }
 
-/* What an asynchronous copy of pageable memory does is the driver's choice: "might be synchronous with respect to host", and
- * "may … stage the copy into pinned memory" ("API synchronization behavior"). */
+/* What an asynchronous copy of pageable memory does is the driver's choice: "might be synchronous with respect to
+ * host", and "may … stage the copy into pinned memory" ("API synchronization behavior"). */
 cudaError_t fake_stream_copy_locked(struct CUstream_st *stream, const struct fake_copy *copy) {
   struct op op = {.kind = OP_COPY, .copy = *copy};
   bool pageable = fake_copy_is_pageable_locked(copy);

@@ -1,5 +1,5 @@
-/* A program with the real CUDA Runtime inside, where there is no driver: host tensors work, CUDA memory is refused in words.
- * Where there is a driver it says so and tests nothing. */
+/* A program with the real CUDA Runtime inside, where there is no driver: host tensors work, CUDA memory is refused in
+ * words. Where there is a driver it says so and tests nothing. */
 #include "tests/gpu/kit.h"
 
 #include <stdio.h>

@@ -400,8 +400,8 @@ static void save_pieces(void) {
   }
 }
 
-/* Rows of a piece lie one behind the other in its file, and in the whole at one distance within a plane, at another from plane
- * to plane. */
+/* Rows of a piece lie one behind the other in its file, and in the whole at one distance within a plane, at another
+ * from plane to plane. */
 static void pieces_in_a_larger_slice(void) {
   static unsigned char loaded[sizeof whole];
   struct cleat_checkpoint *checkpoint = NULL;

@@ -148,7 +148,8 @@ static void pinning_refused(void) {
   scene_free(&scene);
 }
 
-/* Copies of memory that is not pinned may be as late as others: who fills a buffer, or reads one, waits all the same. */
+/* Copies of memory that is not pinned may be as late as others: who fills a buffer, or reads one, waits all the
+ * same. */
 static void unpinned_memory_is_waited_for(void) {
   fake_late();
   struct scene scene = scene_new(2);

@@ -1,5 +1,5 @@
-/* Saves and loads next to the capture of a CUDA graph: on the stand-in, and on a real device. In its default mode a capture is
- * ended by calls that are no work of a stream, whoever makes them: none of Cleat's may be one. */
+/* Saves and loads next to the capture of a CUDA graph: on the stand-in, and on a real device. In its default mode a
+ * capture is ended by calls that are no work of a stream, whoever makes them: none of Cleat's may be one. */
 #include "tests/gpu/kit.h"
 
 #include <pthread.h>

@@ -146,7 +146,8 @@ START_TEST(wrong_keys) {
 }
 END_TEST
 
-/* The server checks what it got against the CRC that was told: after a few tries it is an error. Ceph does not look at the CRC. */
+/* The server checks what it got against the CRC that was told: after a few tries it is an error. Ceph does not look at
+ * the CRC. */
 START_TEST(damaged_body) {
   struct cleat_client_options options = fixture_options();
   struct cleat__upload upload = {.key = "part", .size = 5, .part_bytes = 5};

@@ -1,6 +1,6 @@
-/* checkpoint_fixture.h: what tests of checkpoints in a store in memory begin with: a bucket, a client on it, a model to save, and
- * what the client warned of. One at a time, in globals that the test's thread owns. All functions end the test on an
- * unexpected failure. */
+/* checkpoint_fixture.h: what tests of checkpoints in a store in memory begin with: a bucket, a client on it, a model to
+ * save, and what the client warned of. One at a time, in globals that the test's thread owns. All functions end the
+ * test on an unexpected failure. */
 #ifndef CLEAT_TESTS_MOCK_CHECKPOINT_FIXTURE_H
 #define CLEAT_TESTS_MOCK_CHECKPOINT_FIXTURE_H
 
@@ -23,8 +23,8 @@ void desk_teardown(void);
 /* Opens `client` anew: another start, or (NULL) the first one again. The one before was closed. */
 void desk_open(const char *start);
 
-/* Saves `step` as several ranks do, each with two tensors of its own that differ in nothing but the last letter of their names
- * and their bytes: "rank1.a" and "rank1.b". */
+/* Saves `step` as several ranks do, each with two tensors of its own that differ in nothing but the last letter of
+ * their names and their bytes: "rank1.a" and "rank1.b". */
 #define DESK_RANKS_MAX 4u
 void desk_save_ranks(unsigned ranks, int64_t step);
 

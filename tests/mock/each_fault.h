@@ -1,5 +1,5 @@
-/* each_fault.h: has each fallible call (base/mem.h) fail once: the first in one round, the second in the next, and so on up
- * to a round in which none failed.
+/* each_fault.h: has each fallible call (base/mem.h) fail once: the first in one round, the second in the next, and so
+ * on up to a round in which none failed.
  *
  *   struct each_fault fault = {0};
  *   while (each_fault_next(&fault)) {
@@ -8,8 +8,8 @@
  *     …what must be so then; and what was made is freed
  *   }
  *
- * A round must leave behind no block of the heap and no descriptor. What a library keeps from its first call on is to be
- * had before. */
+ * A round must leave behind no block of the heap and no descriptor. What a library keeps from its first call on is to
+ * be had before. */
 #ifndef CLEAT_TESTS_MOCK_EACH_FAULT_H
 #define CLEAT_TESTS_MOCK_EACH_FAULT_H
 

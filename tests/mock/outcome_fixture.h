@@ -1,6 +1,6 @@
-/* outcome_fixture.h: what tests of if_exists begin with: two models for each rank, a store in memory or a folder, and what a
- * save of a step that is there must come to. In globals that the test's thread owns. All functions end the test on
- * an unexpected failure. */
+/* outcome_fixture.h: what tests of if_exists begin with: two models for each rank, a store in memory or a folder, and
+ * what a save of a step that is there must come to. In globals that the test's thread owns. All functions end the test
+ * on an unexpected failure. */
 #ifndef CLEAT_TESTS_MOCK_OUTCOME_FIXTURE_H
 #define CLEAT_TESTS_MOCK_OUTCOME_FIXTURE_H
 
@@ -17,7 +17,8 @@ extern struct kit_model first[OUTCOME_RANKS], second[OUTCOME_RANKS];
 enum way { SYNC, STAGED, IN_PLACE, WAYS };
 enum who { SAME_CLIENT, SAME_START, OTHER_START, WHOS };
 
-/* The status and the outcome of a save of a step that is there, by if_exists; and whether its bytes are then the new ones. */
+/* The status and the outcome of a save of a step that is there, by if_exists; and whether its bytes are then the new
+ * ones. */
 extern const struct expected {
   cleat_status status;
   enum cleat_outcome outcome;

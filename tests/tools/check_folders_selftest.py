@@ -7,8 +7,6 @@ import subprocess
 import sys
 import tempfile
 
-import check_folders
-
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_folders.py")
 SOUND = {
     "base/a.c": "int a(void); int a(void) { return 1; }\n", "base/a.h": "int a(void);\n",
@@ -45,24 +43,10 @@ CASES += [
     ({"base/a.c": UP + "/* Circle with c.c: too far below. */\n", **DOWN}, "base/a.c -> base/c.c"),
     ({"base/a.c": "/* Circle with c.c: there is none. */\n" + SOUND["base/a.c"]},
      "base/a.c explains a circle with base/c.c that is not there"),
-    ({"base/a.c": "/* Circle with c.c: there is none. */\n" + UP, "base/c.c": "int c(void); int c(void) { return 2; }\n"},
+    ({"base/a.c": "/* Circle with c.c: there is none. */\n" + UP,
+      "base/c.c": "int c(void); int c(void) { return 2; }\n"},
      "base/a.c explains a circle with base/c.c that is not there"),
 ]
-
-
-def allowed_case():
-    """A circle between two files that check_folders.py allows for now, and the same with a third file."""
-    for first, second in (sorted(files)[:2] for files in check_folders.ALLOWED[:1]):
-        both = {first: "int y(void); int x(void); int x(void) { return y(); }\n",
-                second: "int x(void); int y(void); int y(void) { return x(); }\n"}
-        third = os.path.join(os.path.dirname(first), "new.c")
-        more = {second: "int z(void); int y(void); int y(void) { return z(); }\n",
-                third: "int x(void); int z(void); int z(void) { return x(); }\n"}
-        yield both, None
-        yield {**both, **more}, "%s -> %s: uses z of %s" % (second, third, third)
-
-
-CASES += allowed_case()
 
 
 def check(added):

@@ -3,10 +3,10 @@
 
 usage: tidy.py CACHE FLAG… -- FILE…
 
-Such a file is not read again until something changes that clang-tidy sees: its version, .clang-tidy, the flags, or one byte
-of the file or of a header that it includes, also of the system. CACHE is the folder that remembers. It holds an empty file
-for each result, named by a digest of all this. A result that nobody asked for in 30 days is removed. Findings are printed
-each time. The exit status is 1 if there are any.
+Such a file is not read again until something changes that clang-tidy sees: its version, .clang-tidy, the flags, or one
+byte of the file or of a header that it includes, also of the system. CACHE is the folder that remembers. It holds an
+empty file for each result, named by a digest of all this. A result that nobody asked for in 30 days is removed.
+Findings are printed each time. The exit status is 1 if there are any.
 """
 
 import concurrent.futures

@@ -10,7 +10,8 @@ import tempfile
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tidy.py")
 CONFIG = "Checks: '-*,bugprone-sizeof-expression'\nWarningsAsErrors: '*'\nHeaderFilterRegex: '.*'\n"
 SOUND = '#include "a.h"\nint main(void) { return (int)sizeof(char); }\n'
-WRONG = "static inline int wrong(void) { int *p = 0; return (int)(sizeof(int) / sizeof(p)) + (int)sizeof(sizeof(int)); }\n"
+WRONG = ("static inline int wrong(void) { int *p = 0; "
+         "return (int)(sizeof(int) / sizeof(p)) + (int)sizeof(sizeof(int)); }\n")
 
 # (what is written before, the flags, whether something is found, how many files were known)
 STEPS = [
@@ -28,7 +29,8 @@ STEPS = [
 
 
 def run(folder, flags):
-    process = subprocess.run([sys.executable, TOOL, os.path.join(folder, "cache"), *flags, "--", "a.c", "b.c"], cwd=folder,
+    process = subprocess.run([sys.executable, TOOL, os.path.join(folder, "cache"), *flags, "--", "a.c", "b.c"],
+                             cwd=folder,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return process.returncode, process.stdout
 

@@ -15,8 +15,8 @@ const struct cleat_error *cleat__catalog_damage(const struct cleat_list *list, s
 void cleat__catalog_free(struct cleat_list *list);
 
 /* Opens the newest checkpoint that has a valid manifest and all its objects. Damaged ones are passed
- * over, with a warning in the log. NOT_FOUND: there is none. INTEGRITY: there are only damaged ones. NEWER is an error: an older step than
- * the newest must not be taken for the latest. */
+ * over, with a warning in the log. NOT_FOUND: there is none. INTEGRITY: there are only damaged ones. NEWER is an error:
+ * an older step than the newest must not be taken for the latest. */
 cleat_status cleat__catalog_open_latest(struct cleat_client *client,
                                         struct cleat_checkpoint **checkpoint,
                                         struct cleat_error *err);

@@ -38,8 +38,8 @@ struct cleat_checkpoint {
   struct cleat__located_piece *pieces; /* of all tensors */
 };
 
-/* Opens `step`. Errors: NOT_FOUND (no manifest, or it was removed meanwhile), INTEGRITY (a record that is missing, or is not the
- * one that was committed), FORMAT, NEWER, NO_MEMORY, and the store's. */
+/* Opens `step`. Errors: NOT_FOUND (no manifest, or it was removed meanwhile), INTEGRITY (a record that is missing, or
+ * is not the one that was committed), FORMAT, NEWER, NO_MEMORY, and the store's. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err);
 /* How often a document that makes no sense is read: it may have been damaged on its way. */
@@ -49,25 +49,26 @@ cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
 cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
                                             struct cleat_error *err);
 
-/* Makes files and tensors of the records: manifest.world_size of them. FORMAT: two ranks hold one file, or disagree on a
- * tensor. */
+/* Makes files and tensors of the records: manifest.world_size of them. FORMAT: two ranks hold one file, or disagree on
+ * a tensor. */
 cleat_status cleat__checkpoint_view(struct cleat_checkpoint *checkpoint, struct cleat_error *err);
 
 void cleat__checkpoint_free(struct cleat_checkpoint *checkpoint);
 
-/* INTEGRITY unless every file is in the store with its size; NOT_FOUND when the step was removed meanwhile. Lists; reads
- * no file. */
+/* INTEGRITY unless every file is in the store with its size; NOT_FOUND when the step was removed meanwhile. Lists;
+ * reads no file. */
 cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *checkpoint,
                                              struct cleat_error *err);
 
-/* Something that the manifest names is not there, as *err says. When neither is the manifest, or that of another attempt stands
- * in its place, the step was removed meanwhile: then *err says that, and NOT_FOUND. `doing`: "loaded". Returns err->status. */
+/* Something that the manifest names is not there, as *err says. When neither is the manifest, or that of another
+ * attempt stands in its place, the step was removed meanwhile: then *err says that, and NOT_FOUND. `doing`: "loaded".
+ * Returns err->status. */
 cleat_status cleat__checkpoint_explain(struct cleat_client *client,
                                        const struct cleat__manifest *manifest, const char *doing,
                                        struct cleat_error *err);
 
-/* Reads the record of `rank` that the manifest names, and checks it against that. Errors: INTEGRITY (missing, or another
- * one), FORMAT, NEWER, NO_MEMORY, and the store's. Clear the record in any case. */
+/* Reads the record of `rank` that the manifest names, and checks it against that. Errors: INTEGRITY (missing, or
+ * another one), FORMAT, NEWER, NO_MEMORY, and the store's. Clear the record in any case. */
 cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
                                            const struct cleat__manifest *manifest, unsigned rank,
                                            const atomic_bool *cancel, struct cleat__record *record,

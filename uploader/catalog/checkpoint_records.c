@@ -1,5 +1,5 @@
-/* checkpoint_records.c: the rank records of a checkpoint, each read by a worker and checked against what the manifest says of
- * it. See checkpoint.h.
+/* checkpoint_records.c: the rank records of a checkpoint, each read by a worker and checked against what the manifest
+ * says of it. See checkpoint.h.
  *
  * Each task has one rank to itself; `next` is under the pool's lock. */
 #include "uploader/catalog/checkpoint.h"

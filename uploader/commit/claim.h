@@ -67,9 +67,9 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
                                 const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
                                 struct cleat_error *err);
 
-/* Closes the claim of `nonce`, after which nobody else can write to the attempt or commit it. `stood`: it is known to have
- * been there; otherwise it is also OK that nothing is. LOST: it is not ours any more, or was removed. EXISTS: our rank record
- * stands there, and somebody may be committing it. */
+/* Closes the claim of `nonce`, after which nobody else can write to the attempt or commit it. `stood`: it is known to
+ * have been there; otherwise it is also OK that nothing is. LOST: it is not ours any more, or was removed. EXISTS: our
+ * rank record stands there, and somebody may be committing it. */
 cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
                                 bool stood, struct cleat_error *err);
 

@@ -36,8 +36,8 @@ cleat_status cleat__commit_document(struct cleat_client *client, const char *key
                                     const struct cleat__buffer *text, const char *etag,
                                     const atomic_bool *cancel, struct cleat_error *err);
 
-/* Completes the record (attempt and nonce are set), stores it in place of what has `etag` (NULL: of nothing), and fills the manifest's reference
- * to it; texts from the manifest's arena. Error LOST: another process wrote this record. */
+/* Completes the record (attempt and nonce are set), stores it in place of what has `etag` (NULL: of nothing), and fills
+ * the manifest's reference to it; texts from the manifest's arena. Error LOST: another process wrote this record. */
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
                                   const struct cleat__record *record, const char *etag,
                                   const atomic_bool *cancel, struct cleat__manifest *manifest,

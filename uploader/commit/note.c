@@ -78,8 +78,9 @@ static void parse(const char *json, size_t size, unsigned rank, struct cleat_err
       (void)snprintf(hint, sizeof hint, "%.*s", (int)text.length, text.bytes);
   }
   cleat__json_reader_clear(&reader);
-  /* Rank 0 passes on what it has heard, and what it says itself of another rank begins with that rank, too. No field says
-   * so: the message is for people, nothing is decided by it, and "rank 0: rank 3: disk full" would be no worse than long. */
+  /* Rank 0 passes on what it has heard, and what it says itself of another rank begins with that rank, too. No field
+   * says so: the message is for people, nothing is decided by it, and "rank 0: rank 3: disk full" would be no worse
+   * than long. */
   bool passed_on = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
   char of[16] = "";
   if (!passed_on)

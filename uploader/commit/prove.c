@@ -9,7 +9,8 @@
 /* Of no object: S3's are MD5 sums in quotes, or sums with a number of parts. */
 #define NO_ETAG "\"00000000000000000000000000000000\""
 
-/* Of two creates at once. A server that looks first and stores later is found out in 43 of 100 (versitygw 1.7 on one machine). */
+/* Of two creates at once. A server that looks first and stores later is found out in 43 of 100 (versitygw 1.7 on one
+ * machine). */
 #define RACES 8
 
 struct trial {
@@ -58,8 +59,9 @@ static void create(void *ctx) {
                                trial->cancel, &rival->err);
 }
 
-/* *heeded: of two creates at once, never did both succeed. Some servers look first and store later (versitygw 1.7, s3s-fs
- * 0.14): one after the other they refuse the second, but a process that was stopped in between stores what it had. */
+/* *heeded: of two creates at once, never did both succeed. Some servers look first and store later (versitygw 1.7,
+ * s3s-fs 0.14): one after the other they refuse the second, but a process that was stopped in between stores what it
+ * had. */
 static cleat_status try_races(const struct trial *trial, bool *heeded) {
   for (int round = 0; round < RACES && *heeded; round++) {
     struct rival rivals[2] = {{.trial = trial}, {.trial = trial}};

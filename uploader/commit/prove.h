@@ -1,11 +1,11 @@
 /* prove.h: whether a store heeds the conditions that going on with another's attempt rests on (claim.h).
  *
- * Some servers accept If-None-Match and If-Match and store the object all the same (Garage 2.5), and some heed them for a put and
- * not when an upload is completed (Ceph radosgw 16). There a process that was taken for dead writes over what the other has
- * committed. Others look first
- * and store later (versitygw 1.7, S3Mock 5.2, s3s-fs 0.14), which keeps no two writers apart. So the first save of a client that is to be
- * resumed tries it out, with a document of its own: 28 small requests, and four more where files are sent in parts. A driver that knows what its store does (no CLEAT__STORE_UNPROVEN) is
- * believed.
+ * Some servers accept If-None-Match and If-Match and store the object all the same (Garage 2.5), and some heed them for
+ * a put and not when an upload is completed (Ceph radosgw 16). There a process that was taken for dead writes over what
+ * the other has committed. Others look first and store later (versitygw 1.7, S3Mock 5.2, s3s-fs 0.14), which keeps no
+ * two writers apart. So the first save of a client that is to be resumed tries it out, with a document of its own: 28
+ * small requests, and four more where files are sent in parts. A driver that knows what its store does (no
+ * CLEAT__STORE_UNPROVEN) is believed.
  *
  * Blocking; any thread. */
 #ifndef CLEAT_UPLOADER_COMMIT_PROVE_H

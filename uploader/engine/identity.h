@@ -12,12 +12,14 @@ struct cleat__identity {
   char *start;         /* owned by the caller: cleat__free */
 };
 
-/* Errors: INVALID (numbers that are none, a rank outside its world, several ranks without a start), LIMIT, NO_MEMORY. */
+/* Errors: INVALID (numbers that are none, a rank outside its world, several ranks without a start), LIMIT,
+ * NO_MEMORY. */
 cleat_status cleat__identity_find(const struct cleat_client_options *options,
                                   struct cleat__identity *identity,
                                   struct cleat_error *err) CLEAT_MUST_USE;
 
-/* The URL of the session's folder, in new memory: `url` itself where there is no session. Errors: INVALID, NO_MEMORY. */
+/* The URL of the session's folder, in new memory: `url` itself where there is no session. Errors: INVALID,
+ * NO_MEMORY. */
 cleat_status cleat__identity_url(const char *url, const char *session, char **full,
                                  struct cleat_error *err) CLEAT_MUST_USE;
 

@@ -1,7 +1,7 @@
 /* listing.h: all entries of a list, page after page.
  *
- * On the caller's thread; no state. What does not start with the prefix is left out, whatever the store sends: a name that
- * was damaged on its way must not lead elsewhere. */
+ * On the caller's thread; no state. What does not start with the prefix is left out, whatever the store sends: a name
+ * that was damaged on its way must not lead elsewhere. */
 #ifndef CLEAT_UPLOADER_ENGINE_LISTING_H
 #define CLEAT_UPLOADER_ENGINE_LISTING_H
 

@@ -1,7 +1,7 @@
 /* single.h: an operation of one task, on one thread of the client's pool, from its beginning to its end.
  *
- * Embedded first in what it works on, which belongs to the task while that runs and is read-only after; the owner frees it
- * after cleat__single_end. */
+ * Embedded first in what it works on, which belongs to the task while that runs and is read-only after; the owner frees
+ * it after cleat__single_end. */
 #ifndef CLEAT_UPLOADER_ENGINE_SINGLE_H
 #define CLEAT_UPLOADER_ENGINE_SINGLE_H
 

@@ -63,8 +63,8 @@ static cleat_status source_compare(const struct cleat__source *source, const str
   if (now.device != source->device || now.inode != source->inode) {
     return source_changed(source, "it was replaced", err);
   }
-  /* A write sets both times, and whoever puts the mtime back leaves the ctime. That alone moves for a link or an unlink as
-   * well, such as a tool's removal of a checkpoint of which `cleat run` holds a link; it shows in their number. A
+  /* A write sets both times, and whoever puts the mtime back leaves the ctime. That alone moves for a link or an unlink
+   * as well, such as a tool's removal of a checkpoint of which `cleat run` holds a link; it shows in their number. A
    * write that hides its mtime and comes with one of these is not seen here; api/run/hold.c looks closer. */
   if (now.mtime_ns != source->mtime_ns ||
       (now.ctime_ns != source->ctime_ns && now.links == source->links)) {

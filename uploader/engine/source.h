@@ -25,8 +25,8 @@ struct cleat__source {
 cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
                                 struct cleat_error *err);
 
-/* Fills the spans from `offset` on; *crc32c (NULL: not wanted) is that of their bytes. CHANGED when the file is not the one that was looked at, before
- * or after reading, or is shorter than it was. */
+/* Fills the spans from `offset` on; *crc32c (NULL: not wanted) is that of their bytes. CHANGED when the file is not the
+ * one that was looked at, before or after reading, or is shorter than it was. */
 cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
                                 const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
                                 struct cleat_error *err);
@@ -37,8 +37,9 @@ cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t o
                                   uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
                                   struct cleat_error *err);
 
-/* A range of a source as a feed, which reads the file where it lies. One thread at a time; must stay where it is while the feed
- * is used. The file is open from begin to end, and compared with the one that was looked at after each read: CHANGED. */
+/* A range of a source as a feed, which reads the file where it lies. One thread at a time; must stay where it is while
+ * the feed is used. The file is open from begin to end, and compared with the one that was looked at after each read:
+ * CHANGED. */
 struct cleat__source_feed {
   struct cleat__feed feed;
   const struct cleat__source *source;

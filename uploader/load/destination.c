@@ -7,10 +7,11 @@
  * What goes to the disk, in this order: the bytes of each file, the names in the fresh folder, the final name.
  *
  * Each file has its own fsync, which names the file that fails, and not one syncfs. That waits for the writes of other
- * processes too: beside a neighbour with 3 GB unwritten it took 1.2 s, and fsyncs took 0.15 s. Durability is cheap because the
- * disk begins with each part when it comes (sync_file_range), and because load.c syncs files in batches, by all workers at
- * once, so that one commit of the journal serves many. Writing alone, on ext4 over NVMe with 2 cores: 1 GiB took 0.20 s
- * unsynced, 0.65 s with fsyncs at the end and 0.44 s this way; 2,000 files of 64 KiB took 0.25 s, 0.48 s and 0.30 s.
+ * processes too: beside a neighbour with 3 GB unwritten it took 1.2 s, and fsyncs took 0.15 s. Durability is cheap
+ * because the disk begins with each part when it comes (sync_file_range), and because load.c syncs files in batches, by
+ * all workers at once, so that one commit of the journal serves many. Writing alone, on ext4 over NVMe with 2 cores: 1
+ * GiB took 0.20 s unsynced, 0.65 s with fsyncs at the end and 0.44 s this way; 2,000 files of 64 KiB took 0.25 s, 0.48
+ * s and 0.30 s.
  *
  * The struct owns its paths and descriptors. */
 #include "uploader/load/destination.h"

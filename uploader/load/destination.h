@@ -27,19 +27,20 @@ cleat_status cleat__destination_begin(const char *path, bool force,
                                       struct cleat__destination **destination,
                                       struct cleat_error *err);
 
-/* Writes the spans into file `index` at `offset`. The file stays open until its sync: a descriptor that was opened later need
- * not be told that writing it to the disk has failed. */
+/* Writes the spans into file `index` at `offset`. The file stays open until its sync: a descriptor that was opened
+ * later need not be told that writing it to the disk has failed. */
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
                                       uint64_t offset, const struct cleat__span *spans,
                                       size_t count, struct cleat_error *err);
 
-/* Waits until file `index`, to which all was written, is on the disk, and closes it. Every file has to be synced before the commit.
- * *unsynced (left alone otherwise) is set where the file system knows no sync. Errors: IO, NO_SPACE, with the file's name. */
+/* Waits until file `index`, to which all was written, is on the disk, and closes it. Every file has to be synced before
+ * the commit. *unsynced (left alone otherwise) is set where the file system knows no sync. Errors: IO, NO_SPACE, with
+ * the file's name. */
 cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
                                      bool *unsynced, struct cleat_error *err);
 
-/* Moves everything into place and frees; the names are on the disk when it returns. On failure nothing that existed is lost; the
- * fresh directory is removed, and freed all the same. */
+/* Moves everything into place and frees; the names are on the disk when it returns. On failure nothing that existed is
+ * lost; the fresh directory is removed, and freed all the same. */
 cleat_status cleat__destination_commit(struct cleat__destination *destination,
                                        struct cleat_error *err);
 

@@ -9,7 +9,8 @@
 
 #include <assert.h>
 
-/* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken us. */
+/* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken
+ * us. */
 static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
                                       struct cleat_error *err) {
   bool missing = cleat__object_is_absent(status, err);

@@ -23,8 +23,8 @@
 /* More runs than this in one part are scattered out of a buffer: as spans they would take more
  * memory than the part. */
 #define CLEAT__LOAD_SPANS_MAX 4096
-/* Files that are fetched wait until there are so many, and are then synced by all workers at once. Lower: more commits of the file
- * system's journal. Higher: more descriptors. */
+/* Files that are fetched wait until there are so many, and are then synced by all workers at once. Lower: more commits
+ * of the file system's journal. Higher: more descriptors. */
 #define CLEAT__LOAD_SYNC_BATCH 64
 
 /* A part to be fetched. */
@@ -144,8 +144,8 @@ typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load,
                                             const struct cleat__span *range,
                                             struct cleat_error *err);
 
-/* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part that is larger than the
- * buffer comes range by range, each of which is delivered before the next; all but the last one before the part is
+/* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part that is larger than
+ * the buffer comes range by range, each of which is delivered before the next; all but the last one before the part is
  * checked, and once more when it is fetched again. */
 cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
                                         const struct cleat__load_task *task,

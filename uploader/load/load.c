@@ -2,9 +2,8 @@
  *
  * Like a save, a load is a job of the worker pool: `take` hands out parts, `process` fetches, checks
  * and delivers one, `finish` counts it. Four kinds share it: tensors into caller memory, files into
- * a directory, which are synced and then moved into place, verify, which drops what it has checked, and the comparison with
- * files of this machine, which reads those. The load owns its plan; the checkpoint
- * and the client outlive it. */
+ * a directory, which are synced and then moved into place, verify, which drops what it has checked, and the comparison
+ * with files of this machine, which reads those. The load owns its plan; the checkpoint and the client outlive it. */
 #include "uploader/load/load.h"
 
 #include "base/fork.h"
@@ -205,8 +204,8 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 
 /* ---- Finish ---------------------------------------------------------------------------------- */
 
-/* All its bytes were delivered; a file in a folder is done when it is on the disk too. Under the lock, or before the load
- * was handed to the pool. */
+/* All its bytes were delivered; a file in a folder is done when it is on the disk too. Under the lock, or before the
+ * load was handed to the pool. */
 static void file_is_there(struct cleat_load *load, size_t file) {
   assert(file < load->checkpoint->file_count && load->synced.parts_left[file] == 0);
   if (load->kind == CLEAT__LOAD_FILES)

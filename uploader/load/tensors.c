@@ -368,8 +368,8 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
 
 /* ---- Buffered: received in a buffer, then scattered ------------------------------------------------ */
 
-/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. Stretches of one request
- * lie at equal distances where it is a slice: rows of one copy. */
+/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. Stretches of one
+ * request lie at equal distances where it is a slice: rows of one copy. */
 static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task,
                             uint64_t offset, const struct cleat__span *range,
                             struct cleat_error *err) {

@@ -83,7 +83,8 @@ bool cleat__name_is_attempt(const char *name, size_t length);
  * for the first kind, whose place a claim may hold, else -1. */
 bool cleat__name_is_of_rank(const char *name, int64_t *rank);
 
-/* Whether the name is that of a folder in which a doctor or a bench tries the store: "doctor-" or "bench-" and 16 hex digits. */
+/* Whether the name is that of a folder in which a doctor or a bench tries the store: "doctor-" or "bench-" and 16 hex
+ * digits. */
 bool cleat__name_is_scratch(const char *name, size_t length);
 
 /* Reads "000007.json" and "000007/", the names below CLEAT__STARTS of the seventh start. False: something else. */

@@ -21,8 +21,9 @@ struct cleat__replica {
   bool ours; /* filled: this rank writes it */
 };
 
-/* Fills `ours`, and *sets in the record's arena with what the other replicas are to say as well. Of the pieces of one group and one number of replicas the largest is given first, each to the replica
- * that has the fewest bytes so far. Errors: INVALID (a replica outside its number, or two of them in one set), NO_MEMORY. */
+/* Fills `ours`, and *sets in the record's arena with what the other replicas are to say as well. Of the pieces of one
+ * group and one number of replicas the largest is given first, each to the replica that has the fewest bytes so far.
+ * Errors: INVALID (a replica outside its number, or two of them in one set), NO_MEMORY. */
 cleat_status cleat__replicas_choose(struct cleat__replica *pieces, size_t count,
                                     struct cleat__record *record,
                                     struct cleat_error *err) CLEAT_MUST_USE;

@@ -1,8 +1,8 @@
 /* gc.c: what is in a store that no manifest names, and its removal. See gc.h.
  *
- * Steps are listed and looked into first, all of them side by side; then every attempt, every folder of a doctor or bench and
- * every old start is a unit of its own; the pins of steps that are gone come last, when it is known that nothing else is
- * left of their steps. All on the caller's thread but for the units. */
+ * Steps are listed and looked into first, all of them side by side; then every attempt, every folder of a doctor or
+ * bench and every old start is a unit of its own; the pins of steps that are gone come last, when it is known that
+ * nothing else is left of their steps. All on the caller's thread but for the units. */
 #include "uploader/retention/gc.h"
 
 #include "base/checksum.h"

@@ -1,8 +1,8 @@
 /* pin.c: the object in a step's folder that keeps prune away from it. What it says is for people; that it is there is
  * all that counts.
  *
- * Pin and prune may meet: a prune looks for the pin right before it removes the manifest, and a pin is not done before it
- * has seen, with itself in place, that the manifest is still there. No state. */
+ * Pin and prune may meet: a prune looks for the pin right before it removes the manifest, and a pin is not done before
+ * it has seen, with itself in place, that the manifest is still there. No state. */
 #include "uploader/retention/retention.h"
 
 #include "base/checksum.h"
@@ -15,8 +15,8 @@
 
 #define PIN_BYTES_MAX 4096u
 
-/* Whether there is an object under `key`, whatever is in it. Not by HEAD: its reply cannot tell an absent bucket from an
- * absent object. */
+/* Whether there is an object under `key`, whatever is in it. Not by HEAD: its reply cannot tell an absent bucket from
+ * an absent object. */
 static cleat_status is_there(struct cleat_client *client, const char *key, size_t cap, bool *there,
                              struct cleat_error *err) {
   struct cleat_error problem;

@@ -107,8 +107,8 @@ static cleat_status doom_named(struct cleat_client *client, const struct cleat__
   return status;
 }
 
-/* Reads the manifest and notes what it names. Where these do not fit together it may be the manifest that was damaged on its
- * way, by a bit that left it well-formed: all is read once more, and then taken as it is. */
+/* Reads the manifest and notes what it names. Where these do not fit together it may be the manifest that was damaged
+ * on its way, by a bit that left it well-formed: all is read once more, and then taken as it is. */
 static cleat_status read_all(struct cleat_client *client, struct cleat__unit *unit,
                              struct cleat__manifest *manifest, struct cleat_error *err) {
   bool damaged = true;

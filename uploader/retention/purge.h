@@ -1,11 +1,11 @@
 /* purge.h: removing many objects of many things (checkpoints, attempts, folders) at once, as a job of the worker pool.
  *
  * A thing is a unit. To begin one is the caller's: it looks whether the thing may go, and notes what is to be removed.
- * Then every object is a task of its own, and every unit that was begun makes its way beside the others; few are open at
- * a time, so memory does not grow with their number. A failure is noted in its unit and stops nothing.
+ * Then every object is a task of its own, and every unit that was begun makes its way beside the others; few are open
+ * at a time, so memory does not grow with their number. A failure is noted in its unit and stops nothing.
  *
- * A unit belongs to the task that begins or ends it, and between these to the job: counts and status are then guarded by the
- * pool's lock. */
+ * A unit belongs to the task that begins or ends it, and between these to the job: counts and status are then guarded
+ * by the pool's lock. */
 #ifndef CLEAT_UPLOADER_RETENTION_PURGE_H
 #define CLEAT_UPLOADER_RETENTION_PURGE_H
 
@@ -51,8 +51,8 @@ void cleat__unit_count(struct cleat__unit *unit, uint64_t objects, uint64_t byte
 /* Forgets what was noted: nothing of it is removed. */
 void cleat__unit_spare(struct cleat__unit *unit);
 
-/* Looks at the unit, on a thread of the pool with no lock held, and fills it. Its failure is the unit's; what was noted and not
- * spared until then is removed all the same. */
+/* Looks at the unit, on a thread of the pool with no lock held, and fills it. Its failure is the unit's; what was noted
+ * and not spared until then is removed all the same. */
 typedef cleat_status cleat__unit_begin_fn(void *user, struct cleat__unit *unit,
                                           struct cleat_error *err);
 
@@ -69,8 +69,8 @@ struct cleat_removals {
   uint64_t bytes;
 };
 
-/* Runs all units, and hands what was found to `removals` in their order. Returns the first failure of a unit, after all of
- * them. Units are the caller's, to be freed by cleat__units_free. Blocking; any thread that is none of the pool. */
+/* Runs all units, and hands what was found to `removals` in their order. Returns the first failure of a unit, after all
+ * of them. Units are the caller's, to be freed by cleat__units_free. Blocking; any thread that is none of the pool. */
 cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *units, size_t count,
                               cleat__unit_begin_fn *begin, void *user, bool dry_run,
                               struct cleat_removals *removals, struct cleat_error *err);

@@ -1,6 +1,7 @@
 /* retention.h: what is kept in a store and what is removed: prune, gc, and the pins that prune respects.
  *
- * Blocking; any thread that is none of the pool. Requests are tasks of the pool, as many at once as transfers may be. */
+ * Blocking; any thread that is none of the pool. Requests are tasks of the pool, as many at once as transfers may
+ * be. */
 #ifndef CLEAT_UPLOADER_RETENTION_RETENTION_H
 #define CLEAT_UPLOADER_RETENTION_RETENTION_H
 

@@ -1,7 +1,7 @@
 /* save/anew.c: a save that reuses an attempt, and finds it of no use, goes on in a new one. See "Resume" in README.md.
  *
- * What is in flight ends first, cancelled as by a failure; then ANEW leaves the attempt; then everything is as it was before LOOK.
- * All of it under the lock. */
+ * What is in flight ends first, cancelled as by a failure; then ANEW leaves the attempt; then everything is as it was
+ * before LOOK. All of it under the lock. */
 #include "uploader/save/job.h"
 
 #include <assert.h>

@@ -80,8 +80,8 @@ static cleat_status collect_refs(const struct cleat_save *save, struct cleat__ra
   return CLEAT_OK;
 }
 
-/* A process that was stopped between its record and its manifest, or a machine that slept, may find that gc has taken the
- * attempt for dead: past a quarter of the time after which that happens by default, nothing is committed. */
+/* A process that was stopped between its record and its manifest, or a machine that slept, may find that gc has taken
+ * the attempt for dead: past a quarter of the time after which that happens by default, nothing is committed. */
 #define COMMIT_AGE_MAX_S (6 * 3600)
 
 static cleat_status check_age(const struct cleat_save *save, struct cleat_error *err) {

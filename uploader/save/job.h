@@ -1,8 +1,8 @@
-/* save/job.h: a save as a job of the worker pool: its parts, and its tasks. save/prepare.c makes it, save.c chooses what is
- * done next, save/tasks.c does it.
+/* save/job.h: a save as a job of the worker pool: its parts, and its tasks. save/prepare.c makes it, save.c chooses
+ * what is done next, save/tasks.c does it.
  *
- * The parts: an upload (upload.h: files, parts, buffers), an attempt (attempt.h: names, claim, what to remove), a meeting
- * (meeting.h: the other ranks) and an end (end.h: record, manifest, outcome). */
+ * The parts: an upload (upload.h: files, parts, buffers), an attempt (attempt.h: names, claim, what to remove), a
+ * meeting (meeting.h: the other ranks) and an end (end.h: record, manifest, outcome). */
 #ifndef CLEAT_UPLOADER_SAVE_JOB_H
 #define CLEAT_UPLOADER_SAVE_JOB_H
 
@@ -58,9 +58,12 @@ struct cleat_save {
   } synced;
 };
 
-/* save.c, for the files that say what is done next: an idle task of this kind. There is always one: as many as threads. */
+/* job.c: an idle task of this kind. There is always one: as many as threads. */
 struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
                                                  enum cleat__save_task_kind kind);
+
+/* The save has ended, as its outcome or its error says. */
+void cleat__save_end_locked(struct cleat_save *save);
 
 /* The step is committed: the save has ended well. */
 void cleat__save_committed_locked(struct cleat_save *save);
@@ -68,8 +71,8 @@ void cleat__save_committed_locked(struct cleat_save *save);
 /* The step is there, and to be skipped: what this save has stored goes, and it ends well. */
 void cleat__save_skipped_locked(struct cleat_save *save);
 
-/* save/anew.c: whether the failure of this task says that another process is at work in an attempt that was gone on with, so that
- * the save can go on in one of its own. Also true of all that fails after that, until it does. */
+/* save/anew.c: whether the failure of this task says that another process is at work in an attempt that was gone on
+ * with, so that the save can go on in one of its own. Also true of all that fails after that, until it does. */
 bool cleat__save_may_go_on_anew_locked(const struct cleat_save *save,
                                        const struct cleat__save_task *task);
 

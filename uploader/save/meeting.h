@@ -5,12 +5,13 @@
  *   rank-00003.failed.json   rank 3 has failed, and why
  *   rank-00003.twin.json     a second process claims to be rank 3
  *
- * Rank 0 looks at the list of the attempt until all records stand, reads them as they come, checks that they fit together,
- * and commits. The others look for the manifest. Who fails says so; rank 0 fails with him, and the others with rank 0.
+ * Rank 0 looks at the list of the attempt until all records stand, reads them as they come, checks that they fit
+ * together, and commits. The others look for the manifest. Who fails says so; rank 0 fails with him, and the others
+ * with rank 0.
  *
- * Who may remove what he stored: a rank whose record was never put, since nobody can commit without it; rank 0, which is
- * the one that commits; and every rank that has seen rank 0's failure, which is put only when there is no manifest and
- * none will be put. A rank with its record in place that sees neither manifest nor failure leaves its bytes to gc.
+ * Who may remove what he stored: a rank whose record was never put, since nobody can commit without it; rank 0, which
+ * is the one that commits; and every rank that has seen rank 0's failure, which is put only when there is no manifest
+ * and none will be put. A rank with its record in place that sees neither manifest nor failure leaves its bytes to gc.
  *
  * Threads: the tasks WATCH, READ and COMMIT of a save; what they share is under the pool's lock (see `synced`), or
  * belongs to the one task of its kind that is under way. */

@@ -102,8 +102,8 @@ static void part_memory(const struct cleat__save_upload *upload, size_t file, si
   }
 }
 
-/* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its checksum.
- * So it takes no memory, and what is in flight does not depend on the size of the parts. */
+/* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its
+ * checksum. So it takes no memory, and what is in flight does not depend on the size of the parts. */
 static bool part_is_fed(const struct cleat__save_upload *upload, size_t file, uint64_t bytes) {
   return upload->plan->files[file].from_disk && file_needs_upload(upload, file) &&
          bytes > cleat__staging_buffer_bytes(upload->operation->client->staging);

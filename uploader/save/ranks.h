@@ -27,14 +27,15 @@ cleat_status cleat__ranks_fit(struct cleat__meeting *meeting, struct cleat_error
 /* Tells the others, best effort, that this rank has failed; nothing if the rank is another process's. */
 void cleat__ranks_tell(struct cleat__meeting *meeting, const struct cleat_error *why);
 
+/* The same for a save that came to nothing before it began: the others wait for this rank's. `known`: its attempt, as
+ * far as it was named; or NULL. */
+void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
+                               const struct cleat__attempt *known, const struct cleat_error *why);
+
 /* Looks whether rank 0 has failed: then meeting->closed. Not cancelled. */
 cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cleat_error *err);
 
 /* For WATCH: TIMEOUT when somebody has not come in time, and who. */
 cleat_status cleat__ranks_late(struct cleat__meeting *meeting, struct cleat_error *err);
-
-/* The same for a save that came to nothing before it began: the others wait for this rank's. `known`: its attempt, as far as it was named; or NULL. */
-void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
-                               const struct cleat__attempt *known, const struct cleat_error *why);
 
 #endif

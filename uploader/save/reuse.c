@@ -165,8 +165,8 @@ static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *atte
   }
 }
 
-/* The claim was not ours to replace. False: somebody else holds it now, and goes on. True: whoever had it has put his record,
- * or has failed and closed it, and there may be something else to go on with. */
+/* The claim was not ours to replace. False: somebody else holds it now, and goes on. True: whoever had it has put his
+ * record, or has failed and closed it, and there may be something else to go on with. */
 static cleat_status look_again(const struct cleat__save_upload *upload,
                                const struct cleat__stock *lost, bool *again,
                                struct cleat_error *err) {

@@ -10,10 +10,10 @@
 #include "uploader/commit/prove.h"
 #include "uploader/save/upload.h"
 
-/* For LOOK of a save that is shared: if it is to reuse, finds out whether the store heeds the conditions that this rests on
- * (UNSUPPORTED where it does not); then chooses the attempt (with attempt->reuse, one that was left behind, if one
- * is of use), makes it ours by a claim, and sets in upload->files what is there. Errors: LOST (another process reuses it), those of the
- * store. */
+/* For LOOK of a save that is shared: if it is to reuse, finds out whether the store heeds the conditions that this
+ * rests on (UNSUPPORTED where it does not); then chooses the attempt (with attempt->reuse, one that was left behind, if
+ * one is of use), makes it ours by a claim, and sets in upload->files what is there. Errors: LOST (another process
+ * reuses it), those of the store. */
 cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                 struct cleat_error *err);
 
@@ -48,12 +48,13 @@ cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
 
 /* Leaves an attempt that was gone on with, and names a new one, in which nothing lies: for one that another process has
  * written to, or that holds what cannot be used. The claim is closed first, so that nobody can commit what was left,
- * and then all of it is removed; what cannot be removed is left for gc. LOST: the claim is not ours any more, and nothing
- * was touched. Nothing else of the save is under way. */
+ * and then all of it is removed; what cannot be removed is left for gc. LOST: the claim is not ours any more, and
+ * nothing was touched. Nothing else of the save is under way. */
 cleat_status cleat__reuse_anew(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                struct cleat_error *err);
 
-/* After the commit: removes what lies in the attempt and is not in its record. What cannot be removed costs room, no more. */
+/* After the commit: removes what lies in the attempt and is not in its record. What cannot be removed costs room, no
+ * more. */
 void cleat__reuse_tidy(struct cleat_client *client, const struct cleat__attempt *attempt);
 
 /* ---- Between the files of this part ----------------------------------------------------------- */

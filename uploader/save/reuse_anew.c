@@ -1,7 +1,7 @@
 /* reuse_anew.c: leaving an attempt of an earlier try, and tidying one that was committed. See reuse.h.
  *
- * Nothing is removed while somebody else might commit it: a process that is stopped at any line here, and wakes when another
- * has gone on with the attempt, finds that its claim is gone, or removes what no record names. */
+ * Nothing is removed while somebody else might commit it: a process that is stopped at any line here, and wakes when
+ * another has gone on with the attempt, finds that its claim is gone, or removes what no record names. */
 #include "uploader/save/reuse.h"
 
 #include "base/checksum.h"

@@ -7,9 +7,6 @@
  * buffers. Follow a byte: take_stage → STAGE → take_put → PUT → take_close → CLOSE → RECORD → COMMIT. upload.c knows
  * which part or file is next.
  *
- * anew.c and ranks_next.c are called from here, and call back for an idle task and to end the save. The circle stays,
- * because only this file ends a save.
- *
  * save/prepare.c makes what is walked here. The save owns plan, parts and buffers in use; the client
  * outlives it. */
 #include "uploader/save/save.h"
@@ -26,15 +23,6 @@ static struct cleat_save *save_of(struct cleat__job *job) {
 }
 
 /* ---- Take: the next task, under the lock ---------------------------------------------------- */
-
-struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
-                                                 enum cleat__save_task_kind kind) {
-  assert(cleat__pool_is_mine(save->operation.client->pool));
-  struct cleat__save_task *task = save->synced.idle;
-  save->synced.idle = task->next;
-  *task = (struct cleat__save_task){.kind = kind};
-  return task;
-}
 
 /* Before any part is copied, or not at all. */
 static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
@@ -113,24 +101,6 @@ static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
   return cleat__save_task_locked(save, CLEAT__SAVE_COMMIT);
 }
 
-/* Leaves the client's list, so that the next save may commit. */
-static void unlist_locked(struct cleat_save *save) {
-  assert(cleat__pool_is_mine(save->operation.client->pool));
-  if (!save->synced.listed)
-    return;
-  save->synced.listed = false;
-  struct cleat_save **link = &save->operation.client->synced.saves;
-  while (*link != save)
-    link = &(*link)->synced.next;
-  *link = save->synced.next;
-}
-
-static void end_locked(struct cleat_save *save) {
-  assert(cleat__pool_is_mine(save->operation.client->pool));
-  unlist_locked(save);
-  cleat__operation_end_locked(&save->operation);
-}
-
 /* Whether a file left something in the store. */
 static bool file_needs_cleaning(const struct cleat_save *save,
                                 const struct cleat__save_file *file) {
@@ -203,12 +173,12 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
     return task;
   }
   if (save->operation.job.in_flight == 0)
-    end_locked(save);
+    cleat__save_end_locked(save);
   return NULL;
 }
 
-/* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged before
- * either: the older one may need the buffers. */
+/* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged
+ * before either: the older one may need the buffers. */
 static bool must_wait_its_turn_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat_save *older = save->operation.client->synced.saves;
@@ -287,20 +257,6 @@ static void end_transfer_locked(struct cleat_save *save, const struct cleat__sav
   uint64_t bytes = cleat__plan_part_bytes(save->upload.plan, task->part->file, task->part->index);
   cleat__client_end_transfer_locked(save->operation.client, CLEAT__UP, task->began_s,
                                     moved ? bytes : 0);
-}
-
-void cleat__save_committed_locked(struct cleat_save *save) {
-  assert(cleat__pool_is_mine(save->operation.client->pool));
-  /* A cancel that came while the manifest was put came too late. */
-  cleat__error_clear(&save->operation.synced.error);
-  save->end.synced.outcome = CLEAT_OUTCOME_COMMITTED;
-  end_locked(save);
-}
-
-void cleat__save_skipped_locked(struct cleat_save *save) {
-  assert(cleat__pool_is_mine(save->operation.client->pool));
-  save->end.synced.outcome = CLEAT_OUTCOME_SKIPPED;
-  cleat__operation_stop_locked(&save->operation);
 }
 
 /* As after a commit that was lost: nobody can commit this attempt. */

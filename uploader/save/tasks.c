@@ -1,7 +1,7 @@
 /* save/tasks.c: runs the tasks of a save, which copy, read, send or wait. No lock is held here.
  *
- * A task touches only what take handed to it: its part or its file (send.c). LOOK, RECORD and COMMIT (end.c) come one after
- * another. See save/job.h. */
+ * A task touches only what take handed to it: its part or its file (send.c). LOOK, RECORD and COMMIT (end.c) come one
+ * after another. See save/job.h. */
 #include "uploader/save/job.h"
 
 #include "uploader/commit/claim.h"

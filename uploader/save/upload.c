@@ -1,5 +1,5 @@
-/* save/upload.c: which part and which file is next, and what follows when one is through. All under the pool's lock; the
- * lists and counters are in upload->synced. See upload.h. */
+/* save/upload.c: which part and which file is next, and what follows when one is through. All under the pool's lock;
+ * the lists and counters are in upload->synced. See upload.h. */
 #include "uploader/save/upload.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
-/* save/upload.h: the part of a save that sends bytes: its files, their parts, and the buffers that parts are copied into.
+/* save/upload.h: the part of a save that sends bytes: its files, their parts, and the buffers that parts are copied
+ * into.
  *
  * The way of a part:  planned → [staged: copied into buffers] → ready (its file can take it) → stored.
  *
- * upload.c keeps the lists, under the pool's lock. send.c copies and sends, with no lock held: a task has its part or its
- * file to itself. */
+ * upload.c keeps the lists, under the pool's lock. send.c copies and sends, with no lock held: a task has its part or
+ * its file to itself. */
 #ifndef CLEAT_UPLOADER_SAVE_UPLOAD_H
 #define CLEAT_UPLOADER_SAVE_UPLOAD_H
 

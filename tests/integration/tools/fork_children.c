@@ -2,8 +2,9 @@
  *
  *   fork_children URL CHILDREN SEED
  *
- * Two threads save steps 1, 2, …, one loads step 0 again and again. Child n saves step FIRST_CHILD + n. Bytes follow from the step
- * (fill), so that a test can make them anew. A child that hangs is ended by its alarm. Prints "saved N": the parent's last step. */
+ * Two threads save steps 1, 2, …, one loads step 0 again and again. Child n saves step FIRST_CHILD + n. Bytes follow
+ * from the step (fill), so that a test can make them anew. A child that hangs is ended by its alarm. Prints "saved N":
+ * the parent's last step. */
 #include <cleat.h>
 
 #include <dirent.h>

@@ -2,9 +2,9 @@
  *
  *   store_writer URL KEY TIMES
  *
- * Adds 1 to the number in the object TIMES times, each time only if nobody has changed it since it was read. Exit status 0: the
- * object was there whenever it was read, and TIMES changes were reported as done. The number of all writers together is in it in
- * the end, unless a change was lost. */
+ * Adds 1 to the number in the object TIMES times, each time only if nobody has changed it since it was read. Exit
+ * status 0: the object was there whenever it was read, and TIMES changes were reported as done. The number of all
+ * writers together is in it in the end, unless a change was lost. */
 #include "storage/common/store.h"
 
 #include "base/checksum.h"

@@ -5,10 +5,10 @@
  *
  * Its weights follow from the steps alone, so that a run that was killed and resumed must end as one that was
  * not. What it did stands on standard output, a line each: "resumed 20", "scratch", "value NAME NUMBER", "saving 30",
- * "failed MESSAGE", "latest 40", "hash X". With die=STEP it kills itself after that step, whatever is being saved, once the step `there` is committed.
- * With spoil=STEP back=STEP the weights go wrong behind step `back`; at step `spoil` the run goes back there ("back 20"), once,
- * and with die=0 kills itself then. With again=HOW the last step is saved once more, with other weights, and "again STATUS
- * OUTCOME" says what came of it. One thread. */
+ * "failed MESSAGE", "latest 40", "hash X". With die=STEP it kills itself after that step, whatever is being saved, once
+ * the step `there` is committed. With spoil=STEP back=STEP the weights go wrong behind step `back`; at step `spoil` the
+ * run goes back there ("back 20"), once, and with die=0 kills itself then. With again=HOW the last step is saved once
+ * more, with other weights, and "again STATUS OUTCOME" says what came of it. One thread. */
 #include <cleat.h>
 
 #include <inttypes.h>

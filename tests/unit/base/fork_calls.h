@@ -1,5 +1,5 @@
-/* fork_calls.h: what each public function does in a forked child, for test_fork.c: a table, in an order in which a program may call
- * them. A child ends at the first one that does something else, and says which. */
+/* fork_calls.h: what each public function does in a forked child, for test_fork.c: a table, in an order in which a
+ * program may call them. A child ends at the first one that does something else, and says which. */
 #ifndef CLEAT_TESTS_UNIT_BASE_FORK_CALLS_H
 #define CLEAT_TESTS_UNIT_BASE_FORK_CALLS_H
 

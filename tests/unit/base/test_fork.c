@@ -1,5 +1,5 @@
-/* test_fork.c: every public function in a forked child. The functions are those of api/cleat/: one that is declared there
- * and is not in the table of fork_calls.h fails the first case.
+/* test_fork.c: every public function in a forked child. The functions are those of api/cleat/: one that is declared
+ * there and is not in the table of fork_calls.h fails the first case.
  *
  * A child that hangs is ended by its alarm, and the function that it was in is named. */
 #include "base/fork.h"
@@ -254,8 +254,8 @@ START_TEST(every_call_while_the_parent_saves) {
 }
 END_TEST
 
-/* The child of a quiet parent ends by exit(), with all handlers of that. LeakSanitizer's is left out: it remarks on each
- * thread that is not in the child. */
+/* The child of a quiet parent ends by exit(), with all handlers of that. LeakSanitizer's is left out: it remarks on
+ * each thread that is not in the child. */
 START_TEST(own_client_and_exit) {
   struct memory_bucket *bucket = memory_bucket_new();
   client = kit_open(bucket, &roomy);

@@ -1,4 +1,5 @@
-/* test_fork_gate.c: base/fork.c: a fork finds no thread of ours inside of a library; and what of a client is not inherited. */
+/* test_fork_gate.c: base/fork.c: a fork finds no thread of ours inside of a library; and what of a client is not
+ * inherited. */
 #include "base/fork.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* test_fork_locks.c: base/fork.c and storage/file/lock.c: a forked child does not keep the locks of its parent, nor what else it
- * must not; and takes none from it.
+/* test_fork_locks.c: base/fork.c and storage/file/lock.c: a forked child does not keep the locks of its parent, nor
+ * what else it must not; and takes none from it.
  *
  * The parent is a process of its own, so that it can be killed while its child lives. */
 #include "base/fork.h"

@@ -1,5 +1,5 @@
-/* test_manager.c: api/manager/manager.c, manager/core.c, manager/save.c, manager/flight.c: when a step is saved, and how it
- * ends. On a store in memory whose gates make every moment of a save one that a test can stop at. */
+/* test_manager.c: api/manager/manager.c, manager/core.c, manager/save.c, manager/flight.c: when a step is saved, and
+ * how it ends. On a store in memory whose gates make every moment of a save one that a test can stop at. */
 #include "api/cleat.h"
 
 #include "base/mem.h"
@@ -379,8 +379,8 @@ END_TEST
 
 /* ---- The latest step again ------------------------------------------------------------------------ */
 
-/* By if_exists: what a save of the latest step comes to, whether this manager has saved it, is saving it, has resumed from it,
- * or another start has saved it. */
+/* By if_exists: what a save of the latest step comes to, whether this manager has saved it, is saving it, has resumed
+ * from it, or another start has saved it. */
 static void save_latest_again(enum cleat_if_exists if_exists, int is_final) {
   kit_fill(weights, WEIGHT_BYTES, 7);
   uint64_t committed = progress().committed;

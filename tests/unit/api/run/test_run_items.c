@@ -1,4 +1,5 @@
-/* test_run_items.c: api/run/items.c: when a checkpoint is ready to be saved, and which is next. Time is a number here. */
+/* test_run_items.c: api/run/items.c: when a checkpoint is ready to be saved, and which is next. Time is a number
+ * here. */
 #include "api/run/items.h"
 
 #include "tests/mock/run_suite.h"

@@ -1,5 +1,5 @@
-/* test_run_layout_tools.c: the recipes of DeepSpeed, NeMo, verl, Orbax, Accelerate and Composer, and what a scan makes of
- * each other's folders. */
+/* test_run_layout_tools.c: the recipes of DeepSpeed, NeMo, verl, Orbax, Accelerate and Composer, and what a scan makes
+ * of each other's folders. */
 #include "tests/unit/api/run/run_layout_kit.h"
 
 #include "tests/mock/each_fault.h"

@@ -1,5 +1,5 @@
-/* test_run_loop.c: what the loop of `cleat run` is made of: life, deadlines, orders, following, verdict. Times are numbers
- * here, and no process is started. */
+/* test_run_loop.c: what the loop of `cleat run` is made of: life, deadlines, orders, following, verdict. Times are
+ * numbers here, and no process is started. */
 #include "api/run/following.h"
 #include "api/run/life.h"
 #include "api/run/orders.h"

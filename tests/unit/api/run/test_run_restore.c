@@ -111,8 +111,8 @@ static int watch_dir(void) {
   return watch;
 }
 
-/* llm.c's sign comes before the others by name, and after them into DIR: a tool that looks meanwhile never sees it beside half a
- * checkpoint. */
+/* llm.c's sign comes before the others by name, and after them into DIR: a tool that looks meanwhile never sees it
+ * beside half a checkpoint. */
 START_TEST(the_sign_comes_last) {
   static const char *const names[] = {"DONE_00000100", "model_00000100.bin",
                                       "state_00000100_00000.bin", NULL};

@@ -1,4 +1,5 @@
-/* test_run_watch.c: api/run/watch.c: what inotify tells of DIR. Events are there when the call that made them is back. */
+/* test_run_watch.c: api/run/watch.c: what inotify tells of DIR. Events are there when the call that made them is
+ * back. */
 #include "api/run/watch.h"
 
 #include "tests/mock/run_suite.h"

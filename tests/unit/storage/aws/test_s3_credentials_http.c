@@ -136,7 +136,8 @@ START_TEST(nobody_at_sts) {
 }
 END_TEST
 
-/* The token is as good as the role's keys: over plain HTTP it goes nowhere but to this machine. The proxy would get it. */
+/* The token is as good as the role's keys: over plain HTTP it goes nowhere but to this machine. The proxy would get
+ * it. */
 START_TEST(a_web_identity_over_plain_http) {
   static const char *const elsewhere[] = {"http://sts.example", "http://10.0.0.1:9000",
                                           "http://127.0.0.1.evil.example", "http://[2001:db8::1]"};

@@ -1,5 +1,6 @@
-/* test_s3_partition.c: storage/aws/partition.c, and how storage/s3/config.c is told which of AWS's endpoints to use. Each
- * test has a config file of its own, which is removed. tests/integration/test_aws_endpoints.py compares with botocore. */
+/* test_s3_partition.c: storage/aws/partition.c, and how storage/s3/config.c is told which of AWS's endpoints to use.
+ * Each test has a config file of its own, which is removed. tests/integration/test_aws_endpoints.py compares with
+ * botocore. */
 #include "storage/aws/partition.h"
 
 #include "tests/mock/run_suite.h"

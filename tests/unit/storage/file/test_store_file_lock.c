@@ -1,8 +1,8 @@
 /* test_store_file_lock.c: the lock on the names of a folder (storage/file/write.c), held here as
  * another process would hold it.
  *
- * This program's own flock() and unlinkat() stand before libc's: so a test knows when a thread has asked for the lock, and can
- * stop it right before. */
+ * This program's own flock() and unlinkat() stand before libc's: so a test knows when a thread has asked for the lock,
+ * and can stop it right before. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -88,7 +88,8 @@ static int hold_lock(void) {
   return fd;
 }
 
-/* In one step, the lock file becomes another one, which we hold: its holder has unlinked it, and a third one was quicker. */
+/* In one step, the lock file becomes another one, which we hold: its holder has unlinked it, and a third one was
+ * quicker. */
 static int hold_fresh_lock(void) {
   int fd = open(scratch_path("root/fresh"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
@@ -212,7 +213,8 @@ START_TEST(the_etag_is_compared_under_the_lock) {
 }
 END_TEST
 
-/* Who opened the lock file before its holder unlinked it gets the lock of a file that nobody else will open: it is none. */
+/* Who opened the lock file before its holder unlinked it gets the lock of a file that nobody else will open: it is
+ * none. */
 START_TEST(the_lock_of_an_unlinked_file_is_none) {
   for (enum operation what = REPLACE; what <= REMOVE; what++) {
     struct waiter waiter;
@@ -251,7 +253,8 @@ START_TEST(the_lock_of_another_is_not_dropped) {
 }
 END_TEST
 
-/* The lock is let go when its file has no name any more, not before: else the next holder's name would be taken from it. */
+/* The lock is let go when its file has no name any more, not before: else the next holder's name would be taken from
+ * it. */
 START_TEST(unlinked_before_it_is_let_go) {
   struct waiter waiter;
   must(put("k", "first"));

@@ -1,7 +1,7 @@
 /* test_store_file_nfs.c: what an NFS client does otherwise than a disk of one's own, and what file:// makes of it.
  *
- * This program's own system calls stand before libc's. They remember what a name stood for until the server is asked, lose
- * replies, say ESTALE, and lock as NFS does: exclusively only through a descriptor that is open for writing. */
+ * This program's own system calls stand before libc's. They remember what a name stood for until the server is asked,
+ * lose replies, say ESTALE, and lock as NFS does: exclusively only through a descriptor that is open for writing. */
 #include "storage/file/file.h"
 
 #include "tests/mock/run_suite.h"

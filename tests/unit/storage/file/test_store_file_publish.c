@@ -1,5 +1,5 @@
-/* test_store_file_publish.c: how an object gets its name (storage/file/write.c) where the file system lacks a call for it: on NFS
- * there is no rename that refuses to replace, on exFAT no hard link either.
+/* test_store_file_publish.c: how an object gets its name (storage/file/write.c) where the file system lacks a call for
+ * it: on NFS there is no rename that refuses to replace, on exFAT no hard link either.
  *
  * This program's own renameat2() and linkat() stand before libc's, and fail as such a file system does. */
 #include "storage/common/store.h"

@@ -1,5 +1,5 @@
-/* test_store_file_sweep.c: storage/file/sweep.c, and gc in a folder: hidden files of processes that died go, those of the living
- * stay; dates are those of the files. */
+/* test_store_file_sweep.c: storage/file/sweep.c, and gc in a folder: hidden files of processes that died go, those of
+ * the living stay; dates are those of the files. */
 #include "api/cleat.h"
 
 #include "tests/mock/kit.h"

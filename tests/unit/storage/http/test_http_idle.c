@@ -1,5 +1,5 @@
-/* test_http_idle.c: storage/http/pool.c: connections between requests. Those that the other side closes, those that nobody
- * uses, and what children of this process have of them. What there is, the kernel says: /proc/self/net/tcp. */
+/* test_http_idle.c: storage/http/pool.c: connections between requests. Those that the other side closes, those that
+ * nobody uses, and what children of this process have of them. What there is, the kernel says: /proc/self/net/tcp. */
 #include "storage/http/http.h"
 
 #include "tests/mock/http_fixture.h"

@@ -1,5 +1,5 @@
-/* test_s3_bucket.c: storage/s3/bucket.c, and what storage/s3/config.c makes of a bucket's name at AWS and at an endpoint
- * of one's own. The environment holds nothing of AWS; no file is read. */
+/* test_s3_bucket.c: storage/s3/bucket.c, and what storage/s3/config.c makes of a bucket's name at AWS and at an
+ * endpoint of one's own. The environment holds nothing of AWS; no file is read. */
 #include "storage/s3/bucket.h"
 
 #include "tests/mock/run_suite.h"

@@ -1,8 +1,9 @@
-/* test_s3_hedged.c: storage/s3/object.c, s3/multipart.c: which requests may be sent twice when they are far behind their peers. What must
- * happen once, a PUT on a condition or the completion of an upload, is sent once, however late its answer is.
+/* test_s3_hedged.c: storage/s3/object.c, s3/multipart.c: which requests may be sent twice when they are far behind
+ * their peers. What must happen once, a PUT on a condition or the completion of an upload, is sent once, however late
+ * its answer is.
  *
- * Nothing here rests on a time: a put without a condition, which began after those, is the clock. When it was sent twice, they
- * would have been, too. */
+ * Nothing here rests on a time: a put without a condition, which began after those, is the clock. When it was sent
+ * twice, they would have been, too. */
 #include "storage/s3/s3.h"
 
 #include "base/clock.h"
@@ -15,8 +16,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* What a thread sends. The server holds the answers to all but PEER: to a CLOCK until it came twice, to the others until the
- * end. */
+/* What a thread sends. The server holds the answers to all but PEER: to a CLOCK until it came twice, to the others
+ * until the end. */
 enum kind { CREATE, MATCH, COMPLETE, CLOCK_1, CLOCK_2, KINDS, PEER = KINDS };
 
 static const char *const keys[KINDS] = {"create", "match", "complete", "clock-1", "clock-2"};

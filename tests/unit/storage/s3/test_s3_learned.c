@@ -1,6 +1,6 @@
-/* test_s3_learned.c: storage/s3/learned.c, and what s3/multipart.c, s3/uploads.c and s3/list.c learn through it, against a server
- * that answers by script: what is left out once the store has refused it, and what guards the bytes then. Time is
- * virtual. */
+/* test_s3_learned.c: storage/s3/learned.c, and what s3/multipart.c, s3/uploads.c and s3/list.c learn through it,
+ * against a server that answers by script: what is left out once the store has refused it, and what guards the bytes
+ * then. Time is virtual. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"

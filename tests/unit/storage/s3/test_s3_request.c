@@ -291,8 +291,8 @@ START_TEST(lost_reply_to_a_create) {
 }
 END_TEST
 
-/* A kept connection that closes before a reply: the copy that it took may be carried out yet, so it counts as a try, with
- * whatever comes of the next one. Nothing is sent but by the loop that counts. */
+/* A kept connection that closes before a reply: the copy that it took may be carried out yet, so it counts as a try,
+ * with whatever comes of the next one. Nothing is sent but by the loop that counts. */
 START_TEST(lost_reply_on_a_kept_connection) {
   unsigned failed_tries = 0;
   char text[] = "123456789";

@@ -1,4 +1,5 @@
-/* doctor_kit.h: a store in memory, one run of the doctor on it, and what each report must be. For test_doctor*.c alone. */
+/* doctor_kit.h: a store in memory, one run of the doctor on it, and what each report must be. For test_doctor*.c
+ * alone. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_BENCH_DOCTOR_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_BENCH_DOCTOR_KIT_H
 

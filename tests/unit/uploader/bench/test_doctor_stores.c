@@ -1,5 +1,5 @@
-/* test_doctor_stores.c: storage/doctor on stores in memory that ignore, refuse and change what they are asked for: what is
- * said of each, and that nothing is left behind. */
+/* test_doctor_stores.c: storage/doctor on stores in memory that ignore, refuse and change what they are asked for: what
+ * is said of each, and that nothing is left behind. */
 #include "tests/unit/uploader/bench/doctor_kit.h"
 
 /* ---- stores that ignore ---- */

@@ -1,4 +1,5 @@
-/* test_checkpoint_records.c: uploader/catalog/checkpoint_records.c: the record of each rank is the one that the manifest names. */
+/* test_checkpoint_records.c: uploader/catalog/checkpoint_records.c: the record of each rank is the one that the
+ * manifest names. */
 #include "api/cleat.h"
 
 #include "tests/mock/checkpoint_fixture.h"
@@ -20,7 +21,8 @@ static void setup(void) {
   desk_save_ranks(RANKS, 7);
 }
 
-/* In the record of `rank` its two tensors change names: it has the size that it had, and can be read; each CRC is right. */
+/* In the record of `rank` its two tensors change names: it has the size that it had, and can be read; each CRC is
+ * right. */
 static void swap_names(unsigned rank) {
   char ending[40];
   char key[CLEAT__OBJECT_KEY_MAX];

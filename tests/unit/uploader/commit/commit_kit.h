@@ -1,5 +1,5 @@
-/* commit_kit.h: a client on a store in memory, the record and the manifest of one attempt at step 5, and calls that put them.
- * For test_commit.c and test_commit_looked.c, each of which has its own. */
+/* commit_kit.h: a client on a store in memory, the record and the manifest of one attempt at step 5, and calls that put
+ * them. For test_commit.c and test_commit_looked.c, each of which has its own. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
 

@@ -1,5 +1,5 @@
-/* test_commit_looked.c: uploader/commit/commit.c on a store that refuses If-Match, where a manifest is replaced after a look:
- * who is told of it, what is looked at after it, and what is never put so. */
+/* test_commit_looked.c: uploader/commit/commit.c on a store that refuses If-Match, where a manifest is replaced after a
+ * look: who is told of it, what is looked at after it, and what is never put so. */
 #include "uploader/commit/commit.h"
 
 #include "tests/mock/run_suite.h"

@@ -21,8 +21,8 @@ static struct cleat_client *open_unproven(void) {
   return client;
 }
 
-/* Whichever of them is ignored, nothing that lies there is touched, and nothing is left of the trial. The error says what
- * is ignored. No warning says that all is sent again: nothing is. */
+/* Whichever of them is ignored, nothing that lies there is touched, and nothing is left of the trial. The error says
+ * what is ignored. No warning says that all is sent again: nothing is. */
 START_TEST(a_store_that_ignores_conditions) {
   static const unsigned ignored[] = {MEMORY_IGNORES_CREATE_ONLY, MEMORY_IGNORES_IF_MATCH,
                                      MEMORY_IGNORES_CREATE_ONLY | MEMORY_IGNORES_IF_MATCH,

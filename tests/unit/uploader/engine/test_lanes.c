@@ -1,5 +1,5 @@
-/* test_lanes.c: uploader/engine/lanes.c: which queue copies what, behind which streams, and which rows become one copy. On a device
- * that is host memory and notes what it is told. */
+/* test_lanes.c: uploader/engine/lanes.c: which queue copies what, behind which streams, and which rows become one copy.
+ * On a device that is host memory and notes what it is told. */
 #include "uploader/engine/lanes.h"
 
 #include "tests/mock/kit.h"
@@ -249,8 +249,8 @@ static const int64_t whole_shape[] = {DEEP, HIGH, WIDE};
 static const int64_t piece_shape[] = {DEEP, HIGH / 2, WIDE / 2};
 static int64_t starts[RANKS][3];
 
-/* A quarter: upper or lower, left or right. Its runs lie one behind the other in the file, and in the whole at one distance
- * within a plane, at another from plane to plane. */
+/* A quarter: upper or lower, left or right. Its runs lie one behind the other in the file, and in the whole at one
+ * distance within a plane, at another from plane to plane. */
 static void cut_piece(unsigned rank) {
   unsigned char *to = pieces[rank];
   starts[rank][1] = rank / 2 * (HIGH / 2);

@@ -1,5 +1,5 @@
-/* load_kit.h: a client on an empty store in memory, and a model: for test_load.c and test_load_damage.c, each of which has
- * its own. Every test must leave the client idle. */
+/* load_kit.h: a client on an empty store in memory, and a model: for test_load.c and test_load_damage.c, each of which
+ * has its own. Every test must leave the client idle. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_LOAD_LOAD_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_LOAD_LOAD_KIT_H
 

@@ -221,7 +221,8 @@ START_TEST(only_the_parts_that_are_needed) {
 }
 END_TEST
 
-/* Direct loads need no buffer. What goes through one comes range by range, so a budget below the part size will do, too. */
+/* Direct loads need no buffer. What goes through one comes range by range, so a budget below the part size will do,
+ * too. */
 START_TEST(parts_above_the_budget) {
   struct kit_setup large = {.part_bytes = 16 * KIT_PART};
   struct kit_setup small = {.buffers = 1};

@@ -170,8 +170,8 @@ START_TEST(a_flipped_bit) {
 }
 END_TEST
 
-/* The first and the last byte of every part, also of the last and shorter one: in a load straight into memory, in one through
- * buffers, and in verify. */
+/* The first and the last byte of every part, also of the last and shorter one: in a load straight into memory, in one
+ * through buffers, and in verify. */
 START_TEST(a_flip_in_any_part) {
   char file[300], part[32];
   save_two_files();

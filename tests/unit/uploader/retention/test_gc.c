@@ -1,5 +1,5 @@
-/* test_gc.c: uploader/retention/gc*.c on a store in memory whose clock the tests set: what is old enough, what is known, what
- * somebody may still need. */
+/* test_gc.c: uploader/retention/gc*.c on a store in memory whose clock the tests set: what is old enough, what is
+ * known, what somebody may still need. */
 #include "api/cleat.h"
 
 #include "base/mem.h"
@@ -451,7 +451,8 @@ START_TEST(what_fails_stops_nothing) {
 }
 END_TEST
 
-/* Every allocation and every call of the store fails once: what is committed stays whole, and the next gc does the rest. */
+/* Every allocation and every call of the store fails once: what is committed stays whole, and the next gc does the
+ * rest. */
 START_TEST(each_call_fails_once) {
   unsigned long calls = 1;
   save(4, 100 * HOUR);

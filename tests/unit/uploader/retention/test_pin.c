@@ -1,4 +1,5 @@
-/* test_pin.c: uploader/retention/pin.c, and a load that is overtaken by a prune (uploader/catalog/checkpoint.c, load/fetch.c). */
+/* test_pin.c: uploader/retention/pin.c, and a load that is overtaken by a prune (uploader/catalog/checkpoint.c,
+ * load/fetch.c). */
 #include "api/cleat.h"
 
 #include "base/mem.h"

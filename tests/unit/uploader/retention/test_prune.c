@@ -1,5 +1,5 @@
-/* test_prune.c: uploader/retention/prune.c: what stays, what goes in which order, what happens when others are at work or
- * the store fails. */
+/* test_prune.c: uploader/retention/prune.c: what stays, what goes in which order, what happens when others are at work
+ * or the store fails. */
 #include "api/cleat.h"
 
 #include "base/mem.h"
@@ -236,7 +236,8 @@ END_TEST
 
 /* ---- The order -------------------------------------------------------------------------------- */
 
-/* What was asked of step 1, in order: 'm' the manifest is removed, 'f' a file, 'r' the record; 'p' the pin is looked at. */
+/* What was asked of step 1, in order: 'm' the manifest is removed, 'f' a file, 'r' the record; 'p' the pin is looked
+ * at. */
 struct trail {
   pthread_mutex_t lock;
   char text[256];
@@ -452,8 +453,8 @@ START_TEST(a_store_that_does_not_answer) {
 }
 END_TEST
 
-/* Every allocation and every call of the store fails once, before it is carried out or after: what is visible is whole, the newest
- * is there, and the next prune does the rest. */
+/* Every allocation and every call of the store fails once, before it is carried out or after: what is visible is whole,
+ * the newest is there, and the next prune does the rest. */
 START_TEST(each_call_fails_once) {
   unsigned long calls = 1;
   for (unsigned long n = 1; n <= calls; n++) {

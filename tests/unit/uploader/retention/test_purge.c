@@ -1,5 +1,5 @@
-/* test_purge.c: uploader/retention/purge.c: a thousand checkpoints at once, in memory and in a folder: how many removals are in flight,
- * and how many requests that takes. */
+/* test_purge.c: uploader/retention/purge.c: a thousand checkpoints at once, in memory and in a folder: how many
+ * removals are in flight, and how many requests that takes. */
 #include "api/cleat.h"
 
 #include "base/mem.h"

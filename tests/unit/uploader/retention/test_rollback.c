@@ -1,5 +1,5 @@
-/* test_rollback.c: uploader/retention/rollback.c and api/manager/rollback.c: a run goes back to an earlier step, in one process, and
- * the later ones are no checkpoints any more, for this run and for the next start. */
+/* test_rollback.c: uploader/retention/rollback.c and api/manager/rollback.c: a run goes back to an earlier step, in one
+ * process, and the later ones are no checkpoints any more, for this run and for the next start. */
 #include "api/cleat.h"
 
 #include "base/mem.h"
@@ -228,7 +228,8 @@ START_TEST(a_superseded_start_removes_nothing) {
 }
 END_TEST
 
-/* One removal is refused: the newest are gone, none is missing below one that is there, and the next call does the rest. */
+/* One removal is refused: the newest are gone, none is missing below one that is there, and the next call does the
+ * rest. */
 START_TEST(a_removal_that_fails) {
   static const char *const denied[][2] = {{"remove", "step-000000000100/manifest.json"},
                                           {"remove", "step-000000000120/manifest.json"}};
@@ -278,8 +279,8 @@ START_TEST(gc_frees_the_files) {
 }
 END_TEST
 
-/* Every allocation and every call of the store fails once, before it is carried out or after: what is left has no gap, the step
- * is there, and the next call does the rest. */
+/* Every allocation and every call of the store fails once, before it is carried out or after: what is left has no gap,
+ * the step is there, and the next call does the rest. */
 START_TEST(each_call_fails_once) {
   struct cleat_rollback_options how = CLEAT_ROLLBACK_OPTIONS_INIT;
   unsigned long calls = 1;

@@ -1,5 +1,5 @@
-/* resume_kit.h: what the programs of resumed saves share: a bucket in memory, four files, and processes that die where a test says.
- * The names are theirs alone, so that all is static. */
+/* resume_kit.h: what the programs of resumed saves share: a bucket in memory, four files, and processes that die where
+ * a test says. The names are theirs alone, so that all is static. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_SAVE_RESUME_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_SAVE_RESUME_KIT_H
 

@@ -1,5 +1,5 @@
-/* test_missing_bucket.c: uploader/commit/commit.c: a bucket that is not there is no empty one. Whoever took one for the other would begin
- * a job afresh, or say that a step is not there, because a URL was mistyped. */
+/* test_missing_bucket.c: uploader/commit/commit.c: a bucket that is not there is no empty one. Whoever took one for the
+ * other would begin a job afresh, or say that a step is not there, because a URL was mistyped. */
 #include "api/cleat.h"
 
 #include "tests/mock/checkpoint_fixture.h"

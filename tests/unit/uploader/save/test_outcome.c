@@ -1,6 +1,6 @@
-/* test_outcome.c: what if_exists means, whoever committed the step: this client, another of the same start, another start;
- * by each way to save, in memory and in a folder. A save that stored nothing is a success only where skip was asked
- * for. Several ranks are test_outcome_ranks.c's. */
+/* test_outcome.c: what if_exists means, whoever committed the step: this client, another of the same start, another
+ * start; by each way to save, in memory and in a folder. A save that stored nothing is a success only where skip was
+ * asked for. Several ranks are test_outcome_ranks.c's. */
 #include "api/cleat.h"
 
 #include "tests/mock/outcome_fixture.h"
@@ -89,7 +89,8 @@ START_TEST(replaced_many_times) {
 }
 END_TEST
 
-/* A later save of the same client begins while the first is under way: it takes its turn, and finds what the first left. */
+/* A later save of the same client begins while the first is under way: it takes its turn, and finds what the first
+ * left. */
 START_TEST(while_the_first_is_under_way) {
   enum cleat_if_exists how = (enum cleat_if_exists)_i;
   const struct expected *wanted = &expected[how];

@@ -1,5 +1,5 @@
-/* test_outcome_ranks.c: what if_exists means with several ranks, which are all told the same, whichever of them has seen the
- * manifest that stands and whichever has not. */
+/* test_outcome_ranks.c: what if_exists means with several ranks, which are all told the same, whichever of them has
+ * seen the manifest that stands and whichever has not. */
 #include "api/cleat.h"
 
 #include "tests/mock/outcome_fixture.h"
@@ -126,7 +126,8 @@ START_TEST(several_ranks) {
 }
 END_TEST
 
-/* New clients of a start that has saved the step: they cannot know how often it has tried. An error, and nothing is changed. */
+/* New clients of a start that has saved the step: they cannot know how often it has tried. An error, and nothing is
+ * changed. */
 START_TEST(new_clients_of_the_same_start) {
   for (int how = CLEAT_IF_EXISTS_FAIL; how <= CLEAT_IF_EXISTS_REPLACE; how++) {
     if (how == CLEAT_IF_EXISTS_FAIL) {
@@ -167,8 +168,8 @@ static void end_ranks(void) {
     cleat_save_free(saves[i]);
 }
 
-/* The ranks of `before` have looked, found nothing, and stored their parts; then another start commits the step; then the
- * other ranks come, and find it. */
+/* The ranks of `before` have looked, found nothing, and stored their parts; then another start commits the step; then
+ * the other ranks come, and find it. */
 static void look_apart(unsigned before, enum cleat_if_exists if_exists) {
   char what[100], record[32];
   snprintf(what, sizeof what, "if_exists %d, ranks %x came before", (int)if_exists, before);

@@ -363,8 +363,8 @@ START_TEST(a_rank_that_comes_late) {
 }
 END_TEST
 
-/* One allocation fails, of whichever rank: all end alike, or the one that had it and those that saw the manifest differ in
- * what they know, never in what is there. */
+/* One allocation fails, of whichever rank: all end alike, or the one that had it and those that saw the manifest differ
+ * in what they know, never in what is there. */
 START_TEST(out_of_memory) {
   unsigned committed = 0;
   for (unsigned long n = 1;; n += 3) {

@@ -1,5 +1,5 @@
-/* test_ranks_doubt.c: uploader/save/ranks_next.c: rank 0 whose manifest got no answer. It may be carried out yet: so nobody is told that the
- * save has failed, and nobody removes what that manifest names. */
+/* test_ranks_doubt.c: uploader/save/ranks_next.c: rank 0 whose manifest got no answer. It may be carried out yet: so
+ * nobody is told that the save has failed, and nobody removes what that manifest names. */
 #include "api/cleat.h"
 
 #include "tests/mock/kit.h"

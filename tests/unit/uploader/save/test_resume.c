@@ -141,8 +141,8 @@ END_TEST
 
 /* ---- What differs is sent ----------------------------------------------------------------------- */
 
-/* One file of the same size has other bytes than its object. An object cannot be taken away safely, so all goes to a new attempt,
- * and the old one is removed. */
+/* One file of the same size has other bytes than its object. An object cannot be taken away safely, so all goes to a
+ * new attempt, and the old one is removed. */
 START_TEST(a_changed_source) {
   static const enum memory_checksums told[] = {MEMORY_CHECKSUMS_ALL, MEMORY_CHECKSUMS_ETAG,
                                                MEMORY_CHECKSUMS_NONE};
@@ -321,7 +321,8 @@ START_TEST(tensors_in_memory) {
 }
 END_TEST
 
-/* Whoever saves without resume removes what he stored when he fails, also behind his record. So that is for nobody else to commit. */
+/* Whoever saves without resume removes what he stored when he fails, also behind his record. So that is for nobody else
+ * to commit. */
 START_TEST(a_whole_attempt_that_is_not_shared) {
   struct kit_model model = {.count = 0};
   kit_add_bytes(&model, "t", 3 * KIT_PART, 1);

@@ -1,5 +1,6 @@
-/* test_resume_others.c: uploader/resume*.c: a save that is resumed while the earlier process lives, or a third one comes, on a
- * store in memory. A gate holds a process at one call, and opens again when another has gone on with its attempt. */
+/* test_resume_others.c: uploader/resume*.c: a save that is resumed while the earlier process lives, or a third one
+ * comes, on a store in memory. A gate holds a process at one call, and opens again when another has gone on with its
+ * attempt. */
 #include "tests/unit/uploader/save/resume_kit.h"
 
 #include <pthread.h>
@@ -105,8 +106,8 @@ static void let_go(struct haunted *haunted) {
   pthread_mutex_unlock(&haunted->lock);
 }
 
-/* The first completes an upload, or adds a part to it, when the second has adopted it already. The second goes on in an attempt
- * of its own, whatever its upload says then; the first loses, and nothing is left of it. */
+/* The first completes an upload, or adds a part to it, when the second has adopted it already. The second goes on in an
+ * attempt of its own, whatever its upload says then; the first loses, and nothing is left of it. */
 START_TEST(an_upload_that_the_first_one_ends) {
   static const struct {
     const char *first, *second;
@@ -149,8 +150,9 @@ START_TEST(an_upload_that_the_first_one_ends) {
 }
 END_TEST
 
-/* The resumed process is stopped before it removes what it has no use for; another goes on with the attempt, of the first one's
- * files, and commits it. What the stopped one removes then, if anything, is nothing that the manifest names. */
+/* The resumed process is stopped before it removes what it has no use for; another goes on with the attempt, of the
+ * first one's files, and commits it. What the stopped one removes then, if anything, is nothing that the manifest
+ * names. */
 START_TEST(a_removal_that_comes_late) {
   die_at("get_small", "rank-", 1, false); /* all objects are there */
   struct haunted haunted = {.op = "remove", .part = ""};

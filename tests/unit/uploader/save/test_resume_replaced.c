@@ -1,4 +1,5 @@
-/* test_resume_replaced.c: uploader/save/reuse.c: a step that is committed is never gone on with, but stored anew by who replaces it. */
+/* test_resume_replaced.c: uploader/save/reuse.c: a step that is committed is never gone on with, but stored anew by who
+ * replaces it. */
 #include "api/cleat.h"
 
 #include "tests/mock/checkpoint_fixture.h"

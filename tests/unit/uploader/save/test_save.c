@@ -303,8 +303,8 @@ static void *release_late(void *arg) {
   return NULL;
 }
 
-/* One buffer too few, and a store that holds all it is given: the last part can be copied once the store goes on, and not
- * before. The fence is there then, and not a part earlier. */
+/* One buffer too few, and a store that holds all it is given: the last part can be copied once the store goes on, and
+ * not before. The fence is there then, and not a part earlier. */
 START_TEST(the_fence_waits_for_the_last_part) {
   struct kit_setup few = {.buffers = 7};
   struct kit_model before = {0};

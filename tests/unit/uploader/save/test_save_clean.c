@@ -1,5 +1,6 @@
-/* test_save_clean.c: uploader/save/save.c: a save that failed cleans up when nothing of it is in flight any more. Before, a part that is
- * still being sent would lose its buffer, and could come back into an upload that was aborted. */
+/* test_save_clean.c: uploader/save/save.c: a save that failed cleans up when nothing of it is in flight any more.
+ * Before, a part that is still being sent would lose its buffer, and could come back into an upload that was
+ * aborted. */
 #include "api/cleat.h"
 
 #include "tests/mock/checkpoint_fixture.h"
@@ -21,8 +22,8 @@ static void setup(void) {
   kit_add_bytes(&model, "b", KIT_PART, 2);
 }
 
-/* Returns when the save has failed and so many of its tasks are left, all of which are held; what else there was to do is
- * done by then. */
+/* Returns when the save has failed and so many of its tasks are left, all of which are held; what else there was to do
+ * is done by then. */
 static void wait_failed(struct cleat_save *save, unsigned held) {
   struct cleat__pool *pool = client->pool;
   for (bool there = false; !there; sched_yield()) {

@@ -1,5 +1,5 @@
-/* test_save_large.c: files on disk whose parts are larger than the whole staging budget, on a store of few parts in memory:
- * they are saved, resumed, loaded and verified with many parts in flight. */
+/* test_save_large.c: files on disk whose parts are larger than the whole staging budget, on a store of few parts in
+ * memory: they are saved, resumed, loaded and verified with many parts in flight. */
 #include "api/cleat.h"
 
 #include "base/mem.h"
@@ -78,7 +78,8 @@ static void expect_saved(struct cleat_client *client) {
   cleat_checkpoint_free(checkpoint);
 }
 
-/* All parts are on their way at once, and none of them has a buffer. Staged, the source is needed until they are sent. */
+/* All parts are on their way at once, and none of them has a buffer. Staged, the source is needed until they are
+ * sent. */
 START_TEST(all_parts_in_flight) {
   struct cleat_client *client = kit_open(bucket, &many);
   memory_hold(bucket, "feed", "big.bin");

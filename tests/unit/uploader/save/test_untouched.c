@@ -1,7 +1,7 @@
 /* test_untouched.c: a call that succeeds leaves the caller's error struct alone, whatever it met on its way.
  *
- * Each public function that takes an `err` has a case here; the compiler's list of what cleat.h declares is compared with
- * these, so that a new function cannot be forgotten. Each case runs in three weathers: all is well; the newest
+ * Each public function that takes an `err` has a case here; the compiler's list of what cleat.h declares is compared
+ * with these, so that a new function cannot be forgotten. Each case runs in three weathers: all is well; the newest
  * checkpoints are damaged, which is warned of; the first reply to every document is lost, and the doubt settled. */
 #include "api/cleat.h"
 
