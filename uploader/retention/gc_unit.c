@@ -257,8 +257,8 @@ static cleat_status gather(struct check *check, struct cleat_error *err) {
  * its way. */
 static cleat_status settle(struct check *check, enum standing before, const char *committed,
                            struct cleat_error *err) {
-  /* What is removed was looked at once more. */
-  assert(!look->gc->dry_run);
+  /* What is removed was checked once more. */
+  assert(!check->gc->dry_run);
   char attempt[CLEAT__ID_MAX + 1];
   enum standing now = before;
   cleat_status status = each_claim(check, close_claim, err);
