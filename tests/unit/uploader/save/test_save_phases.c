@@ -1,4 +1,5 @@
-/* test_save_phases.c: the phases of a save: each legal move is made, and a build with asserts aborts at every other one. */
+/* test_save_phases.c: the phases of a save: each legal move is made, and a build with asserts aborts at every other
+ * one. */
 #include "tests/mock/run_suite.h"
 #include "uploader/save/job.h"
 
