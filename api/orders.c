@@ -52,8 +52,8 @@ cleat_status cleat__orders_get(struct cleat_client *client, unsigned number, cha
   cleat_status status = key_of(client, number, key, err);
   if (status != CLEAT_OK)
     return status;
-  status = CLEAT__STORE(client->store, get_small, key, CLEAT__ORDER_BYTES_MAX, &found, &size, NULL,
-                        &client->never, err);
+  status = cleat__store_get_small(client->store, key, CLEAT__ORDER_BYTES_MAX, &found, &size, NULL,
+                                  &client->never, err);
   if (cleat__object_is_absent(status, err)) {
     *text = NULL;
     return CLEAT_OK;

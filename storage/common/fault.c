@@ -49,8 +49,7 @@ static cleat_status fault_put(struct cleat__store *store, const char *key,
                               const struct cleat__put_options *options, const atomic_bool *cancel,
                               struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("put", key, CLEAT__STORE(inner, put, key, body, body_count, options, cancel, err),
-         (void)0);
+  FAULTY("put", key, cleat__store_put(inner, key, body, body_count, options, cancel, err), (void)0);
   return CLEAT_OK;
 }
 
@@ -59,7 +58,7 @@ static cleat_status fault_get(struct cleat__store *store, const char *key, uint6
                               const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
   uint32_t crc = 0;
-  FAULTY("get", key, CLEAT__STORE(inner, get, key, offset, into, into_count, &crc, cancel, err),
+  FAULTY("get", key, cleat__store_get(inner, key, offset, into, into_count, &crc, cancel, err),
          (void)0);
   *crc32c = crc;
   return CLEAT_OK;
@@ -73,7 +72,7 @@ static cleat_status fault_get_small(struct cleat__store *store, const char *key,
   size_t read_size = 0;
   struct cleat__object found = {0};
   FAULTY("get_small", key,
-         CLEAT__STORE(inner, get_small, key, cap, &read, &read_size, &found, cancel, err),
+         cleat__store_get_small(inner, key, cap, &read, &read_size, &found, cancel, err),
          cleat__free(read));
   *bytes = read;
   *size = read_size;
@@ -87,7 +86,7 @@ static cleat_status fault_head(struct cleat__store *store, const char *key,
                                struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__object found = {0};
-  FAULTY("head", key, CLEAT__STORE(inner, head, key, &found, cancel, err), (void)0);
+  FAULTY("head", key, cleat__store_head(inner, key, &found, cancel, err), (void)0);
   *object = found;
   return CLEAT_OK;
 }
@@ -97,7 +96,7 @@ static cleat_status fault_list(struct cleat__store *store, const char *prefix, b
                                const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__list_page found = {0};
-  FAULTY("list", prefix, CLEAT__STORE(inner, list, prefix, delimited, after, &found, cancel, err),
+  FAULTY("list", prefix, cleat__store_list(inner, prefix, delimited, after, &found, cancel, err),
          cleat__list_page_clear(&found));
   *page = found;
   return CLEAT_OK;
@@ -106,7 +105,7 @@ static cleat_status fault_list(struct cleat__store *store, const char *prefix, b
 static cleat_status fault_remove(struct cleat__store *store, const char *key,
                                  const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("remove", key, CLEAT__STORE(inner, remove, key, cancel, err), (void)0);
+  FAULTY("remove", key, cleat__store_remove(inner, key, cancel, err), (void)0);
   return CLEAT_OK;
 }
 
@@ -117,7 +116,7 @@ static cleat_status fault_create(struct cleat__store *store, struct cleat__uploa
   /* As after a lost reply, nobody learns the id of an upload whose success is withheld. */
   struct cleat__upload made = *upload;
   FAULTY("multipart_create", upload->key,
-         CLEAT__STORE(inner, multipart_create, &made, content_type, cancel, err), (void)0);
+         cleat__store_multipart_create(inner, &made, content_type, cancel, err), (void)0);
   *upload = made;
   return CLEAT_OK;
 }
@@ -129,7 +128,7 @@ static cleat_status fault_part(struct cleat__store *store, const struct cleat__u
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
   FAULTY("multipart_part", upload->key,
-         CLEAT__STORE(inner, multipart_part, upload, body, body_count, &stored, cancel, err),
+         cleat__store_multipart_part(inner, upload, body, body_count, &stored, cancel, err),
          (void)0);
   *part = stored;
   return CLEAT_OK;
@@ -141,7 +140,7 @@ static cleat_status fault_feed(struct cleat__store *store, const struct cleat__u
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
   FAULTY("multipart_feed", upload->key,
-         CLEAT__STORE(inner, multipart_feed, upload, feed, &stored, cancel, err), (void)0);
+         cleat__store_multipart_feed(inner, upload, feed, &stored, cancel, err), (void)0);
   *part = stored;
   return CLEAT_OK;
 }
@@ -151,14 +150,14 @@ static cleat_status fault_complete(struct cleat__store *store, const struct clea
                                    const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
   FAULTY("multipart_complete", upload->key,
-         CLEAT__STORE(inner, multipart_complete, upload, parts, count, cancel, err), (void)0);
+         cleat__store_multipart_complete(inner, upload, parts, count, cancel, err), (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_abort(struct cleat__store *store, const struct cleat__upload *upload,
                                 const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_abort", upload->key, CLEAT__STORE(inner, multipart_abort, upload, cancel, err),
+  FAULTY("multipart_abort", upload->key, cleat__store_multipart_abort(inner, upload, cancel, err),
          (void)0);
   return CLEAT_OK;
 }
@@ -170,7 +169,7 @@ static cleat_status fault_list_parts(struct cleat__store *store, const struct cl
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
   FAULTY("multipart_list_parts", upload->key,
-         CLEAT__STORE(inner, multipart_list_parts, upload, &found, &found_count, cancel, err),
+         cleat__store_multipart_list_parts(inner, upload, &found, &found_count, cancel, err),
          cleat__free(found));
   *parts = found;
   *count = found_count;
@@ -183,7 +182,7 @@ static cleat_status fault_list_uploads(struct cleat__store *store, const char *p
   struct cleat__store *inner = inner_of(store);
   struct cleat__upload_page found = {0};
   FAULTY("multipart_list", prefix,
-         CLEAT__STORE(inner, multipart_list, prefix, after, &found, cancel, err),
+         cleat__store_multipart_list(inner, prefix, after, &found, cancel, err),
          cleat__upload_page_clear(&found));
   *page = found;
   return CLEAT_OK;
@@ -192,7 +191,7 @@ static cleat_status fault_list_uploads(struct cleat__store *store, const char *p
 static cleat_status fault_adopt(struct cleat__store *store, const struct cleat__upload *upload,
                                 const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_adopt", upload->key, CLEAT__STORE(inner, multipart_adopt, upload, cancel, err),
+  FAULTY("multipart_adopt", upload->key, cleat__store_multipart_adopt(inner, upload, cancel, err),
          (void)0);
   return CLEAT_OK;
 }

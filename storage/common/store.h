@@ -320,7 +320,127 @@ cleat_status cleat__key_check(const char *key, struct cleat_error *err);
 /* What is wrong with `key`, as a static text that follows "the key ..."; NULL: nothing. */
 const char *cleat__key_problem(const char *key);
 
-/* Shorter calls of the table, with `store` once. */
-#define CLEAT__STORE(store, op, ...) ((store)->ops->op((store), __VA_ARGS__))
+/* ---- The operations of a store, as functions: see struct cleat__store_ops ---- */
+
+static inline cleat_status cleat__store_put(struct cleat__store *store, const char *key,
+                                            const struct cleat__span *body, size_t body_count,
+                                            const struct cleat__put_options *options,
+                                            const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->put(store, key, body, body_count, options, cancel, error);
+}
+
+static inline cleat_status cleat__store_get(struct cleat__store *store, const char *key,
+                                            uint64_t offset, const struct cleat__span *into,
+                                            size_t into_count, uint32_t *crc32c,
+                                            const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->get(store, key, offset, into, into_count, crc32c, cancel, error);
+}
+
+static inline cleat_status cleat__store_get_small(struct cleat__store *store, const char *key,
+                                                  size_t cap, char **bytes, size_t *size,
+                                                  struct cleat__object *object,
+                                                  const atomic_bool *cancel,
+                                                  struct cleat_error *error) {
+  return store->ops->get_small(store, key, cap, bytes, size, object, cancel, error);
+}
+
+static inline cleat_status cleat__store_head(struct cleat__store *store, const char *key,
+                                             struct cleat__object *object,
+                                             const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->head(store, key, object, cancel, error);
+}
+
+static inline cleat_status cleat__store_list(struct cleat__store *store, const char *prefix,
+                                             bool delimited, const char *after,
+                                             struct cleat__list_page *page,
+                                             const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->list(store, prefix, delimited, after, page, cancel, error);
+}
+
+static inline cleat_status cleat__store_remove(struct cleat__store *store, const char *key,
+                                               const atomic_bool *cancel,
+                                               struct cleat_error *error) {
+  return store->ops->remove(store, key, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_create(struct cleat__store *store,
+                                                         struct cleat__upload *upload,
+                                                         const char *content_type,
+                                                         const atomic_bool *cancel,
+                                                         struct cleat_error *error) {
+  return store->ops->multipart_create(store, upload, content_type, cancel, error);
+}
+
+static inline cleat_status
+cleat__store_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
+                            const struct cleat__span *body, size_t body_count,
+                            struct cleat__stored_part *part, const atomic_bool *cancel,
+                            struct cleat_error *error) {
+  return store->ops->multipart_part(store, upload, body, body_count, part, cancel, error);
+}
+
+static inline cleat_status
+cleat__store_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
+                            const struct cleat__feed *feed, struct cleat__stored_part *part,
+                            const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->multipart_feed(store, upload, feed, part, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_complete(struct cleat__store *store,
+                                                           const struct cleat__upload *upload,
+                                                           const struct cleat__stored_part *parts,
+                                                           size_t count, const atomic_bool *cancel,
+                                                           struct cleat_error *error) {
+  return store->ops->multipart_complete(store, upload, parts, count, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_abort(struct cleat__store *store,
+                                                        const struct cleat__upload *upload,
+                                                        const atomic_bool *cancel,
+                                                        struct cleat_error *error) {
+  return store->ops->multipart_abort(store, upload, cancel, error);
+}
+
+static inline cleat_status
+cleat__store_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
+                                  struct cleat__stored_part **parts, size_t *count,
+                                  const atomic_bool *cancel, struct cleat_error *error) {
+  return store->ops->multipart_list_parts(store, upload, parts, count, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_list(struct cleat__store *store,
+                                                       const char *prefix, const char *after,
+                                                       struct cleat__upload_page *page,
+                                                       const atomic_bool *cancel,
+                                                       struct cleat_error *error) {
+  return store->ops->multipart_list(store, prefix, after, page, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_adopt(struct cleat__store *store,
+                                                        const struct cleat__upload *upload,
+                                                        const atomic_bool *cancel,
+                                                        struct cleat_error *error) {
+  return store->ops->multipart_adopt(store, upload, cancel, error);
+}
+
+static inline cleat_status cleat__store_multipart_held(struct cleat__store *store, const char *key,
+                                                       const char *id, bool *held, uint64_t *bytes,
+                                                       struct cleat_error *error) {
+  return store->ops->multipart_held(store, key, id, held, bytes, error);
+}
+
+static inline cleat_status cleat__store_sweep(struct cleat__store *store, const char *prefix,
+                                              int64_t before_s, bool dry_run,
+                                              struct cleat__swept *found, const atomic_bool *cancel,
+                                              struct cleat_error *error) {
+  return store->ops->sweep(store, prefix, before_s, dry_run, found, cancel, error);
+}
+
+static inline cleat_status cleat__store_describe(struct cleat__store *store, const char *key,
+                                                 struct cleat__store_facts *facts,
+                                                 const atomic_bool *cancel,
+                                                 struct cleat_error *error) {
+  return store->ops->describe(store, key, facts, cancel, error);
+}
 
 #endif

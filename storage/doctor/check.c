@@ -41,16 +41,17 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
   /* Two threads that race come here at once, with what was noted before they began. */
   if (!doctor->made[object])
     doctor->made[object] = true;
-  return CLEAT__STORE(doctor->store, put, doctor->keys[object], &span, 1, &options, doctor->cancel,
-                      err);
+  return cleat__store_put(doctor->store, doctor->keys[object], &span, 1, &options, doctor->cancel,
+                          err);
 }
 
 cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
                                    bool *same, struct cleat_error *err) {
   char *bytes = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(doctor->store, get_small, doctor->keys[object],
-                                     CLEAT__DOCTOR_BYTES, &bytes, &size, NULL, doctor->cancel, err);
+  cleat_status status =
+      cleat__store_get_small(doctor->store, doctor->keys[object], CLEAT__DOCTOR_BYTES, &bytes,
+                             &size, NULL, doctor->cancel, err);
   if (status != CLEAT_OK)
     return status;
   *same = size == strlen(text) && memcmp(bytes, text, size) == 0;

@@ -122,7 +122,7 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
     if (!doctor->upload_open[i])
       continue;
     cleat_status status =
-        CLEAT__STORE(doctor->store, multipart_abort, &doctor->uploads[i], doctor->cancel, &problem);
+        cleat__store_multipart_abort(doctor->store, &doctor->uploads[i], doctor->cancel, &problem);
     doctor->upload_open[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
@@ -130,7 +130,7 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
     if (!doctor->made[i])
       continue;
     cleat_status status =
-        CLEAT__STORE(doctor->store, remove, doctor->keys[i], doctor->cancel, &problem);
+        cleat__store_remove(doctor->store, doctor->keys[i], doctor->cancel, &problem);
     doctor->made[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
@@ -145,7 +145,7 @@ static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
   cleat_status status = CLEAT_OK;
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
   if ((doctor->passed & BIT(LIST)) != 0)
-    status = CLEAT__STORE(doctor->store, list, folder, false, NULL, &page, doctor->cancel, err);
+    status = cleat__store_list(doctor->store, folder, false, NULL, &page, doctor->cancel, err);
   *left = page.count;
   cleat__list_page_clear(&page);
   return status;

@@ -46,7 +46,7 @@ static cleat_status find_listed(struct cleat__doctor *doctor, struct names *name
   char folder[sizeof doctor->folder + 1];
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
   cleat_status status =
-      CLEAT__STORE(doctor->store, list, folder, false, NULL, &page, doctor->cancel, err);
+      cleat__store_list(doctor->store, folder, false, NULL, &page, doctor->cancel, err);
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
     const char *key = page.entries[i].key;
     names->named = names->named || strcmp(key, doctor->keys[CLEAT__DOCTOR_NAMED]) == 0;
@@ -100,7 +100,7 @@ void cleat__doctor_list_folders(struct cleat__doctor *doctor, struct cleat__doct
   cleat_status status =
       cleat__doctor_put_text(doctor, CLEAT__DOCTOR_DEEP, "deep", CLEAT__PUT_ALWAYS, NULL, &err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(doctor->store, list, prefix, true, NULL, &page, doctor->cancel, &err);
+    status = cleat__store_list(doctor->store, prefix, true, NULL, &page, doctor->cancel, &err);
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++)
     found = found || strcmp(page.entries[i].key, folder) == 0;
   cleat__list_page_clear(&page);

@@ -18,8 +18,8 @@ static cleat_status put_bytes(struct cleat__doctor *doctor, int object, bool wro
                                                  (wrong_checksum ? 1u : 0u),
                                        .wrong_checksum = wrong_checksum};
   doctor->made[object] = true;
-  return CLEAT__STORE(doctor->store, put, doctor->keys[object], &span, 1, &options, doctor->cancel,
-                      err);
+  return cleat__store_put(doctor->store, doctor->keys[object], &span, 1, &options, doctor->cancel,
+                          err);
 }
 
 void cleat__doctor_put(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -40,10 +40,10 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
   struct cleat_error err;
   char *bytes = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(doctor->store, get_small, key, 2u * CLEAT__DOCTOR_BYTES,
-                                     &bytes, &size, &got, doctor->cancel, &err);
+  cleat_status status = cleat__store_get_small(doctor->store, key, 2u * CLEAT__DOCTOR_BYTES, &bytes,
+                                               &size, &got, doctor->cancel, &err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(doctor->store, head, key, &seen, doctor->cancel, &err);
+    status = cleat__store_head(doctor->store, key, &seen, doctor->cancel, &err);
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (size != CLEAT__DOCTOR_BYTES || memcmp(bytes, doctor->bytes, size) != 0)
@@ -61,8 +61,8 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
 static cleat_status get_range(struct cleat__doctor *doctor, uint64_t offset, char *bytes,
                               uint32_t *crc32c, struct cleat_error *err) {
   struct cleat__span span = {bytes, RANGE_BYTES};
-  return CLEAT__STORE(doctor->store, get, doctor->keys[CLEAT__DOCTOR_WHOLE], offset, &span, 1,
-                      crc32c, doctor->cancel, err);
+  return cleat__store_get(doctor->store, doctor->keys[CLEAT__DOCTOR_WHOLE], offset, &span, 1,
+                          crc32c, doctor->cancel, err);
 }
 
 void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -98,7 +98,7 @@ static cleat_status find_listed(struct cleat__doctor *doctor, const char *prefix
   struct cleat__list_page page = {0};
   *found = false;
   cleat_status status =
-      CLEAT__STORE(doctor->store, list, prefix, delimited, NULL, &page, doctor->cancel, err);
+      cleat__store_list(doctor->store, prefix, delimited, NULL, &page, doctor->cancel, err);
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
     if (strcmp(page.entries[i].key, key) != 0)
       continue;
@@ -159,12 +159,12 @@ void cleat__doctor_delete(struct cleat__doctor *doctor, struct cleat__doctor_che
   struct cleat_error err;
   bool listed = false;
   uint64_t size = 0;
-  cleat_status status = CLEAT__STORE(doctor->store, remove, key, doctor->cancel, &err);
+  cleat_status status = cleat__store_remove(doctor->store, key, doctor->cancel, &err);
   if (status != CLEAT_OK) {
     cleat__doctor_fail(check, &err);
     return;
   }
-  status = CLEAT__STORE(doctor->store, head, key, &object, doctor->cancel, &err);
+  status = cleat__store_head(doctor->store, key, &object, doctor->cancel, &err);
   if (status == CLEAT_OK) {
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "an object that was removed is still there");
     return;

@@ -19,7 +19,7 @@ static cleat_status put_part(struct cleat__doctor *doctor, const struct cleat__u
   part->crc32c = cleat__crc32c(0, span.base, span.length) ^ (wrong_checksum ? 1u : 0u);
   part->has_crc32c = true;
   part->wrong_checksum = wrong_checksum;
-  return CLEAT__STORE(doctor->store, multipart_part, upload, &span, 1, part, doctor->cancel, err);
+  return cleat__store_multipart_part(doctor->store, upload, &span, 1, part, doctor->cancel, err);
 }
 
 /* Begins the upload of an object in the place `which`, where clean_up finds it. */
@@ -29,7 +29,7 @@ static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_uplo
   struct cleat__upload upload = {.size = size, .part_bytes = part_bytes};
   snprintf(upload.key, sizeof upload.key, "%s", doctor->keys[object]);
   cleat_status status =
-      CLEAT__STORE(doctor->store, multipart_create, &upload, NULL, doctor->cancel, err);
+      cleat__store_multipart_create(doctor->store, &upload, NULL, doctor->cancel, err);
   if (status == CLEAT_OK) {
     doctor->uploads[which] = upload;
     doctor->upload_open[which] = true;
@@ -40,7 +40,7 @@ static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_uplo
 static cleat_status drop(struct cleat__doctor *doctor, enum cleat__doctor_upload which,
                          struct cleat_error *err) {
   cleat_status status =
-      CLEAT__STORE(doctor->store, multipart_abort, &doctor->uploads[which], doctor->cancel, err);
+      cleat__store_multipart_abort(doctor->store, &doctor->uploads[which], doctor->cancel, err);
   doctor->upload_open[which] = status != CLEAT_OK;
   return status;
 }
@@ -57,9 +57,9 @@ static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cle
   const char *key = upload->key;
   uint32_t crc = 0;
   cleat_status status =
-      CLEAT__STORE(doctor->store, get, key, offset, &span, 1, &crc, doctor->cancel, err);
+      cleat__store_get(doctor->store, key, offset, &span, 1, &crc, doctor->cancel, err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(doctor->store, get, key, 0, &all, 1, &crc, doctor->cancel, err);
+    status = cleat__store_get(doctor->store, key, 0, &all, 1, &crc, doctor->cancel, err);
   *same = status == CLEAT_OK && memcmp(across, doctor->bytes + offset, sizeof across) == 0 &&
           crc == cleat__crc32c(0, doctor->bytes, all.length);
   return status;
@@ -78,7 +78,7 @@ static cleat_status upload_whole(struct cleat__doctor *doctor, struct cleat_erro
     status = put_part(doctor, upload, false, &parts[i], err);
   if (status != CLEAT_OK)
     return status;
-  status = CLEAT__STORE(doctor->store, multipart_complete, upload, parts, 2, doctor->cancel, err);
+  status = cleat__store_multipart_complete(doctor->store, upload, parts, 2, doctor->cancel, err);
   doctor->upload_open[CLEAT__DOCTOR_COMPLETED] = status != CLEAT_OK;
   return status;
 }
@@ -111,7 +111,7 @@ static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_err
     status = put_part(doctor, upload, false, &part, err);
   if (status != CLEAT_OK)
     return status;
-  status = CLEAT__STORE(doctor->store, multipart_complete, upload, &part, 1, doctor->cancel, err);
+  status = cleat__store_multipart_complete(doctor->store, upload, &part, 1, doctor->cancel, err);
   doctor->upload_open[CLEAT__DOCTOR_REFUSED] = status != CLEAT_OK;
   return status;
 }
@@ -180,9 +180,8 @@ void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor
   struct cleat__stored_part *parts = NULL;
   struct cleat_error err;
   size_t count = 0;
-  cleat_status status =
-      CLEAT__STORE(doctor->store, multipart_list_parts, &doctor->uploads[CLEAT__DOCTOR_DROPPED],
-                   &parts, &count, doctor->cancel, &err);
+  cleat_status status = cleat__store_multipart_list_parts(
+      doctor->store, &doctor->uploads[CLEAT__DOCTOR_DROPPED], &parts, &count, doctor->cancel, &err);
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (count != 1 || parts[0].number != 1 || parts[0].size != CLEAT__DOCTOR_BYTES)

@@ -22,12 +22,12 @@ static void contact(struct cleat__doctor *doctor) {
   cleat__error_clear(&doctor->contact_error);
   if (store->ops->describe != NULL) {
     doctor->contact =
-        store->ops->describe(store, key, &doctor->facts, doctor->cancel, &doctor->contact_error);
+        cleat__store_describe(store, key, &doctor->facts, doctor->cancel, &doctor->contact_error);
   } else {
     snprintf(doctor->facts.place, sizeof doctor->facts.place, "%s", store->display);
     snprintf(doctor->facts.checksum, sizeof doctor->facts.checksum, "CRC-32C");
     doctor->contact =
-        CLEAT__STORE(store, head, key, &object, doctor->cancel, &doctor->contact_error);
+        cleat__store_head(store, key, &object, doctor->cancel, &doctor->contact_error);
     if (doctor->contact == CLEAT_NOT_FOUND)
       doctor->contact = CLEAT_OK;
   }

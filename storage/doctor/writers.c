@@ -142,8 +142,8 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   bool kept = false;
   cleat_status status = switch_object(doctor, "old", NULL, &err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(doctor->store, head, doctor->keys[CLEAT__DOCTOR_SWITCHED], &old,
-                          doctor->cancel, &err);
+    status = cleat__store_head(doctor->store, doctor->keys[CLEAT__DOCTOR_SWITCHED], &old,
+                               doctor->cancel, &err);
   if (status == CLEAT_OK)
     status = switch_object(doctor, "new", old.etag, &err);
   if (status != CLEAT_OK) {

@@ -135,6 +135,6 @@ cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
            files->root[0] == '\0' ? "/" : files->root, name,
            there ? "" : "; it is not there yet, and is made now");
   snprintf(facts->checksum, sizeof facts->checksum, "CRC-32C");
-  cleat_status status = store->ops->head(store, key, &object, cancel, err);
+  cleat_status status = cleat__store_head(store, key, &object, cancel, err);
   return status == CLEAT_NOT_FOUND ? CLEAT_OK : status;
 }

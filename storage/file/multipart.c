@@ -419,7 +419,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
   struct cleat__object object;
   struct cleat_error ignored;
   struct cleat__file_place place;
-  cleat_status status = CLEAT__STORE(&files->base, head, upload->key, &object, cancel, &ignored);
+  cleat_status status = cleat__store_head(&files->base, upload->key, &object, cancel, &ignored);
   if (status != CLEAT_OK || object.size != upload->size)
     return no_such_upload(upload, err);
   if (upload->create_only)

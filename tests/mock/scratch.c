@@ -135,7 +135,7 @@ cleat_status scratch_put(struct cleat__store *store, const char *key, const char
   struct cleat__span body = {copy, length};
   struct cleat__put_options options = {
       .condition = condition, .etag = etag, .crc32c = cleat__crc32c(0, copy, length)};
-  return CLEAT__STORE(store, put, key, &body, 1, &options, &scratch_go_on, err);
+  return cleat__store_put(store, key, &body, 1, &options, &scratch_go_on, err);
 }
 
 void scratch_expect(struct cleat__store *store, const char *key, const char *text) {
@@ -143,7 +143,7 @@ void scratch_expect(struct cleat__store *store, const char *key, const char *tex
   char *bytes = NULL;
   size_t size = 0;
   cleat_status status =
-      CLEAT__STORE(store, get_small, key, 1 << 20, &bytes, &size, NULL, &scratch_go_on, &err);
+      cleat__store_get_small(store, key, 1 << 20, &bytes, &size, NULL, &scratch_go_on, &err);
   ck_assert_msg(status == CLEAT_OK, "%s", err.message);
   ck_assert_uint_eq(size, strlen(text));
   ck_assert_str_eq(bytes, text);

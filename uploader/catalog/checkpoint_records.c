@@ -74,8 +74,8 @@ static cleat_status record_fetch(struct cleat_client *client,
   for (int i = 0; i < CLEAT__CHECKPOINT_TRIES && status == CLEAT_INTEGRITY; i++) {
     cleat__free(*text);
     *text = NULL;
-    status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
-                          cancel, err);
+    status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
+                                    cancel, err);
     if (cleat__object_is_absent(status, err))
       return record_damaged(ref->key, "is missing", err);
     if (status != CLEAT_OK)

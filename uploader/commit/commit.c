@@ -65,7 +65,7 @@ static cleat_status put_text(struct cleat_client *client, const char *key,
   struct cleat__put_options options = *how;
   options.content_type = "application/json";
   options.crc32c = cleat__crc32c(0, text->data, text->length);
-  return CLEAT__STORE(client->store, put, key, &body, 1, &options, cancel, err);
+  return cleat__store_put(client->store, key, &body, 1, &options, cancel, err);
 }
 
 /* In place of what has `etag`; NULL: of nothing. */
@@ -86,8 +86,8 @@ static cleat_status is_stored(struct cleat_client *client, const char *key,
                               bool *same, struct cleat_error *err) {
   char *stored = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX,
-                                     &stored, &size, NULL, cancel, err);
+  cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &stored,
+                                               &size, NULL, cancel, err);
   if (status != CLEAT_OK)
     return status;
   *same = size == text->length && memcmp(stored, text->data, size) == 0;

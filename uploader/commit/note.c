@@ -95,7 +95,7 @@ cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsi
   char *text = NULL;
   size_t size = 0;
   cleat_status status =
-      CLEAT__STORE(client->store, get_small, key, BYTES_MAX, &text, &size, NULL, cancel, err);
+      cleat__store_get_small(client->store, key, BYTES_MAX, &text, &size, NULL, cancel, err);
   *found = status == CLEAT_OK;
   if (*found)
     parse(text, size, rank, failure);

@@ -29,8 +29,8 @@ static cleat_status try_put(const struct trial *trial, enum cleat__put_condition
                                        .etag = condition == CLEAT__PUT_IF_MATCH ? NO_ETAG : NULL,
                                        .content_type = "application/json",
                                        .crc32c = trial->crc32c};
-  cleat_status status = CLEAT__STORE(trial->client->store, put, trial->key, &trial->body, 1,
-                                     &options, trial->cancel, trial->err);
+  cleat_status status = cleat__store_put(trial->client->store, trial->key, &trial->body, 1,
+                                         &options, trial->cancel, trial->err);
   *heeded = status == (condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS);
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -38,8 +38,8 @@ static cleat_status try_put(const struct trial *trial, enum cleat__put_condition
 static cleat_status put_first(const struct trial *trial) {
   struct cleat__put_options options = {
       .condition = CLEAT__PUT_ALWAYS, .content_type = "application/json", .crc32c = trial->crc32c};
-  return CLEAT__STORE(trial->client->store, put, trial->key, &trial->body, 1, &options,
-                      trial->cancel, trial->err);
+  return cleat__store_put(trial->client->store, trial->key, &trial->body, 1, &options,
+                          trial->cancel, trial->err);
 }
 
 /* One of two creates at once. */
@@ -55,8 +55,8 @@ static void create(void *ctx) {
   struct cleat__put_options options = {.condition = CLEAT__PUT_CREATE_ONLY,
                                        .content_type = "application/json",
                                        .crc32c = trial->crc32c};
-  rival->status = CLEAT__STORE(trial->client->store, put, trial->key, &trial->body, 1, &options,
-                               trial->cancel, &rival->err);
+  rival->status = cleat__store_put(trial->client->store, trial->key, &trial->body, 1, &options,
+                                   trial->cancel, &rival->err);
 }
 
 /* *heeded: of two creates at once, never did both succeed. Some servers look first and store later (versitygw 1.7,
@@ -66,7 +66,7 @@ static cleat_status try_races(const struct trial *trial, bool *heeded) {
   for (int round = 0; round < RACES && *heeded; round++) {
     struct rival rivals[2] = {{.trial = trial}, {.trial = trial}};
     cleat_status status =
-        CLEAT__STORE(trial->client->store, remove, trial->key, trial->cancel, trial->err);
+        cleat__store_remove(trial->client->store, trial->key, trial->cancel, trial->err);
     if (status != CLEAT_OK)
       return status;
     int failure = cleat__pair_run(create, &rivals[0], &rivals[1]);
@@ -92,17 +92,17 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
       .number = 1, .size = trial->body.length, .crc32c = trial->crc32c, .has_crc32c = true};
   strncpy(upload.key, trial->key, CLEAT__KEY_MAX);
   cleat_status status =
-      CLEAT__STORE(store, multipart_create, &upload, NULL, trial->cancel, trial->err);
+      cleat__store_multipart_create(store, &upload, NULL, trial->cancel, trial->err);
   if (status != CLEAT_OK)
     return status;
-  status = CLEAT__STORE(store, multipart_part, &upload, &trial->body, 1, &part, trial->cancel,
-                        trial->err);
+  status = cleat__store_multipart_part(store, &upload, &trial->body, 1, &part, trial->cancel,
+                                       trial->err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(store, multipart_complete, &upload, &part, 1, trial->cancel, trial->err);
+    status = cleat__store_multipart_complete(store, &upload, &part, 1, trial->cancel, trial->err);
   *heeded = status == CLEAT_EXISTS;
   if (status != CLEAT_OK) {
     struct cleat_error ignored; /* gc takes what is left of it */
-    (void)CLEAT__STORE(store, multipart_abort, &upload, &trial->client->never, &ignored);
+    (void)cleat__store_multipart_abort(store, &upload, &trial->client->never, &ignored);
   }
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -139,7 +139,7 @@ static cleat_status find_out(const struct trial *trial, bool uploads,
                              enum cleat__conditions *found) {
   struct cleat_error ignored;
   cleat_status status = try_all(trial, uploads, found);
-  (void)CLEAT__STORE(trial->client->store, remove, trial->key, &trial->client->never, &ignored);
+  (void)cleat__store_remove(trial->client->store, trial->key, &trial->client->never, &ignored);
   return status;
 }
 

@@ -119,7 +119,7 @@ static cleat_status get(struct cleat_client *client, const char *key, const atom
   char *text = NULL;
   size_t size = 0;
   cleat_status status =
-      CLEAT__STORE(client->store, get_small, key, BYTES_MAX, &text, &size, NULL, cancel, err);
+      cleat__store_get_small(client->store, key, BYTES_MAX, &text, &size, NULL, cancel, err);
   *found = status == CLEAT_OK;
   if (cleat__object_is_absent(status, err))
     return CLEAT_OK;

@@ -19,7 +19,7 @@ cleat_status cleat__read_document(struct cleat_client *client, const char *key, 
     char *found = NULL;
     size_t length = 0;
     cleat_status status =
-        CLEAT__STORE(client->store, get_small, key, cap, &found, &length, object, cancel, err);
+        cleat__store_get_small(client->store, key, cap, &found, &length, object, cancel, err);
     if (status != CLEAT_OK)
       return status;
     if (length > 0 || i + 1 == READS_MAX) {

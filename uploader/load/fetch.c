@@ -33,8 +33,8 @@ static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t o
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(checkpoint->manifest.step, checkpoint->manifest.attempt,
                   checkpoint->files[file].info.name, key);
-  cleat_status status = CLEAT__STORE(load->operation.client->store, get, key, offset, into, count,
-                                     crc32c, &load->operation.cancel, err);
+  cleat_status status = cleat__store_get(load->operation.client->store, key, offset, into, count,
+                                         crc32c, &load->operation.cancel, err);
   return missing_is_damage(load, status, err);
 }
 

@@ -56,11 +56,11 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
   *held = false;
   *bytes = 0;
   if (store->ops->multipart_held != NULL)
-    return CLEAT__STORE(store, multipart_held, key, id, held, bytes, err);
+    return cleat__store_multipart_held(store, key, id, held, bytes, err);
   strncpy(upload.key, key, CLEAT__KEY_MAX);
   strncpy(upload.id, id, CLEAT__UPLOAD_ID_MAX);
   cleat_status status =
-      CLEAT__STORE(store, multipart_list_parts, &upload, &parts, &count, &gc->client->never, err);
+      cleat__store_multipart_list_parts(store, &upload, &parts, &count, &gc->client->never, err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     *bytes += parts[i].size;
   cleat__free(parts);
@@ -344,8 +344,8 @@ static cleat_status sweep(const struct cleat__gc *gc, const char *prefix, struct
   struct cleat__swept swept = {0};
   if (store->ops->sweep == NULL)
     return CLEAT_OK;
-  cleat_status status = CLEAT__STORE(store, sweep, prefix, gc->before_s, gc->dry_run, &swept,
-                                     &gc->client->never, err);
+  cleat_status status =
+      cleat__store_sweep(store, prefix, gc->before_s, gc->dry_run, &swept, &gc->client->never, err);
   cleat__unit_count(unit, swept.objects, swept.bytes);
   unit->found = unit->found || swept.objects > 0;
   return status;

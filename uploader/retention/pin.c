@@ -22,8 +22,8 @@ static cleat_status is_there(struct cleat_client *client, const char *key, size_
   struct cleat_error problem;
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, cap, &text, &size, NULL,
-                                     &client->never, &problem);
+  cleat_status status =
+      cleat__store_get_small(client->store, key, cap, &text, &size, NULL, &client->never, &problem);
   cleat__free(text);
   if (status == CLEAT_OK || status == CLEAT_LIMIT || cleat__object_is_absent(status, &problem)) {
     *there = status == CLEAT_OK || status == CLEAT_LIMIT;
@@ -67,7 +67,7 @@ static cleat_status put(struct cleat_client *client, const char *key, struct cle
   struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS,
                                        .content_type = "application/json",
                                        .crc32c = cleat__crc32c(0, text, length)};
-  return CLEAT__STORE(client->store, put, key, &body, 1, &options, &client->never, err);
+  return cleat__store_put(client->store, key, &body, 1, &options, &client->never, err);
 }
 
 cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cleat_error *err) {
@@ -86,7 +86,7 @@ cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cl
   if (status != CLEAT_OK || committed)
     return status;
   /* What cannot be removed now, gc removes. */
-  (void)CLEAT__STORE(client->store, remove, key, &client->never, &ignored);
+  (void)cleat__store_remove(client->store, key, &client->never, &ignored);
   status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned",
                             (long long)step);
   cleat__error_hint(err, "a prune was faster; `cleat ls` lists what is there");
@@ -99,7 +99,7 @@ cleat_status cleat__pin_remove(struct cleat_client *client, int64_t step, struct
   cleat__key_pin(step, key);
   cleat_status status = is_there(client, key, PIN_BYTES_MAX, &there, err);
   if (status == CLEAT_OK && there)
-    return CLEAT__STORE(client->store, remove, key, &client->never, err);
+    return cleat__store_remove(client->store, key, &client->never, err);
   /* Not pinned is what was asked for; not there is a step that was mistyped. */
   if (status == CLEAT_OK)
     status = is_committed(client, step, &there, err);

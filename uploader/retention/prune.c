@@ -137,7 +137,7 @@ static cleat_status remove_manifest(struct cleat_client *client, struct cleat__u
     return status;
   cleat__key_manifest(unit->entry.step, key);
   if (!unit->dry_run)
-    status = CLEAT__STORE(client->store, remove, key, &client->never, err);
+    status = cleat__store_remove(client->store, key, &client->never, err);
   if (status == CLEAT_OK) {
     cleat__unit_count(unit, 1, manifest->json_bytes);
     unit->found = true;

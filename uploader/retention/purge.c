@@ -162,10 +162,10 @@ static cleat_status remove_one(struct purge *purge, const struct cleat__doomed *
   struct cleat_client *client = purge->operation.client;
   struct cleat__upload upload = {.part_bytes = 1};
   if (doomed->upload == NULL)
-    return CLEAT__STORE(client->store, remove, doomed->key, &client->never, err);
+    return cleat__store_remove(client->store, doomed->key, &client->never, err);
   strncpy(upload.key, doomed->key, CLEAT__KEY_MAX);
   strncpy(upload.id, doomed->upload, CLEAT__UPLOAD_ID_MAX);
-  return CLEAT__STORE(client->store, multipart_abort, &upload, &client->never, err);
+  return cleat__store_multipart_abort(client->store, &upload, &client->never, err);
 }
 
 /* A dry run removes nothing, and so nothing can fail: all of it counts. */

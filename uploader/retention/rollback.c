@@ -79,7 +79,7 @@ static cleat_status remove_later(const struct rollback *rollback, const struct c
     if (step <= rollback->step)
       break;
     cleat__key_manifest(step, key);
-    cleat_status status = CLEAT__STORE(client->store, remove, key, &client->never, err);
+    cleat_status status = cleat__store_remove(client->store, key, &client->never, err);
     if (status != CLEAT_OK) {
       cleat__error_context(err, "step %" PRId64 " is still there", step);
       return status;

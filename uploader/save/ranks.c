@@ -225,8 +225,8 @@ static cleat_status record_fetch(struct cleat__meeting *meeting, const char *key
   struct cleat_client *client = meeting->operation->client;
   char *text = NULL;
   size_t size = 0;
-  cleat_status status = CLEAT__STORE(client->store, get_small, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                     &size, NULL, &meeting->operation->cancel, err);
+  cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &text,
+                                               &size, NULL, &meeting->operation->cancel, err);
   if (status == CLEAT_OK)
     status = cleat__record_parse(text, size, &peer->record, err);
   if (status == CLEAT_OK && cleat__sha256(text, size, peer->ref.sha256) != CLEAT_OK)

@@ -72,12 +72,12 @@ static bool find_elsewhere(struct cleat__meeting *meeting, unsigned rank, int64_
     if (cleat__identity_attempt(client->start, newest.steps[i], 0, attempt, &ignored) != CLEAT_OK)
       return false;
     cleat__key_manifest(newest.steps[i], key);
-    if (CLEAT__STORE(client->store, head, key, &object, &meeting->operation->cancel, &ignored) ==
+    if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
         CLEAT_OK)
       continue; /* that one has been committed */
     cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
     *where = newest.steps[i];
-    if (CLEAT__STORE(client->store, head, key, &object, &meeting->operation->cancel, &ignored) ==
+    if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
         CLEAT_OK)
       return true;
   }

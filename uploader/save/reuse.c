@@ -281,10 +281,10 @@ static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat_
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   cleat_status status =
-      CLEAT__STORE(store, multipart_adopt, file->multipart, &upload->operation->cancel, err);
+      cleat__store_multipart_adopt(store, file->multipart, &upload->operation->cancel, err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(store, multipart_list_parts, file->multipart, &parts, &count,
-                          &upload->operation->cancel, err);
+    status = cleat__store_multipart_list_parts(store, file->multipart, &parts, &count,
+                                               &upload->operation->cancel, err);
   if (status == CLEAT_LOST || status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED)
     return CLEAT_OK;
   if (status != CLEAT_OK)
@@ -308,8 +308,8 @@ cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat
   *adopted = fits;
   if (fits)
     return CLEAT_OK;
-  status = CLEAT__STORE(upload->operation->client->store, multipart_abort, file->multipart,
-                        &upload->operation->cancel, err);
+  status = cleat__store_multipart_abort(upload->operation->client->store, file->multipart,
+                                        &upload->operation->cancel, err);
   file->multipart->id[0] = '\0';
   return status;
 }

@@ -16,12 +16,12 @@ static void remove_one(struct cleat_client *client, const char *key, const char 
   struct cleat_error problem;
   cleat_status status = CLEAT_OK;
   if (upload_id == NULL) {
-    status = CLEAT__STORE(client->store, remove, key, &client->never, &problem);
+    status = cleat__store_remove(client->store, key, &client->never, &problem);
   } else {
     struct cleat__upload multipart = {.size = 0};
     strncpy(multipart.key, key, CLEAT__KEY_MAX);
     strncpy(multipart.id, upload_id, CLEAT__UPLOAD_ID_MAX);
-    status = CLEAT__STORE(client->store, multipart_abort, &multipart, &client->never, &problem);
+    status = cleat__store_multipart_abort(client->store, &multipart, &client->never, &problem);
   }
   if (status != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save left %s behind: %s", key,

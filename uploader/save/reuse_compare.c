@@ -92,7 +92,7 @@ static cleat_status read_part(struct cleat__save_upload *upload, const char *key
   while (size > 0 && status == CLEAT_OK) {
     struct cleat__span into = {block, size < BLOCK_BYTES ? (size_t)size : BLOCK_BYTES};
     status =
-        CLEAT__STORE(store, get, key, offset, &into, 1, &ignored, &upload->operation->cancel, err);
+        cleat__store_get(store, key, offset, &into, 1, &ignored, &upload->operation->cancel, err);
     if (status == CLEAT_OK)
       *crc32c = cleat__crc32c(*crc32c, block, into.length);
     offset += into.length;
@@ -125,8 +125,8 @@ cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file
   struct cleat__object object = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, key);
-  cleat_status status = CLEAT__STORE(upload->operation->client->store, head, key, &object,
-                                     &upload->operation->cancel, err);
+  cleat_status status = cleat__store_head(upload->operation->client->store, key, &object,
+                                          &upload->operation->cancel, err);
   *same = false;
   if (cleat__object_is_absent(status, err))
     return CLEAT_OK;

@@ -115,8 +115,8 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
   size_t count = 0;
   strncpy(multipart.key, key, CLEAT__KEY_MAX);
   strncpy(multipart.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status = CLEAT__STORE(store, multipart_list_parts, &multipart, &parts, &count,
-                                     &upload->operation->cancel, walk->err);
+  cleat_status status = cleat__store_multipart_list_parts(store, &multipart, &parts, &count,
+                                                          &upload->operation->cancel, walk->err);
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     walk->stock->bytes += parts[i].size;
   cleat__free(parts);

@@ -117,8 +117,8 @@ static cleat_status put_whole(struct cleat__save_upload *upload, size_t file,
   struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS, .crc32c = crc32c};
   if (upload->attempt->shared)
     options.condition = CLEAT__PUT_CREATE_ONLY;
-  cleat_status status = CLEAT__STORE(upload->operation->client->store, put, key, body, count,
-                                     &options, &upload->operation->cancel, err);
+  cleat_status status = cleat__store_put(upload->operation->client->store, key, body, count,
+                                         &options, &upload->operation->cancel, err);
   return status == CLEAT_EXISTS && upload->attempt->shared ? cleat__reuse_settle(upload, file, err)
                                                            : status;
 }
@@ -153,8 +153,8 @@ static cleat_status part_send(struct cleat__save_upload *upload,
   }
   *stored = (struct cleat__stored_part){
       .number = (uint32_t)(part->index + 1), .size = size, .crc32c = crc32c, .has_crc32c = true};
-  return CLEAT__STORE(store, multipart_part, file->multipart, body, count, stored,
-                      &upload->operation->cancel, err);
+  return cleat__store_multipart_part(store, file->multipart, body, count, stored,
+                                     &upload->operation->cancel, err);
 }
 
 /* Sends what the feed reads, or finds it in the store. */
@@ -186,8 +186,8 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
                                         .size = feed->length,
                                         .crc32c = crc32c,
                                         .has_crc32c = true};
-  return CLEAT__STORE(upload->operation->client->store, multipart_feed, file->multipart, feed,
-                      stored, cancel, err);
+  return cleat__store_multipart_feed(upload->operation->client->store, file->multipart, feed,
+                                     stored, cancel, err);
 }
 
 static cleat_status put_fed(struct cleat__save_upload *upload, const struct cleat__save_part *part,
@@ -249,8 +249,8 @@ cleat_status cleat__upload_open(struct cleat__save_upload *upload, struct cleat_
     if (status != CLEAT_OK || adopted)
       return status;
   }
-  return CLEAT__STORE(upload->operation->client->store, multipart_create, file->multipart, NULL,
-                      &upload->operation->cancel, err);
+  return cleat__store_multipart_create(upload->operation->client->store, file->multipart, NULL,
+                                       &upload->operation->cancel, err);
 }
 
 cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat__save_file *file,
@@ -258,12 +258,12 @@ cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat
   struct cleat__store *store = upload->operation->client->store;
   if (file->present)
     return cleat__reuse_object(upload, cleat__upload_index_of(upload, file), found, err);
-  cleat_status status = CLEAT__STORE(store, multipart_complete, file->multipart, file->stored,
-                                     file->part_count, &upload->operation->cancel, err);
+  cleat_status status = cleat__store_multipart_complete(
+      store, file->multipart, file->stored, file->part_count, &upload->operation->cancel, err);
   if (status != CLEAT_EXISTS || !upload->attempt->shared)
     return status;
   status = cleat__reuse_settle(upload, cleat__upload_index_of(upload, file), err);
   if (status == CLEAT_OK)
-    status = CLEAT__STORE(store, multipart_abort, file->multipart, &upload->operation->cancel, err);
+    status = cleat__store_multipart_abort(store, file->multipart, &upload->operation->cancel, err);
   return status;
 }

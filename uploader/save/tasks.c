@@ -59,13 +59,13 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
   } else {
     cleat__upload_file_key(&save->upload, cleat__upload_index_of(&save->upload, file), key);
     if (file->multipart != NULL && file->state != CLEAT__SAVE_FILE_DONE) {
-      status = CLEAT__STORE(client->store, multipart_abort, file->multipart, &client->never, err);
+      status = cleat__store_multipart_abort(client->store, file->multipart, &client->never, err);
     }
   }
   /* An upload that was never completed left no object. */
   bool aborted = file != NULL && file->state == CLEAT__SAVE_FILE_OPEN;
   if (status == CLEAT_OK && !aborted)
-    status = CLEAT__STORE(client->store, remove, key, &client->never, err);
+    status = cleat__store_remove(client->store, key, &client->never, err);
   /* S3Mock takes no name with a backslash, be it to store or to remove. */
   if (status != CLEAT_OK && file != NULL && file->refused && err->http_status == 400)
     status = CLEAT_OK;

@@ -26,7 +26,7 @@ static cleat_status put(struct cleat__store *store, long number,
                              .length = (size_t)snprintf(text, sizeof text, "%019ld", number)};
   struct cleat__put_options options = {.condition = condition, .etag = etag};
   options.crc32c = cleat__crc32c(0, text, span.length);
-  return CLEAT__STORE(store, put, key, &span, 1, &options, &go_on, &err);
+  return cleat__store_put(store, key, &span, 1, &options, &go_on, &err);
 }
 
 static int fail(const char *what) {
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     char *bytes = NULL;
     size_t size = 0;
     struct cleat__object object;
-    if (CLEAT__STORE(store, get_small, key, 64, &bytes, &size, &object, &go_on, &err) != CLEAT_OK)
+    if (cleat__store_get_small(store, key, 64, &bytes, &size, &object, &go_on, &err) != CLEAT_OK)
       return fail("read");
     status = put(store, strtol(bytes, NULL, 10) + 1, CLEAT__PUT_IF_MATCH, object.etag);
     cleat__free(bytes);

@@ -20,16 +20,16 @@ static cleat_status create(const char *key, const char *text) {
 }
 
 static cleat_status head(const char *key, struct cleat__object *object) {
-  return CLEAT__STORE(store, head, key, object, &scratch_go_on, &err);
+  return cleat__store_head(store, key, object, &scratch_go_on, &err);
 }
 
 static cleat_status remove_key(const char *key) {
-  return CLEAT__STORE(store, remove, key, &scratch_go_on, &err);
+  return cleat__store_remove(store, key, &scratch_go_on, &err);
 }
 
 static cleat_status get(const char *key, uint64_t offset, const struct cleat__span *spans,
                         size_t count, uint32_t *crc) {
-  return CLEAT__STORE(store, get, key, offset, spans, count, crc, &scratch_go_on, &err);
+  return cleat__store_get(store, key, offset, spans, count, crc, &scratch_go_on, &err);
 }
 
 /* ---- URLs ---- */
@@ -156,7 +156,7 @@ START_TEST(reads_never_make_the_root) {
   must_fail(CLEAT_NOT_FOUND, head("a", &object));
   must_fail(CLEAT_NOT_FOUND, get("a", 0, &span, 1, &crc));
   must(remove_key("a/b"));
-  must(CLEAT__STORE(store, list, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
   ck_assert_uint_eq(page.count, 0);
   cleat__list_page_clear(&page);
   ck_assert_str_eq(scratch_tree(""), "");
@@ -213,7 +213,7 @@ static void check_spans(char *bytes, char *back, size_t size, size_t step) {
     used += length;
   }
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
-  must(CLEAT__STORE(store, put, "k", spans, COUNT, &options, &scratch_go_on, &err));
+  must(cleat__store_put(store, "k", spans, COUNT, &options, &scratch_go_on, &err));
   memset(back, 0, size);
   must(get("k", 0, &(struct cleat__span){back, size}, 1, &crc));
   ck_assert_uint_eq(crc, options.crc32c);
@@ -291,12 +291,12 @@ START_TEST(small_objects) {
   struct cleat__object object, headed;
   must(put("k", "12345"));
   must_fail(CLEAT_LIMIT,
-            CLEAT__STORE(store, get_small, "k", 4, &bytes, &size, &object, &scratch_go_on, &err));
+            cleat__store_get_small(store, "k", 4, &bytes, &size, &object, &scratch_go_on, &err));
   must_fail(CLEAT_NOT_FOUND,
-            CLEAT__STORE(store, get_small, "l", 4, &bytes, &size, &object, &scratch_go_on, &err));
+            cleat__store_get_small(store, "l", 4, &bytes, &size, &object, &scratch_go_on, &err));
   ck_assert_ptr_null(bytes);
   ck_assert_uint_eq(size, 99);
-  must(CLEAT__STORE(store, get_small, "k", 5, &bytes, &size, &object, &scratch_go_on, &err));
+  must(cleat__store_get_small(store, "k", 5, &bytes, &size, &object, &scratch_go_on, &err));
   ck_assert_uint_eq(size, 5);
   ck_assert_str_eq(bytes, "12345");
   must(head("k", &headed));
@@ -451,7 +451,7 @@ static void *raise_counter(void *arg) {
     size_t size = 0;
     struct cleat__object object;
     ck_assert_int_eq(
-        CLEAT__STORE(store, get_small, "c", 16, &bytes, &size, &object, &scratch_go_on, &mine),
+        cleat__store_get_small(store, "c", 16, &bytes, &size, &object, &scratch_go_on, &mine),
         CLEAT_OK);
     snprintf(next, sizeof next, "%lu", strtoul(bytes, NULL, 10) + 1);
     cleat__free(bytes);
@@ -500,7 +500,7 @@ static void *put_and_remove(void *arg) {
                               i % 2 == 0 ? CLEAT__PUT_ALWAYS : CLEAT__PUT_CREATE_ONLY, NULL,
                               &mine) == CLEAT_OK,
                   "%s", mine.message);
-    ck_assert_msg(CLEAT__STORE(store, remove, key, &scratch_go_on, &mine) == CLEAT_OK, "%s",
+    ck_assert_msg(cleat__store_remove(store, key, &scratch_go_on, &mine) == CLEAT_OK, "%s",
                   mine.message);
   }
   return NULL;

@@ -60,9 +60,8 @@ static void begin_upload(const char *key, int64_t age_s) {
   at_age(age_s);
   memory_ignore(bucket, MEMORY_IGNORES_CHECKSUMS);
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(CLEAT__STORE(client->store, multipart_create, &upload, NULL, &client->never, &err));
-  ck_ok(
-      CLEAT__STORE(client->store, multipart_part, &upload, &body, 1, &part, &client->never, &err));
+  ck_ok(cleat__store_multipart_create(client->store, &upload, NULL, &client->never, &err));
+  ck_ok(cleat__store_multipart_part(client->store, &upload, &body, 1, &part, &client->never, &err));
   memory_ignore(bucket, 0);
 }
 
