@@ -250,7 +250,23 @@ uint64_t fake_stream_place_locked(struct CUstream_st *stream) {
   return stream->submitted;
 }
 
-static void prepare_copy_locked(struct op *op) {
+/* Whether a copy that is still to come reads the memory that this one writes. In one stream that is sound: it reads
+ * before. */
+static bool is_source_locked(const struct CUstream_st *stream, const struct fake_copy *copy) {
+  const char *to = copy->to;
+  const char *end = to + extent_of(copy->width, copy->rows, copy->to_pitch);
+  for (const struct op *op = stream->first; op != NULL; op = op->next) {
+    const struct fake_copy *other = &op->copy;
+    if (op->kind != OP_COPY || other->value >= 0)
+      continue;
+    const char *from = other->from;
+    if (from < end && to < from + extent_of(other->width, other->rows, other->from_pitch))
+      return true;
+  }
+  return false;
+}
+
+static void prepare_copy_locked(const struct CUstream_st *stream, struct op *op) {
   const struct fake_copy *copy = &op->copy;
   bool out = fake_memory_device(copy->to) < 0;
   bool in = copy->value < 0 && fake_memory_device(copy->from) < 0;
@@ -262,7 +278,7 @@ static void prepare_copy_locked(struct op *op) {
       memcpy(op->seen + row * copy->width, (const char *)copy->from + row * copy->from_pitch,
              copy->width);
   }
-  if (out) {
+  if (out && !is_source_locked(stream, copy)) {
     op->poisoned = true;
     for (size_t row = 0; row < copy->rows; row++)
       memset((char *)copy->to + row * copy->to_pitch, FAKE_POISON, copy->width);
@@ -292,7 +308,7 @@ cudaError_t fake_stream_copy_locked(struct CUstream_st *stream, const struct fak
   if (devices[stream->device].state != cudaSuccess)
     return devices[stream->device].state;
   take_turn_locked(stream);
-  prepare_copy_locked(&op);
+  prepare_copy_locked(stream, &op);
   if (pageable && way == 1 && !late)
     take_source_locked(&op);
   append_locked(stream, &op);
