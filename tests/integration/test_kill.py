@@ -327,8 +327,9 @@ def test_a_signal_leaves_no_object_and_no_upload(proxied, tmp_path, kind, nth, n
 
 # ---- Two at once -----------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("store, options", [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
-                         indirect=["store"])
+@pytest.mark.parametrize("proxied_or_folder, options",
+                         [("bucket", []), ("folder", []), ("bucket", ["--if-exists", "replace"])],
+                         indirect=["proxied_or_folder"])
 def test_two_processes_save_one_step(store, tmp_path, options):
     rounds = RACES if options == [] and store.proxy else RACES // 2
     both = [Sources(tmp_path / name, {"large.bin": 5 * MIB + 1, "small.bin": 1000, name: 10}) for name in "ab"]

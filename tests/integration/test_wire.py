@@ -188,7 +188,9 @@ def test_a_bit_that_flips_once_on_its_way_to_the_store(bucket, through, source, 
     if kind != "complete" or proxy.count(kind) > 1:
         # Under a record's key the claim is put, the record, and once more, to see whether the store minds create-only.
         assert proxy.count(kind) == {"part": 3, "record": 3}.get(kind, 1) + 1
-        assert [request.status for request in proxy.requests if request.kind == kind].count(400) == 1
+        # MinIO answers 500 to some lists of parts that make no sense.
+        refused = [request for request in proxy.requests if request.kind == kind and request.status in (400, 500)]
+        assert len(refused) == 1
     direct(bucket)
     assert stored(bucket, 1) == FILES and bucket.manifest(1)["metadata"] == {"note": "abcdefgh"}
     assert bucket.cleat("load", url, tmp_path / "back").code == 0 and tree(tmp_path / "back") == FILES
