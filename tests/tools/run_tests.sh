@@ -25,9 +25,9 @@ failures=()
 job=
 scratch=
 
-# Stops what was started, whatever the reason; only once.
+# Stops what was started, whatever the reason; only once. What cannot be stopped or removed is a failure.
 stop_all() {
-  trap - EXIT INT TERM HUP
+  trap - EXIT ERR INT TERM HUP
   if [ -n "$job" ]; then
     kill -TERM -- "-$job" 2>/dev/null || true
     for _ in {1..50}; do
@@ -37,12 +37,12 @@ stop_all() {
     kill -KILL -- "-$job" 2>/dev/null || true
   fi
   if [ -d "$scratch/signatures" ]; then
-    "$TOOLS/signing_proxy.py" stop "$scratch/signatures"
+    "$TOOLS/signing_proxy.py" stop "$scratch/signatures" || fail 1 "a verifying proxy was not stopped"
   fi
   if [ -n "$scratch" ]; then
-    "$TOOLS/servers.sh" stop "$scratch/servers"
+    "$TOOLS/servers.sh" stop "$scratch/servers" || fail 1 "a test server was not stopped"
     chmod -R u+rwX "$scratch" 2>/dev/null || true
-    rm -rf "$scratch"
+    rm -rf "$scratch" || fail 1 "$scratch was not removed"
   fi
 }
 
@@ -247,9 +247,9 @@ run_pytest() {
   rm -f "$table"
   say "$*"
   CLEAT=$ROOT/${BUILD:-build}/cleat run_logged "$PYTEST_SECONDS" "$log" "${runner[@]}" "$python" -m pytest \
-    -p no:cacheprovider -ra -v --durations=5 --junitxml="$junit" "$@" || status=$?
+    -p no:cacheprovider -o tmp_path_retention_policy=failed -ra -v --durations=5 --junitxml="$junit" "$@" || status=$?
   if [ -e "$junit" ]; then
-    read -r good bad < <(read_junit "$junit")
+    read -r good bad < <(read_junit "$junit") || good=0 bad=0
   fi
   if [ -e "$table" ]; then
     cat "$table"
@@ -421,8 +421,17 @@ finish() {
   exit $((failed > 0 || passed == 0))
 }
 
+# This script itself has met an error, at a full disk for example. What has been counted is told all the same.
+ended_early() {
+  fail 1 "run_tests.sh ended at line $failed_line"
+  finish
+}
+
 [ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|stores|endurance|mutants…"
-trap stop_all EXIT
+failed_line=?
+set -E
+trap 'failed_line=$LINENO' ERR
+trap ended_early EXIT
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 trap 'interrupted 129' HUP
