@@ -339,7 +339,9 @@ judge_sanitizers() {
   [ -n "${SANITIZE:-}" ] || return 0
   local finding found=0
   for finding in "$scratch"/findings/*; do
-    [ -e "$finding" ] && grep -qvE "$KILLED_IN_LEAK_CHECK" "$finding" || continue
+    if [ ! -e "$finding" ] || ! grep -qvE "$KILLED_IN_LEAK_CHECK" "$finding"; then
+      continue
+    fi
     found=1
     head -n 60 "$finding"
     fail 1 "sanitizer: $(grep -m 1 -E 'ERROR|WARNING|runtime error' "$finding" || echo "${finding##*/}")"
@@ -428,7 +430,7 @@ ended_early() {
 }
 
 [ $# -gt 0 ] || die "usage: run_tests.sh unit|torture|corpora|model|gpu|header|integration|stores|endurance|mutants…"
-failed_line=?
+failed_line='?'
 set -E
 trap 'failed_line=$LINENO' ERR
 trap ended_early EXIT
