@@ -14,6 +14,8 @@ extern struct memory_bucket *bucket; /* of checkpoint_fixture.h */
 /* Of each rank: what was saved first, and what is saved after it. */
 extern struct kit_model first[OUTCOME_RANKS], second[OUTCOME_RANKS];
 
+enum { POLICIES = CLEAT_IF_EXISTS_REPLACE + 1 };
+
 enum way { SYNC, STAGED, IN_PLACE, WAYS };
 enum who { SAME_CLIENT, SAME_START, OTHER_START, WHOS };
 
@@ -23,7 +25,7 @@ extern const struct expected {
   cleat_status status;
   enum cleat_outcome outcome;
   bool replaced;
-} expected[CLEAT_IF_EXISTS_REPLACE + 1];
+} expected[POLICIES];
 
 void outcome_make_models(void);
 void outcome_clear_models(void);

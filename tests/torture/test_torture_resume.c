@@ -174,12 +174,12 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("torture_resume", NULL, NULL, 600),
+    TEST(every_call_fails, 4 * MOMENTS),
+};
+
 int main(void) {
   kit_prefer_memory();
-  Suite *s = suite_create("torture_resume");
-  TCase *c = tcase_create("torture_resume");
-  tcase_set_timeout(c, 600);
-  tcase_add_loop_test(c, every_call_fails, 0, 4 * MOMENTS);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("torture_resume", tests, COUNT(tests));
 }

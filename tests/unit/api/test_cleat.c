@@ -241,23 +241,19 @@ START_TEST(a_bench_reports) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("cleat");
-  TCase *c = tcase_create("cleat");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, names);
-  tcase_add_test(c, null_arguments);
-  tcase_add_test(c, no_error_struct);
-  tcase_add_test(c, success_writes_no_error);
-  tcase_add_test(c, sizes_of_structs);
-  tcase_add_test(c, a_doctor_tells_nothing_before_its_end);
-  tcase_add_test(c, a_doctor_reports);
-  tcase_add_test(c, a_bench_tells_nothing_before_its_end);
-  tcase_add_test(c, a_bench_reports);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("cleat", setup, teardown, 0),
+    TEST(names, 1),
+    TEST(null_arguments, 1),
+    TEST(no_error_struct, 1),
+    TEST(success_writes_no_error, 1),
+    TEST(sizes_of_structs, 1),
+    TEST(a_doctor_tells_nothing_before_its_end, 1),
+    TEST(a_doctor_reports, 1),
+    TEST(a_bench_tells_nothing_before_its_end, 1),
+    TEST(a_bench_reports, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("cleat", tests, COUNT(tests));
 }

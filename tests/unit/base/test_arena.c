@@ -64,13 +64,11 @@ START_TEST(test_no_memory) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("arena", NULL, NULL, 0), TEST(test_pieces, 1),    TEST(test_copies, 1),
+    TEST(test_overflow, 1),       TEST(test_no_memory, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("arena");
-  TCase *tests = tcase_create("arena");
-  tcase_add_test(tests, test_pieces);
-  tcase_add_test(tests, test_copies);
-  tcase_add_test(tests, test_overflow);
-  tcase_add_test(tests, test_no_memory);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("arena", tests, COUNT(tests));
 }

@@ -95,19 +95,12 @@ START_TEST(reset_keeps_the_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("buffer");
-  TCase *c = tcase_create("buffer");
-  tcase_add_test(c, empty);
-  tcase_add_test(c, appends_and_prints);
-  tcase_add_test(c, one_large_piece);
-  tcase_add_test(c, cap_is_exact);
-  tcase_add_test(c, no_memory_keeps_the_contents);
-  tcase_add_test(c, reset_keeps_the_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("buffer", NULL, NULL, 0),   TEST(empty, 1),        TEST(appends_and_prints, 1),
+    TEST(one_large_piece, 1),        TEST(cap_is_exact, 1), TEST(no_memory_keeps_the_contents, 1),
+    TEST(reset_keeps_the_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("buffer", tests, COUNT(tests));
 }

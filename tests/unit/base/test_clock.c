@@ -77,18 +77,12 @@ START_TEST(times_out_of_range_stay_in_the_buffer) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("clock");
-  TCase *c = tcase_create("clock");
-  tcase_add_test(c, waits_it_out);
-  tcase_add_test(c, cancel_ends_a_wait);
-  tcase_add_test(c, wall_time_is_the_systems);
-  tcase_add_test(c, times_as_text);
-  tcase_add_test(c, times_out_of_range_stay_in_the_buffer);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("clock", NULL, NULL, 0), TEST(waits_it_out, 1),
+    TEST(cancel_ends_a_wait, 1),  TEST(wall_time_is_the_systems, 1),
+    TEST(times_as_text, 1),       TEST(times_out_of_range_stay_in_the_buffer, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("clock", tests, COUNT(tests));
 }

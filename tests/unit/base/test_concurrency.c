@@ -255,20 +255,21 @@ START_TEST(failures_say_nothing) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("concurrency", NULL, NULL, 0),
+    TEST(rises_to_its_bound_while_that_pays, 1),
+    TEST(stays_near_the_best, 1),
+    TEST(follows_a_best_that_moves, 1),
+    TEST(slower_alone_is_no_reason_to_stay_low, 1),
+    TEST(loses_little_against_the_best, 1),
+    TEST(gives_way_when_asked, 1),
+    TEST(one_storm_is_one_reason, 1),
+    TEST(keeps_to_its_bounds, 1),
+    TEST(learns_nothing_without_demand, 1),
+    TEST(bounded_by_something_else, 1),
+    TEST(failures_say_nothing, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("concurrency");
-  TCase *tcase = tcase_create("concurrency");
-  tcase_add_test(tcase, rises_to_its_bound_while_that_pays);
-  tcase_add_test(tcase, stays_near_the_best);
-  tcase_add_test(tcase, follows_a_best_that_moves);
-  tcase_add_test(tcase, slower_alone_is_no_reason_to_stay_low);
-  tcase_add_test(tcase, loses_little_against_the_best);
-  tcase_add_test(tcase, gives_way_when_asked);
-  tcase_add_test(tcase, one_storm_is_one_reason);
-  tcase_add_test(tcase, keeps_to_its_bounds);
-  tcase_add_test(tcase, learns_nothing_without_demand);
-  tcase_add_test(tcase, bounded_by_something_else);
-  tcase_add_test(tcase, failures_say_nothing);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("concurrency", tests, COUNT(tests));
 }

@@ -37,10 +37,11 @@ START_TEST(all_of_it_and_nothing_else) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("copy", NULL, NULL, 0),
+    TEST(all_of_it_and_nothing_else, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("copy");
-  TCase *all = tcase_create("copy");
-  tcase_add_test(all, all_of_it_and_nothing_else);
-  suite_add_tcase(suite, all);
-  return run_suite(suite);
+  return run_table("copy", tests, COUNT(tests));
 }

@@ -84,18 +84,14 @@ START_TEST(in_base64) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("crc64");
-  TCase *c = tcase_create("crc64");
-  tcase_add_checked_fixture(c, setup, NULL);
-  tcase_add_test(c, vectors);
-  tcase_add_test(c, it_continues_and_agrees_with_the_definition);
-  tcase_add_test(c, combining_large_sizes);
-  tcase_add_test(c, in_base64);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("crc64", setup, NULL, 0),
+    TEST(vectors, 1),
+    TEST(it_continues_and_agrees_with_the_definition, 1),
+    TEST(combining_large_sizes, 1),
+    TEST(in_base64, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("crc64", tests, COUNT(tests));
 }

@@ -89,20 +89,13 @@ START_TEST(no_memory_names_what) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("error");
-  TCase *c = tcase_create("error");
-  tcase_add_test(c, set_replaces_everything);
-  tcase_add_test(c, set_may_use_the_old_message);
-  tcase_add_test(c, long_messages_are_cut);
-  tcase_add_test(c, messages_are_one_line);
-  tcase_add_test(c, errno_gives_the_status);
-  tcase_add_test(c, context_goes_in_front);
-  tcase_add_test(c, no_memory_names_what);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("error", NULL, NULL, 0),         TEST(set_replaces_everything, 1),
+    TEST(set_may_use_the_old_message, 1), TEST(long_messages_are_cut, 1),
+    TEST(messages_are_one_line, 1),       TEST(errno_gives_the_status, 1),
+    TEST(context_goes_in_front, 1),       TEST(no_memory_names_what, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("error", tests, COUNT(tests));
 }

@@ -88,18 +88,12 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("feed");
-  TCase *c = tcase_create("feed");
-  tcase_add_checked_fixture(c, setup, NULL);
-  tcase_add_loop_test(c, checksums_of_all_sizes, 0, sizeof sizes / sizeof sizes[0]);
-  tcase_add_test(c, a_feed_that_fails);
-  tcase_add_test(c, cancelled);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("feed", setup, NULL, 0), TEST(checksums_of_all_sizes, COUNT(sizes)),
+    TEST(a_feed_that_fails, 1),   TEST(cancelled, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("feed", tests, COUNT(tests));
 }

@@ -346,25 +346,17 @@ START_TEST(children_are_no_twins) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("fork");
-  TCase *c = tcase_create("fork");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 600);
-  tcase_add_test(c, table_is_the_headers);
-  tcase_add_test(c, every_call_while_the_parent_saves);
-  tcase_add_test(c, own_client_and_exit);
-  tcase_add_test(c, generations);
-  tcase_add_test(c, children_are_no_twins);
-  suite_add_tcase(s, c);
-  c = tcase_create("held");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 600);
-  tcase_add_test(c, every_call_while_all_threads_are_held);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("fork", setup, teardown, 600),
+    TEST(table_is_the_headers, 1),
+    TEST(every_call_while_the_parent_saves, 1),
+    TEST(own_client_and_exit, 1),
+    TEST(generations, 1),
+    TEST(children_are_no_twins, 1),
+    CASE("held", setup, teardown, 600),
+    TEST(every_call_while_all_threads_are_held, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("fork", tests, COUNT(tests));
 }

@@ -133,17 +133,13 @@ START_TEST(staging_memory_is_not_inherited) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("fork_gate");
-  TCase *c = tcase_create("fork_gate");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, a_fork_waits_for_libraries);
-  tcase_add_test(c, a_fork_does_not_wait_for_ever);
-  tcase_add_test(c, staging_memory_is_not_inherited);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("fork_gate", NULL, NULL, 120),
+    TEST(a_fork_waits_for_libraries, 1),
+    TEST(a_fork_does_not_wait_for_ever, 1),
+    TEST(staging_memory_is_not_inherited, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("fork_gate", tests, COUNT(tests));
 }

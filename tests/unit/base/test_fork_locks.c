@@ -182,18 +182,13 @@ START_TEST(only_what_is_registered_is_closed) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("fork_locks");
-  TCase *c = tcase_create("fork_locks");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, a_child_does_not_keep_an_upload_alive);
-  tcase_add_test(c, a_child_does_not_keep_names_locked);
-  tcase_add_test(c, only_what_is_registered_is_closed);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("fork_locks", setup, teardown, 120),
+    TEST(a_child_does_not_keep_an_upload_alive, 1),
+    TEST(a_child_does_not_keep_names_locked, 1),
+    TEST(only_what_is_registered_is_closed, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("fork_locks", tests, COUNT(tests));
 }

@@ -364,23 +364,24 @@ START_TEST(test_writer_undoes) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("json_reader", NULL, NULL, 0),
+    TEST(test_valid, 1),
+    TEST(test_invalid, 1),
+    TEST(test_depth, 1),
+    TEST(test_truncated, 1),
+    TEST(test_places, 1),
+    TEST(test_long_place, 1),
+    TEST(test_integers, 1),
+    TEST(test_strings, 1),
+    TEST(test_fields, 1),
+    TEST(test_failure_is_kept, 1),
+    TEST(test_copy, 1),
+    TEST(test_writer, 1),
+    TEST(test_writer_of_fields, 1),
+    TEST(test_writer_undoes, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("json_reader");
-  TCase *tests = tcase_create("json_reader");
-  tcase_add_test(tests, test_valid);
-  tcase_add_test(tests, test_invalid);
-  tcase_add_test(tests, test_depth);
-  tcase_add_test(tests, test_truncated);
-  tcase_add_test(tests, test_places);
-  tcase_add_test(tests, test_long_place);
-  tcase_add_test(tests, test_integers);
-  tcase_add_test(tests, test_strings);
-  tcase_add_test(tests, test_fields);
-  tcase_add_test(tests, test_failure_is_kept);
-  tcase_add_test(tests, test_copy);
-  tcase_add_test(tests, test_writer);
-  tcase_add_test(tests, test_writer_of_fields);
-  tcase_add_test(tests, test_writer_undoes);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("json_reader", tests, COUNT(tests));
 }

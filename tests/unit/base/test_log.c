@@ -100,19 +100,16 @@ START_TEST(redaction_stays_in_the_buffer) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("log");
-  TCase *c = tcase_create("log");
-  tcase_add_test(c, passes_lines_on);
-  tcase_add_test(c, silent_without_a_function);
-  tcase_add_test(c, lines_are_single_and_bounded);
-  tcase_add_test(c, no_secret_gets_through);
-  tcase_add_test(c, the_rest_stays);
-  tcase_add_test(c, redaction_stays_in_the_buffer);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("log", NULL, NULL, 0),
+    TEST(passes_lines_on, 1),
+    TEST(silent_without_a_function, 1),
+    TEST(lines_are_single_and_bounded, 1),
+    TEST(no_secret_gets_through, 1),
+    TEST(the_rest_stays, 1),
+    TEST(redaction_stays_in_the_buffer, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("log", tests, COUNT(tests));
 }

@@ -127,21 +127,18 @@ START_TEST(failed_realloc_keeps_the_block) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("mem");
-  TCase *c = tcase_create("mem");
-  tcase_add_test(c, sizes_at_the_borders);
-  tcase_add_test(c, calloc_gives_zeros);
-  tcase_add_test(c, strings);
-  tcase_add_test(c, grow_doubles_and_keeps);
-  tcase_add_test(c, the_nth_call_fails_once);
-  tcase_add_test(c, or_that_and_all_later_ones);
-  tcase_add_test(c, fault_point_counts_too);
-  tcase_add_test(c, failed_realloc_keeps_the_block);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("mem", NULL, NULL, 0),
+    TEST(sizes_at_the_borders, 1),
+    TEST(calloc_gives_zeros, 1),
+    TEST(strings, 1),
+    TEST(grow_doubles_and_keeps, 1),
+    TEST(the_nth_call_fails_once, 1),
+    TEST(or_that_and_all_later_ones, 1),
+    TEST(fault_point_counts_too, 1),
+    TEST(failed_realloc_keeps_the_block, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("mem", tests, COUNT(tests));
 }

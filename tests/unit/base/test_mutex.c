@@ -172,18 +172,18 @@ END_TEST
 
 #endif
 
-int main(void) {
-  Suite *suite = suite_create("mutex");
-  TCase *tcase = tcase_create("owner");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, lock_excludes_others);
+static const struct suite_row tests[] = {
+    CASE("owner", setup, teardown, 0),
+    TEST(lock_excludes_others, 1),
 #ifndef NDEBUG
-  tcase_add_test(tcase, owner_is_known);
-  tcase_add_test(tcase, question_leaves_the_mutex_as_it_was);
-  tcase_add_test(tcase, lock_of_another_thread_is_not_mine);
-  tcase_add_test(tcase, function_under_its_lock_goes_on);
-  tcase_add_loop_test(tcase, wrong_use_aborts, 0, (int)WRONG);
+    TEST(owner_is_known, 1),
+    TEST(question_leaves_the_mutex_as_it_was, 1),
+    TEST(lock_of_another_thread_is_not_mine, 1),
+    TEST(function_under_its_lock_goes_on, 1),
+    TEST(wrong_use_aborts, (int)WRONG),
 #endif
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+};
+
+int main(void) {
+  return run_table("mutex", tests, COUNT(tests));
 }

@@ -14,12 +14,12 @@ static char last_one[] = "i";
 /* With empty spans at the start, in the middle and at the end. */
 static const struct cleat__span spans[] = {{NULL, 0}, {a, 3},        {b, 5},
                                            {b, 0},    {last_one, 1}, {NULL, 0}};
-#define COUNT (sizeof spans / sizeof spans[0])
+#define SPANS (sizeof spans / sizeof spans[0])
 
 START_TEST(length_and_checksum) {
-  ck_assert_uint_eq(cleat__spans_length(spans, COUNT), 9);
+  ck_assert_uint_eq(cleat__spans_length(spans, SPANS), 9);
   ck_assert_uint_eq(cleat__spans_length(NULL, 0), 0);
-  ck_assert_uint_eq(cleat__spans_crc32c(spans, COUNT), cleat__crc32c(0, "abcdefghi", 9));
+  ck_assert_uint_eq(cleat__spans_crc32c(spans, SPANS), cleat__crc32c(0, "abcdefghi", 9));
   ck_assert_uint_eq(cleat__spans_crc32c(NULL, 0), 0);
 }
 END_TEST
@@ -29,7 +29,7 @@ START_TEST(reads_in_steps_of_any_size) {
     struct cleat__span_cursor cursor;
     char out[32] = {0};
     size_t done = 0;
-    cleat__span_cursor_init(&cursor, spans, COUNT);
+    cleat__span_cursor_init(&cursor, spans, SPANS);
     for (;;) {
       size_t got = cleat__span_cursor_read(&cursor, out + done, step);
       done += got;
@@ -73,17 +73,12 @@ START_TEST(write_stops_at_the_end) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("span");
-  TCase *c = tcase_create("span");
-  tcase_add_test(c, length_and_checksum);
-  tcase_add_test(c, reads_in_steps_of_any_size);
-  tcase_add_test(c, writes_and_drops);
-  tcase_add_test(c, write_stops_at_the_end);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("span", NULL, NULL, 0),         TEST(length_and_checksum, 1),
+    TEST(reads_in_steps_of_any_size, 1), TEST(writes_and_drops, 1),
+    TEST(write_stops_at_the_end, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("span", tests, COUNT(tests));
 }

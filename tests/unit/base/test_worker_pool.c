@@ -323,25 +323,21 @@ START_TEST(the_callers_signal_mask_stays) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("worker_pool");
-  TCase *c = tcase_create("worker_pool");
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, every_task_runs_once);
-  tcase_add_test(c, all_threads_work);
-  tcase_add_test(c, work_that_comes_later);
-  tcase_add_test(c, older_jobs_go_first);
-  tcase_add_test(c, a_removed_job_is_not_asked);
-  tcase_add_test(c, a_wake_reaches_waiters);
-  tcase_add_test(c, starts_and_ends_idle);
-  tcase_add_test(c, fails_cleanly);
-  tcase_add_test(c, the_callers_signal_mask_stays);
-  tcase_add_test(c, a_task_at_its_hour);
-  tcase_add_test(c, an_hour_that_comes_earlier);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("worker_pool", NULL, NULL, 60),
+    TEST(every_task_runs_once, 1),
+    TEST(all_threads_work, 1),
+    TEST(work_that_comes_later, 1),
+    TEST(older_jobs_go_first, 1),
+    TEST(a_removed_job_is_not_asked, 1),
+    TEST(a_wake_reaches_waiters, 1),
+    TEST(starts_and_ends_idle, 1),
+    TEST(fails_cleanly, 1),
+    TEST(the_callers_signal_mask_stays, 1),
+    TEST(a_task_at_its_hour, 1),
+    TEST(an_hour_that_comes_earlier, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("worker_pool", tests, COUNT(tests));
 }

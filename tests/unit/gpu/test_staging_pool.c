@@ -204,22 +204,19 @@ START_TEST(the_host_copies_rows) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("staging_pool");
-  TCase *c = tcase_create("staging_pool");
-  tcase_add_test(c, counts);
-  tcase_add_test(c, resident_at_once_or_on_demand);
-  tcase_add_test(c, all_or_none);
-  tcase_add_test(c, last_in_first_out);
-  tcase_add_test(c, small_parts_share_a_buffer);
-  tcase_add_test(c, no_slices_of_less_than_a_page);
-  tcase_add_test(c, refused);
-  tcase_add_test(c, the_host_copies);
-  tcase_add_test(c, the_host_copies_rows);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("staging_pool", NULL, NULL, 0),
+    TEST(counts, 1),
+    TEST(resident_at_once_or_on_demand, 1),
+    TEST(all_or_none, 1),
+    TEST(last_in_first_out, 1),
+    TEST(small_parts_share_a_buffer, 1),
+    TEST(no_slices_of_less_than_a_page, 1),
+    TEST(refused, 1),
+    TEST(the_host_copies, 1),
+    TEST(the_host_copies_rows, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("staging_pool", tests, COUNT(tests));
 }

@@ -563,35 +563,30 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("manager");
-  TCase *c = tcase_create("manager");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, manager_teardown);
-  tcase_add_test(c, should_save_by_interval);
-  tcase_add_test(c, without_an_interval_the_final_step_alone);
-  tcase_add_loop_test(c, final_step_is_saved_once_never_twice, 0, 4);
-  tcase_add_test(c, intermediate_saves_are_asynchronous_the_final_one_is_not);
-  tcase_add_test(c, a_final_save_waits_for_the_same_step_under_way);
-  tcase_add_test(c, finalize_collects_and_at_the_end_waits_and_refuses_more);
-  tcase_add_test(c, close_waits_for_what_is_under_way);
-  tcase_add_test(c, async_failure_is_reported_at_the_next_call_and_training_goes_on);
-  tcase_add_test(c, finalize_reports_the_first_of_several_failures);
-  tcase_add_test(c, fail_fast_ends_training);
-  tcase_add_test(c, fail_fast_at_the_fence);
-  tcase_add_test(c, a_failed_save_is_cleaned_up_and_its_step_may_be_saved_again);
-  tcase_add_test(c, a_final_save_makes_up_for_a_failed_one);
-  tcase_add_test(c, a_final_save_that_fails_says_so_at_once);
-  tcase_add_test(c, refusal_of_a_step_that_is_not_newer_than_the_latest);
-  tcase_add_loop_test(c, the_latest_step_again, 0, 24);
-  tcase_add_test(c, bad_arguments_are_refused);
-  tcase_add_test(c, progress_from_any_thread);
-  tcase_add_test(c, progress_is_that_of_the_oldest_save);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("manager", setup, manager_teardown, 120),
+    TEST(should_save_by_interval, 1),
+    TEST(without_an_interval_the_final_step_alone, 1),
+    TEST(final_step_is_saved_once_never_twice, 4),
+    TEST(intermediate_saves_are_asynchronous_the_final_one_is_not, 1),
+    TEST(a_final_save_waits_for_the_same_step_under_way, 1),
+    TEST(finalize_collects_and_at_the_end_waits_and_refuses_more, 1),
+    TEST(close_waits_for_what_is_under_way, 1),
+    TEST(async_failure_is_reported_at_the_next_call_and_training_goes_on, 1),
+    TEST(finalize_reports_the_first_of_several_failures, 1),
+    TEST(fail_fast_ends_training, 1),
+    TEST(fail_fast_at_the_fence, 1),
+    TEST(a_failed_save_is_cleaned_up_and_its_step_may_be_saved_again, 1),
+    TEST(a_final_save_makes_up_for_a_failed_one, 1),
+    TEST(a_final_save_that_fails_says_so_at_once, 1),
+    TEST(refusal_of_a_step_that_is_not_newer_than_the_latest, 1),
+    TEST(the_latest_step_again, 24),
+    TEST(bad_arguments_are_refused, 1),
+    TEST(progress_from_any_thread, 1),
+    TEST(progress_is_that_of_the_oldest_save, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("manager", tests, COUNT(tests));
 }

@@ -490,30 +490,25 @@ START_TEST(out_of_memory_for_the_contents) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("manager_keep");
-  TCase *c = tcase_create("manager_keep");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, manager_teardown);
-  tcase_add_loop_test(c, keep_last_unlimited_none_one_or_n, 0, 5);
-  tcase_add_test(c, deletion_by_rank_0_alone);
-  tcase_add_test(c, deletion_after_a_commit_alone);
-  tcase_add_test(c, deletion_does_not_hold_training_up);
-  tcase_add_test(c, a_final_save_waits_for_the_deletion_that_runs);
-  tcase_add_test(c, commits_are_noticed_in_another_order);
-  tcase_add_test(c, a_failed_final_save_keeps_nothing_more);
-  tcase_add_test(c, deletion_that_failed_is_logged_and_tried_again);
-  tcase_add_test(c, intermediate_and_final_checkpoints_have_different_contents);
-  tcase_add_test(c, everything_left_out_is_refused);
-  tcase_add_test(c, places_files_and_shards_follow_their_tensors);
-  tcase_add_test(c, same_keys_and_same_number_of_files_as_the_input_model);
-  tcase_add_test(c, a_final_checkpoint_with_other_keys_than_the_input_is_refused);
-  tcase_add_test(c, ranks_have_parts_of_the_input_model);
-  tcase_add_test(c, out_of_memory_for_the_contents);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("manager_keep", setup, manager_teardown, 120),
+    TEST(keep_last_unlimited_none_one_or_n, 5),
+    TEST(deletion_by_rank_0_alone, 1),
+    TEST(deletion_after_a_commit_alone, 1),
+    TEST(deletion_does_not_hold_training_up, 1),
+    TEST(a_final_save_waits_for_the_deletion_that_runs, 1),
+    TEST(commits_are_noticed_in_another_order, 1),
+    TEST(a_failed_final_save_keeps_nothing_more, 1),
+    TEST(deletion_that_failed_is_logged_and_tried_again, 1),
+    TEST(intermediate_and_final_checkpoints_have_different_contents, 1),
+    TEST(everything_left_out_is_refused, 1),
+    TEST(places_files_and_shards_follow_their_tensors, 1),
+    TEST(same_keys_and_same_number_of_files_as_the_input_model, 1),
+    TEST(a_final_checkpoint_with_other_keys_than_the_input_is_refused, 1),
+    TEST(ranks_have_parts_of_the_input_model, 1),
+    TEST(out_of_memory_for_the_contents, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("manager_keep", tests, COUNT(tests));
 }

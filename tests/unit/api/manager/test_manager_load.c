@@ -477,32 +477,27 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("manager_load");
-  TCase *c = tcase_create("manager_load");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, manager_teardown);
-  tcase_add_test(c, without_a_checkpoint_training_begins_from_scratch);
-  tcase_add_test(c, a_checkpoint_is_loaded_when_it_exists_and_loading_is_wanted);
-  tcase_add_test(c, a_checkpoint_is_left_alone_when_loading_is_not_wanted);
-  tcase_add_test(c, forced_loading_fails_without_a_checkpoint);
-  tcase_add_test(c, a_step_of_choice_is_loaded);
-  tcase_add_loop_test(c, a_store_that_does_not_answer_is_an_error, 0, 3);
-  tcase_add_test(c, resume_from_the_latest_valid_one_skipping_damaged_ones_with_a_warning);
-  tcase_add_test(c, when_all_are_damaged_the_first_damage_is_told);
-  tcase_add_loop_test(c, several_ranks_do_not_go_back_by_themselves, 0, 2);
-  tcase_add_test(c, missing_and_unexpected_names_are_reported_together);
-  tcase_add_test(c, metric_learning_rate_and_data_position_travel_in_the_metadata);
-  tcase_add_test(c, the_parallel_shape_is_checked_on_resume);
-  tcase_add_test(c, find_latest_is_cached_until_the_next_save);
-  tcase_add_test(c, find_latest_while_a_save_is_under_way);
-  tcase_add_test(c, an_answer_that_was_overtaken_is_not_kept);
-  tcase_add_test(c, two_sessions_under_one_prefix_do_not_mix);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("manager_load", setup, manager_teardown, 120),
+    TEST(without_a_checkpoint_training_begins_from_scratch, 1),
+    TEST(a_checkpoint_is_loaded_when_it_exists_and_loading_is_wanted, 1),
+    TEST(a_checkpoint_is_left_alone_when_loading_is_not_wanted, 1),
+    TEST(forced_loading_fails_without_a_checkpoint, 1),
+    TEST(a_step_of_choice_is_loaded, 1),
+    TEST(a_store_that_does_not_answer_is_an_error, 3),
+    TEST(resume_from_the_latest_valid_one_skipping_damaged_ones_with_a_warning, 1),
+    TEST(when_all_are_damaged_the_first_damage_is_told, 1),
+    TEST(several_ranks_do_not_go_back_by_themselves, 2),
+    TEST(missing_and_unexpected_names_are_reported_together, 1),
+    TEST(metric_learning_rate_and_data_position_travel_in_the_metadata, 1),
+    TEST(the_parallel_shape_is_checked_on_resume, 1),
+    TEST(find_latest_is_cached_until_the_next_save, 1),
+    TEST(find_latest_while_a_save_is_under_way, 1),
+    TEST(an_answer_that_was_overtaken_is_not_kept, 1),
+    TEST(two_sessions_under_one_prefix_do_not_mix, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("manager_load", tests, COUNT(tests));
 }

@@ -563,23 +563,18 @@ START_TEST(the_default_tables_are_whole) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("manager_ops");
-  TCase *c = tcase_create("manager_ops");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, the_store_is_replaced);
-  tcase_add_test(c, a_save_does_not_report_its_own_failure);
-  tcase_add_test(c, a_damaged_list_ends_the_search);
-  tcase_add_test(c, the_policy_is_replaced);
-  tcase_add_test(c, the_whole_manager_is_replaced);
-  tcase_add_test(c, a_table_with_a_missing_function_is_refused_by_name);
-  tcase_add_test(c, a_table_without_a_rollback);
-  tcase_add_test(c, the_default_tables_are_whole);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("manager_ops", setup, teardown, 60),
+    TEST(the_store_is_replaced, 1),
+    TEST(a_save_does_not_report_its_own_failure, 1),
+    TEST(a_damaged_list_ends_the_search, 1),
+    TEST(the_policy_is_replaced, 1),
+    TEST(the_whole_manager_is_replaced, 1),
+    TEST(a_table_with_a_missing_function_is_refused_by_name, 1),
+    TEST(a_table_without_a_rollback, 1),
+    TEST(the_default_tables_are_whole, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("manager_ops", tests, COUNT(tests));
 }

@@ -161,22 +161,18 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("manager_values");
-  TCase *c = tcase_create("manager_values");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, what_is_written_is_read);
-  tcase_add_test(c, not_a_number);
-  tcase_add_test(c, integers_are_exact);
-  tcase_add_test(c, members_of_the_metadata_stay);
-  tcase_add_loop_test(c, what_cannot_be_written_is_refused, 0, 9);
-  tcase_add_test(c, metadata_of_others_is_read_as_far_as_it_goes);
-  tcase_add_test(c, the_locale_does_not_matter);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("manager_values", setup, teardown, 0),
+    TEST(what_is_written_is_read, 1),
+    TEST(not_a_number, 1),
+    TEST(integers_are_exact, 1),
+    TEST(members_of_the_metadata_stay, 1),
+    TEST(what_cannot_be_written_is_refused, 9),
+    TEST(metadata_of_others_is_read_as_far_as_it_goes, 1),
+    TEST(the_locale_does_not_matter, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("manager_values", tests, COUNT(tests));
 }

@@ -102,17 +102,17 @@ START_TEST(a_store_that_is_away_for_days) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("behind", setup, NULL, 0),
+    TEST(since_the_first_that_is_newer, 1),
+    TEST(a_job_that_went_back, 1),
+    TEST(two_of_one_moment, 1),
+    TEST(said_once_and_again_when_doubled, 1),
+    TEST(an_interval_that_is_long, 1),
+    TEST(one_alone, 1),
+    TEST(a_store_that_is_away_for_days, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_behind");
-  TCase *c = tcase_create("behind");
-  tcase_add_checked_fixture(c, setup, NULL);
-  tcase_add_test(c, since_the_first_that_is_newer);
-  tcase_add_test(c, a_job_that_went_back);
-  tcase_add_test(c, two_of_one_moment);
-  tcase_add_test(c, said_once_and_again_when_doubled);
-  tcase_add_test(c, an_interval_that_is_long);
-  tcase_add_test(c, one_alone);
-  tcase_add_test(c, a_store_that_is_away_for_days);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_behind", tests, COUNT(tests));
 }

@@ -556,31 +556,30 @@ START_TEST(no_descriptor_is_left_open) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 120),
+    TEST(names, 1),
+    TEST(exit_statuses_of_errors, 1),
+    TEST(scripts_without_an_interpreter_line, 1),
+    TEST(scripts_with_an_interpreter_that_is_not_there, 1),
+    TEST(environment, 1),
+    TEST(what_it_is_given, 1),
+    TEST(what_is_ignored_stays_ignored, 1),
+    TEST(too_long, 1),
+    TEST(memory_runs_out, 1),
+    TEST(ends, 6),
+    TEST(before_the_start, 1),
+    TEST(still_running, 1),
+    TEST(signals_are_read, 1),
+    TEST(a_signal_goes_to_the_command_alone, 1),
+    TEST(a_group_that_is_left_behind, 1),
+    TEST(what_does_not_listen_is_killed, 1),
+    TEST(a_command_that_is_stopped, 1),
+    TEST(orphans_are_collected, 1),
+    TEST(helpers_of_the_library_are_left_alone, 1),
+    TEST(no_descriptor_is_left_open, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_command");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, names);
-  tcase_add_test(tcase, exit_statuses_of_errors);
-  tcase_add_test(tcase, scripts_without_an_interpreter_line);
-  tcase_add_test(tcase, scripts_with_an_interpreter_that_is_not_there);
-  tcase_add_test(tcase, environment);
-  tcase_add_test(tcase, what_it_is_given);
-  tcase_add_test(tcase, what_is_ignored_stays_ignored);
-  tcase_add_test(tcase, too_long);
-  tcase_add_test(tcase, memory_runs_out);
-  tcase_add_loop_test(tcase, ends, 0, 6);
-  tcase_add_test(tcase, before_the_start);
-  tcase_add_test(tcase, still_running);
-  tcase_add_test(tcase, signals_are_read);
-  tcase_add_test(tcase, a_signal_goes_to_the_command_alone);
-  tcase_add_test(tcase, a_group_that_is_left_behind);
-  tcase_add_test(tcase, what_does_not_listen_is_killed);
-  tcase_add_test(tcase, a_command_that_is_stopped);
-  tcase_add_test(tcase, orphans_are_collected);
-  tcase_add_test(tcase, helpers_of_the_library_are_left_alone);
-  tcase_add_test(tcase, no_descriptor_is_left_open);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("run_command", tests, COUNT(tests));
 }

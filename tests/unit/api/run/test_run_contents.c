@@ -351,33 +351,28 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_contents");
-  TCase *c = tcase_create("run_contents");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_folder);
-  tcase_add_test(c, files_in_the_folder_itself);
-  tcase_add_test(c, the_tracker_says_the_step_that_is_saved);
-  tcase_add_test(c, an_empty_folder);
-  tcase_add_test(c, the_fingerprint_follows_every_change);
-  tcase_add_test(c, the_fingerprint_is_not_deceived_by_times);
-  tcase_add_test(c, a_link_stands_for_its_file);
-  tcase_add_test(c, what_is_gone);
-  tcase_add_test(c, what_cannot_be_saved);
-  tcase_add_test(c, unfinished_writes);
-  tcase_add_loop_test(c, what_only_looks_unfinished, 0, 8);
-  tcase_add_test(c, ten_thousand_files);
-  tcase_add_test(c, everything_but_older_checkpoints);
-  tcase_add_test(c, everything_with_a_tracker);
-  tcase_add_test(c, everything_but_older_ones_in_a_folder);
-  tcase_add_test(c, everything_that_can_be_saved);
-  tcase_add_test(c, a_store_inside);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_contents", setup, teardown, 120),
+    TEST(a_folder, 1),
+    TEST(files_in_the_folder_itself, 1),
+    TEST(the_tracker_says_the_step_that_is_saved, 1),
+    TEST(an_empty_folder, 1),
+    TEST(the_fingerprint_follows_every_change, 1),
+    TEST(the_fingerprint_is_not_deceived_by_times, 1),
+    TEST(a_link_stands_for_its_file, 1),
+    TEST(what_is_gone, 1),
+    TEST(what_cannot_be_saved, 1),
+    TEST(unfinished_writes, 1),
+    TEST(what_only_looks_unfinished, 8),
+    TEST(ten_thousand_files, 1),
+    TEST(everything_but_older_checkpoints, 1),
+    TEST(everything_with_a_tracker, 1),
+    TEST(everything_but_older_ones_in_a_folder, 1),
+    TEST(everything_that_can_be_saved, 1),
+    TEST(a_store_inside, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_contents", tests, COUNT(tests));
 }

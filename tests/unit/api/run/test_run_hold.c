@@ -391,37 +391,34 @@ START_TEST(a_leftover_with_its_tracker) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("hold", setup, teardown, 120),
+    TEST(outlives_dir, 2),
+    TEST(outlives_names_of_its_tool, 1),
+    TEST(too_many_to_keep_open, 1),
+    TEST(what_is_being_removed_is_not_sure, 2),
+    TEST(an_old_sign_is_not_sure, 1),
+    TEST(what_is_gone_cannot_be_held, 1),
+    TEST(a_write_is_never_missed, 4),
+    TEST(links_are_no_writes, 1),
+    TEST(what_grows_counts_when_its_turn_has_passed, 1),
+    TEST(somebody_clears_the_folder, 1),
+    TEST(beside, 1),
+    TEST(what_comes_while_it_is_linked, 1),
+    TEST(what_goes_while_it_is_linked, 3),
+    TEST(an_extension_takes_nothing_away, 1),
+    TEST(other_layouts, 1),
+    TEST(every_failure_leaves_nothing, 2),
+    CASE("recover", setup, teardown, 0),
+    TEST(a_leftover_goes_back_into_dir, 1),
+    TEST(it_takes_the_place_of_what_is_half, 1),
+    TEST(a_leftover_that_is_not_needed, 4),
+    TEST(a_leftover_of_another_boot, 2),
+    TEST(a_leftover_that_was_written_to, 1),
+    TEST(a_leftover_that_was_not_whole, 1),
+    TEST(a_leftover_with_its_tracker, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_hold");
-  TCase *c = tcase_create("hold");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, outlives_dir, 0, 2);
-  tcase_add_test(c, outlives_names_of_its_tool);
-  tcase_add_test(c, too_many_to_keep_open);
-  tcase_add_loop_test(c, what_is_being_removed_is_not_sure, 0, 2);
-  tcase_add_test(c, an_old_sign_is_not_sure);
-  tcase_add_test(c, what_is_gone_cannot_be_held);
-  tcase_add_loop_test(c, a_write_is_never_missed, 0, 4);
-  tcase_add_test(c, links_are_no_writes);
-  tcase_add_test(c, what_grows_counts_when_its_turn_has_passed);
-  tcase_add_test(c, somebody_clears_the_folder);
-  tcase_add_test(c, beside);
-  tcase_add_test(c, what_comes_while_it_is_linked);
-  tcase_add_loop_test(c, what_goes_while_it_is_linked, 0, 3);
-  tcase_add_test(c, an_extension_takes_nothing_away);
-  tcase_add_test(c, other_layouts);
-  tcase_add_loop_test(c, every_failure_leaves_nothing, 0, 2);
-  suite_add_tcase(suite, c);
-  c = tcase_create("recover");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_leftover_goes_back_into_dir);
-  tcase_add_test(c, it_takes_the_place_of_what_is_half);
-  tcase_add_loop_test(c, a_leftover_that_is_not_needed, 0, 4);
-  tcase_add_loop_test(c, a_leftover_of_another_boot, 0, 2);
-  tcase_add_test(c, a_leftover_that_was_written_to);
-  tcase_add_test(c, a_leftover_that_was_not_whole);
-  tcase_add_test(c, a_leftover_with_its_tracker);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_hold", tests, COUNT(tests));
 }

@@ -291,23 +291,23 @@ START_TEST(outdated) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("items", setup, teardown, 0),
+    TEST(a_sign_and_a_moment_of_rest, 1),
+    TEST(a_change_begins_the_rest_anew, 1),
+    TEST(without_a_sign_a_long_rest, 1),
+    TEST(a_sign_that_is_taken_away, 1),
+    TEST(what_is_being_removed_is_not_saved, 1),
+    TEST(what_is_stored_and_was_signed_stays, 1),
+    TEST(what_is_stored_and_has_no_sign, 1),
+    TEST(another_name_stands_for_it, 1),
+    TEST(left_until_it_changes, 1),
+    TEST(lowest_or_newest_first, 1),
+    TEST(a_next_try_waits, 1),
+    TEST(what_is_gone_is_forgotten_unless_it_is_busy, 1),
+    TEST(outdated, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_items");
-  TCase *c = tcase_create("items");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_sign_and_a_moment_of_rest);
-  tcase_add_test(c, a_change_begins_the_rest_anew);
-  tcase_add_test(c, without_a_sign_a_long_rest);
-  tcase_add_test(c, a_sign_that_is_taken_away);
-  tcase_add_test(c, what_is_being_removed_is_not_saved);
-  tcase_add_test(c, what_is_stored_and_was_signed_stays);
-  tcase_add_test(c, what_is_stored_and_has_no_sign);
-  tcase_add_test(c, another_name_stands_for_it);
-  tcase_add_test(c, left_until_it_changes);
-  tcase_add_test(c, lowest_or_newest_first);
-  tcase_add_test(c, a_next_try_waits);
-  tcase_add_test(c, what_is_gone_is_forgotten_unless_it_is_busy);
-  tcase_add_test(c, outdated);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_items", tests, COUNT(tests));
 }

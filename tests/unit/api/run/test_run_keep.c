@@ -180,19 +180,18 @@ START_TEST(a_thousand_rotations_leave_nothing) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("keep", setup, teardown, 120),
+    TEST(two_are_held, 1),
+    TEST(what_is_held_settles_with_what_comes_late, 1),
+    TEST(an_old_sign_that_is_removed, 1),
+    TEST(rewritten_while_it_is_held, 2),
+    TEST(removed_file_by_file, 1),
+    TEST(a_hold_is_no_change, 1),
+    TEST(without_a_sign_once_it_is_quiet, 1),
+    TEST(a_thousand_rotations_leave_nothing, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_keep");
-  TCase *c = tcase_create("keep");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, two_are_held);
-  tcase_add_test(c, what_is_held_settles_with_what_comes_late);
-  tcase_add_test(c, an_old_sign_that_is_removed);
-  tcase_add_loop_test(c, rewritten_while_it_is_held, 0, 2);
-  tcase_add_test(c, removed_file_by_file);
-  tcase_add_test(c, a_hold_is_no_change);
-  tcase_add_test(c, without_a_sign_once_it_is_quiet);
-  tcase_add_test(c, a_thousand_rotations_leave_nothing);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_keep", tests, COUNT(tests));
 }

@@ -413,37 +413,32 @@ START_TEST(folders_steps) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_layout");
-  TCase *c = tcase_create("run_layout");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, every_recipe_has_a_name_and_a_path);
-  tcase_add_test(c, cleat_store);
-  tcase_add_test(c, dcp);
-  tcase_add_test(c, dcp_with_underscores);
-  tcase_add_test(c, torchtune);
-  tcase_add_test(c, huggingface);
-  tcase_add_test(c, json_that_has_no_end);
-  tcase_add_test(c, accelerate_leaves_no_sign);
-  tcase_add_test(c, megatron);
-  tcase_add_test(c, megatron_left_behind);
-  tcase_add_test(c, megatron_release);
-  tcase_add_test(c, a_tracker_that_says_nothing);
-  tcase_add_test(c, lightning);
-  tcase_add_test(c, lightning_names);
-  tcase_add_test(c, lightning_files_that_are_cut);
-  tcase_add_test(c, lightning_folders);
-  tcase_add_test(c, llmc);
-  tcase_add_test(c, llmc_names);
-  tcase_add_test(c, infinitrain);
-  tcase_add_test(c, infinitrain_ranks);
-  tcase_add_test(c, folders);
-  tcase_add_test(c, folders_steps);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_layout", setup, teardown, 120),
+    TEST(every_recipe_has_a_name_and_a_path, 1),
+    TEST(cleat_store, 1),
+    TEST(dcp, 1),
+    TEST(dcp_with_underscores, 1),
+    TEST(torchtune, 1),
+    TEST(huggingface, 1),
+    TEST(json_that_has_no_end, 1),
+    TEST(accelerate_leaves_no_sign, 1),
+    TEST(megatron, 1),
+    TEST(megatron_left_behind, 1),
+    TEST(megatron_release, 1),
+    TEST(a_tracker_that_says_nothing, 1),
+    TEST(lightning, 1),
+    TEST(lightning_names, 1),
+    TEST(lightning_files_that_are_cut, 1),
+    TEST(lightning_folders, 1),
+    TEST(llmc, 1),
+    TEST(llmc_names, 1),
+    TEST(infinitrain, 1),
+    TEST(infinitrain_ranks, 1),
+    TEST(folders, 1),
+    TEST(folders_steps, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_layout", tests, COUNT(tests));
 }

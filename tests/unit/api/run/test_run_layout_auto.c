@@ -180,27 +180,22 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_layout_auto");
-  TCase *c = tcase_create("run_layout_auto");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, auto_picks_by_sign_and_form);
-  tcase_add_test(c, auto_leaves_step_n_alone_until_its_sign_is_there);
-  tcase_add_test(c, auto_knows_one_checkpoint_a_step);
-  tcase_add_test(c, two_names_of_one_step);
-  tcase_add_test(c, numbers_beyond_all_steps);
-  tcase_add_test(c, what_is_no_folder);
-  tcase_add_test(c, signs_that_are_no_files);
-  tcase_add_test(c, names_that_cannot_be_said);
-  tcase_add_test(c, hidden_names);
-  tcase_add_test(c, thousands_of_entries);
-  tcase_add_test(c, no_folder);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_layout_auto", setup, teardown, 120),
+    TEST(auto_picks_by_sign_and_form, 1),
+    TEST(auto_leaves_step_n_alone_until_its_sign_is_there, 1),
+    TEST(auto_knows_one_checkpoint_a_step, 1),
+    TEST(two_names_of_one_step, 1),
+    TEST(numbers_beyond_all_steps, 1),
+    TEST(what_is_no_folder, 1),
+    TEST(signs_that_are_no_files, 1),
+    TEST(names_that_cannot_be_said, 1),
+    TEST(hidden_names, 1),
+    TEST(thousands_of_entries, 1),
+    TEST(no_folder, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_layout_auto", tests, COUNT(tests));
 }

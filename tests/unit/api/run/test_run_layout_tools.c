@@ -323,32 +323,27 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_layout_tools");
-  TCase *c = tcase_create("run_layout_tools");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, deepspeed);
-  tcase_add_test(c, deepspeed_other_ranks_are_late);
-  tcase_add_test(c, deepspeed_numbers);
-  tcase_add_test(c, deepspeed_left_behind);
-  tcase_add_test(c, deepspeed_with_tags_of_its_own);
-  tcase_add_test(c, nemo);
-  tcase_add_test(c, nemo_last);
-  tcase_add_test(c, nemo_files);
-  tcase_add_test(c, verl);
-  tcase_add_test(c, verl_rotated_and_left_behind);
-  tcase_add_test(c, verl_and_megatron);
-  tcase_add_test(c, orbax);
-  tcase_add_test(c, accelerate);
-  tcase_add_test(c, accelerate_on_several_machines);
-  tcase_add_test(c, nothing_below_but_checkpoints);
-  tcase_add_test(c, composer);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_layout_tools", setup, teardown, 120),
+    TEST(deepspeed, 1),
+    TEST(deepspeed_other_ranks_are_late, 1),
+    TEST(deepspeed_numbers, 1),
+    TEST(deepspeed_left_behind, 1),
+    TEST(deepspeed_with_tags_of_its_own, 1),
+    TEST(nemo, 1),
+    TEST(nemo_last, 1),
+    TEST(nemo_files, 1),
+    TEST(verl, 1),
+    TEST(verl_rotated_and_left_behind, 1),
+    TEST(verl_and_megatron, 1),
+    TEST(orbax, 1),
+    TEST(accelerate, 1),
+    TEST(accelerate_on_several_machines, 1),
+    TEST(nothing_below_but_checkpoints, 1),
+    TEST(composer, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_layout_tools", tests, COUNT(tests));
 }

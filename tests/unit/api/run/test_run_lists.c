@@ -288,26 +288,21 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_lists");
-  TCase *c = tcase_create("run_lists");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup_lists, teardown_lists);
-  tcase_add_test(c, of_dcp);
-  tcase_add_test(c, of_an_index);
-  tcase_add_test(c, below_a_folder);
-  tcase_add_test(c, of_files_that_are_listed);
-  tcase_add_test(c, of_numbered_names);
-  tcase_add_test(c, that_have_no_end);
-  tcase_add_test(c, that_are_not_understood);
-  tcase_add_test(c, read_once);
-  tcase_add_test(c, a_scan_misses_them);
-  tcase_add_test(c, of_each_layout);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_lists", setup_lists, teardown_lists, 120),
+    TEST(of_dcp, 1),
+    TEST(of_an_index, 1),
+    TEST(below_a_folder, 1),
+    TEST(of_files_that_are_listed, 1),
+    TEST(of_numbered_names, 1),
+    TEST(that_have_no_end, 1),
+    TEST(that_are_not_understood, 1),
+    TEST(read_once, 1),
+    TEST(a_scan_misses_them, 1),
+    TEST(of_each_layout, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_lists", tests, COUNT(tests));
 }

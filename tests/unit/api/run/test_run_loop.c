@@ -292,26 +292,25 @@ START_TEST(the_exit_status) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("loop", setup, NULL, 0),
+    TEST(an_illegal_move_ends_a_debug_build, COUNT(illegal)),
+    TEST(what_sigterm_means, 1),
+    TEST(the_second_sigterm_ends_patience, 1),
+    TEST(a_command_that_is_late_is_killed_once, 1),
+    TEST(the_guard_is_lost_before_the_end, 1),
+    TEST(a_group_leaves_by_the_commands_deadline, 1),
+    TEST(tries_wait_longer_and_longer, 1),
+    TEST(what_is_ready_comes_before_the_end, 1),
+    TEST(a_store_that_is_away_is_asked_first, 1),
+    TEST(rank_0_is_waited_for, 1),
+    TEST(rank_0_that_cannot_be_heard_is_told_once, 1),
+    TEST(what_a_failed_save_means, 1),
+    TEST(what_lay_there_before, 1),
+    TEST(what_lies_there_at_the_end, 1),
+    TEST(the_exit_status, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_loop");
-  TCase *c = tcase_create("loop");
-  tcase_add_checked_fixture(c, setup, NULL);
-  tcase_add_loop_test(c, an_illegal_move_ends_a_debug_build, 0,
-                      (int)(sizeof illegal / sizeof *illegal));
-  tcase_add_test(c, what_sigterm_means);
-  tcase_add_test(c, the_second_sigterm_ends_patience);
-  tcase_add_test(c, a_command_that_is_late_is_killed_once);
-  tcase_add_test(c, the_guard_is_lost_before_the_end);
-  tcase_add_test(c, a_group_leaves_by_the_commands_deadline);
-  tcase_add_test(c, tries_wait_longer_and_longer);
-  tcase_add_test(c, what_is_ready_comes_before_the_end);
-  tcase_add_test(c, a_store_that_is_away_is_asked_first);
-  tcase_add_test(c, rank_0_is_waited_for);
-  tcase_add_test(c, rank_0_that_cannot_be_heard_is_told_once);
-  tcase_add_test(c, what_a_failed_save_means);
-  tcase_add_test(c, what_lay_there_before);
-  tcase_add_test(c, what_lies_there_at_the_end);
-  tcase_add_test(c, the_exit_status);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_loop", tests, COUNT(tests));
 }

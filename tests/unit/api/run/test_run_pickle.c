@@ -135,33 +135,33 @@ START_TEST(what_is_refused) {
     const char *bytes;
     size_t size;
   } cases[] = {
-#define CASE(text) {text, sizeof text - 1}
-      CASE("metadata of 7"),
-      CASE("\x80\1N."),
-      CASE("\x80\6N."),
-      CASE("\x80\4."),
-      CASE("\x80\4NN."),
-      CASE("\x80\4N.N"),
-      CASE("\x80\4(N."),
-      CASE("\x80\4(."),
-      CASE("\x80\4t."),
-      CASE("\x80\4(0."),
-      CASE("\x80\4NR."),
-      CASE("\x80\4(u."),
-      CASE("\x80\4}(Nu."),
-      CASE("\x80\4h\0."),
-      CASE("\x80\4Nq\1h\0."),
-      CASE("\x80\2Nr\xff\xff\xff\xff."),
-      CASE("\x80\4\xff."),
-      CASE("\x80\4i."),                               /* INST */
-      CASE("\x80\4NN\x93."),                          /* a class without a name */
-      CASE("\x80\4" INFO ")R."),                      /* made by a call */
-      CASE("\x80\4" INFO ")\x81."),                   /* without its state */
-      CASE("\x80\4" INFO ")\x81}b."),                 /* that lacks it */
-      CASE("\x80\4" INFO ")\x81Nb."),                 /* that is no dict */
-      CASE("\x80\4" INFO ")\x81}" KEY "K\1sb."),      /* or has a number there */
-      CASE("\x80\4" INFO ")\x81}" KEY "\x8c\1\0sb."), /* or a NUL */
-      CASE("\x80\4" INFO ")\x81}\x94" KEY "\x8c\1ash\0" KEY "\x8c\1bs0b."), /* changed from afar */
+#define BAD(text) {text, sizeof text - 1}
+      BAD("metadata of 7"),
+      BAD("\x80\1N."),
+      BAD("\x80\6N."),
+      BAD("\x80\4."),
+      BAD("\x80\4NN."),
+      BAD("\x80\4N.N"),
+      BAD("\x80\4(N."),
+      BAD("\x80\4(."),
+      BAD("\x80\4t."),
+      BAD("\x80\4(0."),
+      BAD("\x80\4NR."),
+      BAD("\x80\4(u."),
+      BAD("\x80\4}(Nu."),
+      BAD("\x80\4h\0."),
+      BAD("\x80\4Nq\1h\0."),
+      BAD("\x80\2Nr\xff\xff\xff\xff."),
+      BAD("\x80\4\xff."),
+      BAD("\x80\4i."),                               /* INST */
+      BAD("\x80\4NN\x93."),                          /* a class without a name */
+      BAD("\x80\4" INFO ")R."),                      /* made by a call */
+      BAD("\x80\4" INFO ")\x81."),                   /* without its state */
+      BAD("\x80\4" INFO ")\x81}b."),                 /* that lacks it */
+      BAD("\x80\4" INFO ")\x81Nb."),                 /* that is no dict */
+      BAD("\x80\4" INFO ")\x81}" KEY "K\1sb."),      /* or has a number there */
+      BAD("\x80\4" INFO ")\x81}" KEY "\x8c\1\0sb."), /* or a NUL */
+      BAD("\x80\4" INFO ")\x81}\x94" KEY "\x8c\1ash\0" KEY "\x8c\1bs0b."), /* changed from afar */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     cleat_status status = read_bytes(cases[i].bytes, cases[i].size);
@@ -200,23 +200,18 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_pickle");
-  TCase *c = tcase_create("run_pickle");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, what_torch_writes);
-  tcase_add_test(c, every_protocol);
-  tcase_add_test(c, numbers);
-  tcase_add_test(c, cut_anywhere);
-  tcase_add_test(c, small_ones);
-  tcase_add_test(c, what_is_refused);
-  tcase_add_test(c, bounds);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_pickle", NULL, teardown, 120),
+    TEST(what_torch_writes, 1),
+    TEST(every_protocol, 1),
+    TEST(numbers, 1),
+    TEST(cut_anywhere, 1),
+    TEST(small_ones, 1),
+    TEST(what_is_refused, 1),
+    TEST(bounds, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_pickle", tests, COUNT(tests));
 }

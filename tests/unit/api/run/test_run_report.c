@@ -296,18 +296,18 @@ START_TEST(metrics_that_cannot_be_written) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(lines_for_people, 1),
+    TEST(the_status_line, 1),
+    TEST(an_older_commit_is_not_the_newest, 1),
+    TEST(quiet, 2),
+    TEST(lines_for_programs, 1),
+    TEST(the_metrics_file, 1),
+    TEST(when_metrics_are_written, 1),
+    TEST(metrics_that_cannot_be_written, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_report");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, lines_for_people);
-  tcase_add_test(tcase, the_status_line);
-  tcase_add_test(tcase, an_older_commit_is_not_the_newest);
-  tcase_add_loop_test(tcase, quiet, 0, 2);
-  tcase_add_test(tcase, lines_for_programs);
-  tcase_add_test(tcase, the_metrics_file);
-  tcase_add_test(tcase, when_metrics_are_written);
-  tcase_add_test(tcase, metrics_that_cannot_be_written);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("run_report", tests, COUNT(tests));
 }

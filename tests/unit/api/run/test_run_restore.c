@@ -144,17 +144,12 @@ START_TEST(the_tracker_comes_last) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_restore");
-  TCase *c = tcase_create("run_restore");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, the_sign_comes_last);
-  tcase_add_test(c, the_tracker_comes_last);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_restore", setup, teardown, 60),
+    TEST(the_sign_comes_last, 1),
+    TEST(the_tracker_comes_last, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_restore", tests, COUNT(tests));
 }

@@ -210,21 +210,21 @@ START_TEST(metadata_of_others) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("state", setup, teardown, 0),
+    TEST(remembers, 1),
+    TEST(bytes_are_known_for_one_boot, 1),
+    TEST(a_state_without_a_boot, 4),
+    TEST(is_on_the_disk, 1),
+    TEST(of_another_store_nothing_is_known, 1),
+    TEST(a_damaged_file_is_none, 8),
+    TEST(one_at_a_time, 1),
+    TEST(the_room_is_emptied, 1),
+    TEST(a_folder_that_cannot_be_written, 1),
+    TEST(metadata_comes_back, 3),
+    TEST(metadata_of_others, 13),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_state");
-  TCase *c = tcase_create("state");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, remembers);
-  tcase_add_test(c, bytes_are_known_for_one_boot);
-  tcase_add_loop_test(c, a_state_without_a_boot, 0, 4);
-  tcase_add_test(c, is_on_the_disk);
-  tcase_add_test(c, of_another_store_nothing_is_known);
-  tcase_add_loop_test(c, a_damaged_file_is_none, 0, 8);
-  tcase_add_test(c, one_at_a_time);
-  tcase_add_test(c, the_room_is_emptied);
-  tcase_add_test(c, a_folder_that_cannot_be_written);
-  tcase_add_loop_test(c, metadata_comes_back, 0, 3);
-  tcase_add_loop_test(c, metadata_of_others, 0, 13);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_state", tests, COUNT(tests));
 }

@@ -167,21 +167,16 @@ START_TEST(every_call_fails) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("run_survey");
-  TCase *c = tcase_create("run_survey");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, files_and_folders);
-  tcase_add_test(c, what_does_not_count);
-  tcase_add_test(c, what_was_there_before);
-  tcase_add_test(c, new_files_with_old_times);
-  tcase_add_test(c, folders_that_cannot_be_read);
-  tcase_add_test(c, every_call_fails);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("run_survey", setup, teardown, 120),
+    TEST(files_and_folders, 1),
+    TEST(what_does_not_count, 1),
+    TEST(what_was_there_before, 1),
+    TEST(new_files_with_old_times, 1),
+    TEST(folders_that_cannot_be_read, 1),
+    TEST(every_call_fails, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("run_survey", tests, COUNT(tests));
 }

@@ -180,11 +180,11 @@ START_TEST(on_a_terminal) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", NULL, NULL, 120),
+    TEST(on_a_terminal, 5),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_terminal");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, on_a_terminal, 0, 5);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("run_terminal", tests, COUNT(tests));
 }

@@ -129,17 +129,17 @@ START_TEST(folders_that_go) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("watch", setup, teardown, 0),
+    TEST(nothing, 1),
+    TEST(files, 1),
+    TEST(folders, 1),
+    TEST(what_may_be_a_sign, 1),
+    TEST(hidden_names_are_not_heard_of, 1),
+    TEST(more_names_than_it_keeps, 1),
+    TEST(folders_that_go, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("run_watch");
-  TCase *c = tcase_create("watch");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, nothing);
-  tcase_add_test(c, files);
-  tcase_add_test(c, folders);
-  tcase_add_test(c, what_may_be_a_sign);
-  tcase_add_test(c, hidden_names_are_not_heard_of);
-  tcase_add_test(c, more_names_than_it_keeps);
-  tcase_add_test(c, folders_that_go);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("run_watch", tests, COUNT(tests));
 }

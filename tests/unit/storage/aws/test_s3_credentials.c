@@ -340,28 +340,28 @@ START_TEST(no_memory_is_reported) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(options_come_first, 1),
+    TEST(the_environment_comes_before_the_files, 1),
+    TEST(a_profile_of_the_url_comes_before_the_environment, 1),
+    TEST(the_credentials_file_comes_before_the_config_file, 1),
+    TEST(the_files_may_lie_elsewhere, 1),
+    TEST(no_keys_at_all, 1),
+    TEST(half_a_pair_is_told_where_it_stands, 1),
+    TEST(keys_with_blanks_or_line_ends_are_refused_without_a_word_of_them, 1),
+    TEST(keys_are_bounded, 1),
+    TEST(a_profile_that_was_named_must_exist, 1),
+    TEST(ways_that_are_not_supported_are_named, 1),
+    TEST(none_when_none_are_asked_for, 1),
+    TEST(a_malformed_file_is_refused, 1),
+    TEST(files_are_read_once_and_again_after_a_refusal, 1),
+    TEST(the_environment_is_read_when_the_chain_is_made, 1),
+    TEST(threads_share_a_chain, 1),
+    TEST(wiping_leaves_nothing, 1),
+    TEST(no_memory_is_reported, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_credentials");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, options_come_first);
-  tcase_add_test(tcase, the_environment_comes_before_the_files);
-  tcase_add_test(tcase, a_profile_of_the_url_comes_before_the_environment);
-  tcase_add_test(tcase, the_credentials_file_comes_before_the_config_file);
-  tcase_add_test(tcase, the_files_may_lie_elsewhere);
-  tcase_add_test(tcase, no_keys_at_all);
-  tcase_add_test(tcase, half_a_pair_is_told_where_it_stands);
-  tcase_add_test(tcase, keys_with_blanks_or_line_ends_are_refused_without_a_word_of_them);
-  tcase_add_test(tcase, keys_are_bounded);
-  tcase_add_test(tcase, a_profile_that_was_named_must_exist);
-  tcase_add_test(tcase, ways_that_are_not_supported_are_named);
-  tcase_add_test(tcase, none_when_none_are_asked_for);
-  tcase_add_test(tcase, a_malformed_file_is_refused);
-  tcase_add_test(tcase, files_are_read_once_and_again_after_a_refusal);
-  tcase_add_test(tcase, the_environment_is_read_when_the_chain_is_made);
-  tcase_add_test(tcase, threads_share_a_chain);
-  tcase_add_test(tcase, wiping_leaves_nothing);
-  tcase_add_test(tcase, no_memory_is_reported);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_credentials", tests, COUNT(tests));
 }

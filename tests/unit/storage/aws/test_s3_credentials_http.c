@@ -467,34 +467,33 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", key_script_setup, key_script_teardown, 60),
+    TEST(a_web_identity, 1),
+    TEST(a_web_identity_that_is_half_set, 1),
+    TEST(tokens_that_are_none, 1),
+    TEST(what_sts_refuses, 1),
+    TEST(replies_that_are_not_of_sts, 10),
+    TEST(a_server_in_trouble_is_asked_again, 1),
+    TEST(nobody_at_sts, 1),
+    TEST(a_web_identity_over_plain_http, 1),
+    TEST(a_container, 1),
+    TEST(authorization_with_line_ends, 1),
+    TEST(urls_of_containers, COUNT(URLS)),
+    TEST(relative_urls_of_containers, 1),
+    TEST(containers_that_answer_nonsense, 6),
+    TEST(an_instance, 1),
+    TEST(an_instance_that_is_left_out, 1),
+    TEST(no_instance, 1),
+    TEST(a_silent_instance, 1),
+    TEST(a_black_hole, 1),
+    TEST(an_instance_that_is_slow_at_first, 1),
+    TEST(an_instance_that_is_slow_later, 1),
+    TEST(instances_that_answer_nonsense, 10),
+    TEST(the_order_of_places, 1),
+    TEST(memory_runs_out, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_credentials_http");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
-  tcase_add_test(tcase, a_web_identity);
-  tcase_add_test(tcase, a_web_identity_that_is_half_set);
-  tcase_add_test(tcase, tokens_that_are_none);
-  tcase_add_test(tcase, what_sts_refuses);
-  tcase_add_loop_test(tcase, replies_that_are_not_of_sts, 0, 10);
-  tcase_add_test(tcase, a_server_in_trouble_is_asked_again);
-  tcase_add_test(tcase, nobody_at_sts);
-  tcase_add_test(tcase, a_web_identity_over_plain_http);
-  tcase_add_test(tcase, a_container);
-  tcase_add_test(tcase, authorization_with_line_ends);
-  tcase_add_loop_test(tcase, urls_of_containers, 0, sizeof URLS / sizeof URLS[0]);
-  tcase_add_test(tcase, relative_urls_of_containers);
-  tcase_add_loop_test(tcase, containers_that_answer_nonsense, 0, 6);
-  tcase_add_test(tcase, an_instance);
-  tcase_add_test(tcase, an_instance_that_is_left_out);
-  tcase_add_test(tcase, no_instance);
-  tcase_add_test(tcase, a_silent_instance);
-  tcase_add_test(tcase, a_black_hole);
-  tcase_add_test(tcase, an_instance_that_is_slow_at_first);
-  tcase_add_test(tcase, an_instance_that_is_slow_later);
-  tcase_add_loop_test(tcase, instances_that_answer_nonsense, 0, 10);
-  tcase_add_test(tcase, the_order_of_places);
-  tcase_add_test(tcase, memory_runs_out);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_credentials_http", tests, COUNT(tests));
 }

@@ -227,22 +227,21 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", key_script_setup, key_script_teardown, 60),
+    TEST(command_lines, 1),
+    TEST(a_program, 1),
+    TEST(what_a_program_is_given, 1),
+    TEST(programs_that_fail, 8),
+    TEST(programs_that_are_not_there, 1),
+    TEST(programs_that_hang, 3),
+    TEST(a_program_that_leaves_a_child, 1),
+    TEST(a_program_is_cancelled, 1),
+    TEST(children_that_are_taken_away, 1),
+    TEST(no_files_are_left_open, 1),
+    TEST(memory_runs_out, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_credentials_process");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
-  tcase_add_test(tcase, command_lines);
-  tcase_add_test(tcase, a_program);
-  tcase_add_test(tcase, what_a_program_is_given);
-  tcase_add_loop_test(tcase, programs_that_fail, 0, 8);
-  tcase_add_test(tcase, programs_that_are_not_there);
-  tcase_add_loop_test(tcase, programs_that_hang, 0, 3);
-  tcase_add_test(tcase, a_program_that_leaves_a_child);
-  tcase_add_test(tcase, a_program_is_cancelled);
-  tcase_add_test(tcase, children_that_are_taken_away);
-  tcase_add_test(tcase, no_files_are_left_open);
-  tcase_add_test(tcase, memory_runs_out);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_credentials_process", tests, COUNT(tests));
 }

@@ -232,23 +232,22 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", key_script_setup, key_script_teardown, 60),
+    TEST(a_role_by_another_profile, 1),
+    TEST(a_chain_of_roles, 1),
+    TEST(a_role_and_a_wrong_clock, 1),
+    TEST(a_role_that_is_refused_at_the_right_time, 1),
+    TEST(the_end_of_keys_is_told_by_the_true_time, 1),
+    TEST(a_profile_that_names_itself, 1),
+    TEST(a_role_by_a_place, 1),
+    TEST(a_role_by_a_web_identity, 1),
+    TEST(a_role_by_a_program, 1),
+    TEST(profiles_that_lead_nowhere, COUNT(BAD)),
+    TEST(what_the_source_may_not, 1),
+    TEST(memory_runs_out, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_credentials_profile");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
-  tcase_add_test(tcase, a_role_by_another_profile);
-  tcase_add_test(tcase, a_chain_of_roles);
-  tcase_add_test(tcase, a_role_and_a_wrong_clock);
-  tcase_add_test(tcase, a_role_that_is_refused_at_the_right_time);
-  tcase_add_test(tcase, the_end_of_keys_is_told_by_the_true_time);
-  tcase_add_test(tcase, a_profile_that_names_itself);
-  tcase_add_test(tcase, a_role_by_a_place);
-  tcase_add_test(tcase, a_role_by_a_web_identity);
-  tcase_add_test(tcase, a_role_by_a_program);
-  tcase_add_loop_test(tcase, profiles_that_lead_nowhere, 0, sizeof BAD / sizeof BAD[0]);
-  tcase_add_test(tcase, what_the_source_may_not);
-  tcase_add_test(tcase, memory_runs_out);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_credentials_profile", tests, COUNT(tests));
 }

@@ -232,22 +232,21 @@ START_TEST(waiting_is_cancelled) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", key_script_setup, key_script_teardown, 60),
+    TEST(a_quarter_of_an_hour_before, 1),
+    TEST(short_lives, 1),
+    TEST(the_same_keys_again, 1),
+    TEST(old_keys_stay_while_the_place_is_down, 1),
+    TEST(keys_that_look_ended, 1),
+    TEST(keys_that_the_store_refuses, 1),
+    TEST(the_place_is_asked_once, 1),
+    TEST(nobody_waits_before_ten_minutes, 1),
+    TEST(all_wait_at_ten_minutes, 1),
+    TEST(an_error_is_everybodys, 1),
+    TEST(waiting_is_cancelled, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_credentials_renewal");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
-  tcase_add_test(tcase, a_quarter_of_an_hour_before);
-  tcase_add_test(tcase, short_lives);
-  tcase_add_test(tcase, the_same_keys_again);
-  tcase_add_test(tcase, old_keys_stay_while_the_place_is_down);
-  tcase_add_test(tcase, keys_that_look_ended);
-  tcase_add_test(tcase, keys_that_the_store_refuses);
-  tcase_add_test(tcase, the_place_is_asked_once);
-  tcase_add_test(tcase, nobody_waits_before_ten_minutes);
-  tcase_add_test(tcase, all_wait_at_ten_minutes);
-  tcase_add_test(tcase, an_error_is_everybodys);
-  tcase_add_test(tcase, waiting_is_cancelled);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_credentials_renewal", tests, COUNT(tests));
 }

@@ -179,16 +179,13 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", NULL, NULL, 0),       TEST(times, 1),
+    TEST(a_document_of_a_program, 1), TEST(a_document_of_the_metadata, 1),
+    TEST(documents_that_are_none, 1), TEST(values_are_bounded, 1),
+    TEST(secrets_that_come_back, 1),  TEST(memory_runs_out, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_keys");
-  TCase *tcase = tcase_create("all");
-  tcase_add_test(tcase, times);
-  tcase_add_test(tcase, a_document_of_a_program);
-  tcase_add_test(tcase, a_document_of_the_metadata);
-  tcase_add_test(tcase, documents_that_are_none);
-  tcase_add_test(tcase, values_are_bounded);
-  tcase_add_test(tcase, secrets_that_come_back);
-  tcase_add_test(tcase, memory_runs_out);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_keys", tests, COUNT(tests));
 }

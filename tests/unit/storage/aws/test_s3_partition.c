@@ -54,8 +54,6 @@ static const struct {
      {"sts.eusc-de-east-1.amazonaws.eu", "sts.eusc-de-east-1.api.amazonwebservices.eu",
       "sts-fips.eusc-de-east-1.amazonaws.eu", "sts-fips.eusc-de-east-1.api.amazonwebservices.eu"}},
 };
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
-
 static void check_host(const char *region, enum cleat__s3_service service, unsigned number,
                        const char *host) {
   struct cleat__s3_variant variant = {.fips = (number & 2) != 0, .dualstack = (number & 1) != 0};
@@ -202,19 +200,19 @@ START_TEST(another_region_keeps_the_kind) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(hosts_by_region, COUNT(HOSTS)),
+    TEST(what_there_is_not_names_the_variable, 1),
+    TEST(what_is_aws_by_its_name, 1),
+    TEST(the_variables_are_obeyed, 1),
+    TEST(other_values_are_false, 1),
+    TEST(the_profile_is_obeyed, 1),
+    TEST(an_endpoint_of_ones_own_stays, 1),
+    TEST(regions_may_ask_for_fips, 1),
+    TEST(another_region_keeps_the_kind, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_partition");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_loop_test(tcase, hosts_by_region, 0, COUNT(HOSTS));
-  tcase_add_test(tcase, what_there_is_not_names_the_variable);
-  tcase_add_test(tcase, what_is_aws_by_its_name);
-  tcase_add_test(tcase, the_variables_are_obeyed);
-  tcase_add_test(tcase, other_values_are_false);
-  tcase_add_test(tcase, the_profile_is_obeyed);
-  tcase_add_test(tcase, an_endpoint_of_ones_own_stays);
-  tcase_add_test(tcase, regions_may_ask_for_fips);
-  tcase_add_test(tcase, another_region_keeps_the_kind);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_partition", tests, COUNT(tests));
 }

@@ -270,24 +270,23 @@ START_TEST(files_are_loaded) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(a_credentials_file, 1),
+    TEST(the_last_of_two_counts_and_sections_join, 1),
+    TEST(a_config_file_names_its_sections_otherwise, 1),
+    TEST(nested_settings_have_a_dotted_name, 1),
+    TEST(an_absent_section_is_not_an_error, 1),
+    TEST(a_byte_order_mark_is_passed_over, 1),
+    TEST(malformed_lines_are_told_by_number_and_not_quoted, COUNT(MALFORMED)),
+    TEST(other_sections_may_hold_anything, 1),
+    TEST(a_nul_byte_is_refused, 1),
+    TEST(lines_settings_and_files_are_bounded, 1),
+    TEST(no_memory_is_reported, 1),
+    TEST(paths_come_from_the_environment, 1),
+    TEST(files_are_loaded, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_profile");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, a_credentials_file);
-  tcase_add_test(tcase, the_last_of_two_counts_and_sections_join);
-  tcase_add_test(tcase, a_config_file_names_its_sections_otherwise);
-  tcase_add_test(tcase, nested_settings_have_a_dotted_name);
-  tcase_add_test(tcase, an_absent_section_is_not_an_error);
-  tcase_add_test(tcase, a_byte_order_mark_is_passed_over);
-  tcase_add_loop_test(tcase, malformed_lines_are_told_by_number_and_not_quoted, 0,
-                      (int)(sizeof MALFORMED / sizeof MALFORMED[0]));
-  tcase_add_test(tcase, other_sections_may_hold_anything);
-  tcase_add_test(tcase, a_nul_byte_is_refused);
-  tcase_add_test(tcase, lines_settings_and_files_are_bounded);
-  tcase_add_test(tcase, no_memory_is_reported);
-  tcase_add_test(tcase, paths_come_from_the_environment);
-  tcase_add_test(tcase, files_are_loaded);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_profile", tests, COUNT(tests));
 }

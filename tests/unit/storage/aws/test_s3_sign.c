@@ -248,15 +248,15 @@ START_TEST(no_memory_is_reported) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", NULL, NULL, 0),
+    TEST(the_examples_of_the_s3_reference, COUNT(EXAMPLES)),
+    TEST(what_botocore_signs, COUNT(BOTOCORE)),
+    TEST(wrong_headers_are_refused, 1),
+    TEST(too_many_headers_are_refused, 1),
+    TEST(no_memory_is_reported, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_sign");
-  TCase *tcase = tcase_create("all");
-  tcase_add_loop_test(tcase, the_examples_of_the_s3_reference, 0,
-                      (int)(sizeof EXAMPLES / sizeof EXAMPLES[0]));
-  tcase_add_loop_test(tcase, what_botocore_signs, 0, (int)(sizeof BOTOCORE / sizeof BOTOCORE[0]));
-  tcase_add_test(tcase, wrong_headers_are_refused);
-  tcase_add_test(tcase, too_many_headers_are_refused);
-  tcase_add_test(tcase, no_memory_is_reported);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_sign", tests, COUNT(tests));
 }

@@ -235,23 +235,18 @@ START_TEST(wrapping_fails_cleanly) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("fault");
-  TCase *c = tcase_create("fault");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, passes_everything_on);
-  tcase_add_test(c, uploads_pass_too);
-  tcase_add_test(c, before_never_reaches_the_store);
-  tcase_add_test(c, after_is_done_but_not_told);
-  tcase_add_test(c, after_keeps_real_failures);
-  tcase_add_test(c, outputs_are_written_on_success_only);
-  tcase_add_test(c, faults_in_uploads);
-  tcase_add_test(c, wrapping_fails_cleanly);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("fault", setup, teardown, 120),
+    TEST(passes_everything_on, 1),
+    TEST(uploads_pass_too, 1),
+    TEST(before_never_reaches_the_store, 1),
+    TEST(after_is_done_but_not_told, 1),
+    TEST(after_keeps_real_failures, 1),
+    TEST(outputs_are_written_on_success_only, 1),
+    TEST(faults_in_uploads, 1),
+    TEST(wrapping_fails_cleanly, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("fault", tests, COUNT(tests));
 }

@@ -166,19 +166,14 @@ START_TEST(odd_sizes) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("hedge", setup, teardown, 0), TEST(those_before_it_pass_nobody_by, 1),
+    TEST(far_behind_its_peers, 1),     TEST(what_is_usual, 1),
+    TEST(not_without_peers, 1),        TEST(not_for_a_blink, 1),
+    TEST(its_cost_is_bounded, 1),      TEST(what_is_not_spent_comes_back, 1),
+    TEST(all_slow_is_usual, 1),        TEST(odd_sizes, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("hedge");
-  TCase *tcase = tcase_create("hedge");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, those_before_it_pass_nobody_by);
-  tcase_add_test(tcase, far_behind_its_peers);
-  tcase_add_test(tcase, what_is_usual);
-  tcase_add_test(tcase, not_without_peers);
-  tcase_add_test(tcase, not_for_a_blink);
-  tcase_add_test(tcase, its_cost_is_bounded);
-  tcase_add_test(tcase, what_is_not_spent_comes_back);
-  tcase_add_test(tcase, all_slow_is_usual);
-  tcase_add_test(tcase, odd_sizes);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("hedge", tests, COUNT(tests));
 }

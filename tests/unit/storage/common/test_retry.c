@@ -332,28 +332,28 @@ START_TEST(http_dates) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, NULL, 0),
+    TEST(backoff_doubles_up_to_the_cap, 1),
+    TEST(an_operation_waits_longer_from_try_to_try, 1),
+    TEST(throttling_waits_a_second_at_first, 1),
+    TEST(retry_after_is_obeyed_within_bounds, 1),
+    TEST(fatal_ends_at_once, 1),
+    TEST(the_time_budget_ends_the_tries_without_a_useless_wait, 1),
+    TEST(the_default_budget_is_fifteen_minutes, 1),
+    TEST(a_store_that_stays_down_is_tried_until_the_budget_ends, 1),
+    TEST(a_cancel_ends_it_before_and_in_a_wait, 1),
+    TEST(what_was_put_right_is_repeated_at_once_but_not_for_ever, 1),
+    TEST(a_redirect_is_followed_once, 1),
+    TEST(a_damaged_body_is_sent_again_a_few_times_with_a_wait, 1),
+    TEST(the_quota_pays_for_retries_and_is_paid_back, 1),
+    TEST(an_empty_quota_slows_down_instead_of_failing, 1),
+    TEST(the_quota_is_exact_among_threads, 1),
+    TEST(the_system_random_is_a_unit, 1),
+    TEST(retry_after_values, 1),
+    TEST(http_dates, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("retry");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_test(tcase, backoff_doubles_up_to_the_cap);
-  tcase_add_test(tcase, an_operation_waits_longer_from_try_to_try);
-  tcase_add_test(tcase, throttling_waits_a_second_at_first);
-  tcase_add_test(tcase, retry_after_is_obeyed_within_bounds);
-  tcase_add_test(tcase, fatal_ends_at_once);
-  tcase_add_test(tcase, the_time_budget_ends_the_tries_without_a_useless_wait);
-  tcase_add_test(tcase, the_default_budget_is_fifteen_minutes);
-  tcase_add_test(tcase, a_store_that_stays_down_is_tried_until_the_budget_ends);
-  tcase_add_test(tcase, a_cancel_ends_it_before_and_in_a_wait);
-  tcase_add_test(tcase, what_was_put_right_is_repeated_at_once_but_not_for_ever);
-  tcase_add_test(tcase, a_redirect_is_followed_once);
-  tcase_add_test(tcase, a_damaged_body_is_sent_again_a_few_times_with_a_wait);
-  tcase_add_test(tcase, the_quota_pays_for_retries_and_is_paid_back);
-  tcase_add_test(tcase, an_empty_quota_slows_down_instead_of_failing);
-  tcase_add_test(tcase, the_quota_is_exact_among_threads);
-  tcase_add_test(tcase, the_system_random_is_a_unit);
-  tcase_add_test(tcase, retry_after_values);
-  tcase_add_test(tcase, http_dates);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("retry", tests, COUNT(tests));
 }

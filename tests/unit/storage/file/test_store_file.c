@@ -517,36 +517,31 @@ START_TEST(folders_that_vanish_are_made_again) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file");
-  TCase *c = tcase_create("store_file");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, urls_that_open);
-  tcase_add_test(c, urls_that_do_not);
-  tcase_add_test(c, opening_fails_cleanly);
-  tcase_add_test(c, keys_that_are_checked);
-  tcase_add_test(c, reads_never_make_the_root);
-  tcase_add_test(c, reads_never_make_folders);
-  tcase_add_test(c, put_and_read_back);
-  tcase_add_test(c, a_deep_root_is_made);
-  tcase_add_test(c, bodies_of_many_spans);
-  tcase_add_test(c, ranges_at_every_border);
-  tcase_add_test(c, a_short_object_is_an_integrity_failure);
-  tcase_add_test(c, small_objects);
-  tcase_add_test(c, what_is_no_object_is_not_found);
-  tcase_add_test(c, odd_key_names);
-  tcase_add_test(c, create_only_keeps_what_is_there);
-  tcase_add_test(c, one_of_many_creators_wins);
-  tcase_add_test(c, one_of_many_replacers_wins);
-  tcase_add_test(c, if_match);
-  tcase_add_test(c, if_match_loses_no_update);
-  tcase_add_test(c, removes_empty_folders_but_not_the_root);
-  tcase_add_test(c, folders_that_vanish_are_made_again);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file", setup, teardown, 120),
+    TEST(urls_that_open, 1),
+    TEST(urls_that_do_not, 1),
+    TEST(opening_fails_cleanly, 1),
+    TEST(keys_that_are_checked, 1),
+    TEST(reads_never_make_the_root, 1),
+    TEST(reads_never_make_folders, 1),
+    TEST(put_and_read_back, 1),
+    TEST(a_deep_root_is_made, 1),
+    TEST(bodies_of_many_spans, 1),
+    TEST(ranges_at_every_border, 1),
+    TEST(a_short_object_is_an_integrity_failure, 1),
+    TEST(small_objects, 1),
+    TEST(what_is_no_object_is_not_found, 1),
+    TEST(odd_key_names, 1),
+    TEST(create_only_keeps_what_is_there, 1),
+    TEST(one_of_many_creators_wins, 1),
+    TEST(one_of_many_replacers_wins, 1),
+    TEST(if_match, 1),
+    TEST(if_match_loses_no_update, 1),
+    TEST(removes_empty_folders_but_not_the_root, 1),
+    TEST(folders_that_vanish_are_made_again, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file", tests, COUNT(tests));
 }

@@ -304,29 +304,24 @@ START_TEST(every_failing_call_of_a_read) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file_faults");
-  TCase *c = tcase_create("store_file_faults");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, bytes_that_changed_are_refused);
-  tcase_add_test(c, cancel_leaves_nothing);
-  tcase_add_test(c, a_full_disk_leaves_nothing);
-  tcase_add_test(c, no_room_for_an_upload_is_found_at_once);
-  tcase_add_test(c, a_read_only_folder);
-  tcase_add_test(c, a_folder_that_may_not_be_read);
-  tcase_add_test(c, a_root_that_is_a_file);
-  tcase_add_test(c, a_key_below_a_file);
-  tcase_add_test(c, names_that_the_file_system_refuses);
-  tcase_add_test(c, links_do_not_lead_out);
-  tcase_add_test(c, the_root_may_be_a_link);
-  tcase_add_test(c, what_is_put_is_synced);
-  tcase_add_test(c, every_failing_call_of_a_put);
-  tcase_add_test(c, every_failing_call_of_a_read);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file_faults", setup, teardown, 120),
+    TEST(bytes_that_changed_are_refused, 1),
+    TEST(cancel_leaves_nothing, 1),
+    TEST(a_full_disk_leaves_nothing, 1),
+    TEST(no_room_for_an_upload_is_found_at_once, 1),
+    TEST(a_read_only_folder, 1),
+    TEST(a_folder_that_may_not_be_read, 1),
+    TEST(a_root_that_is_a_file, 1),
+    TEST(a_key_below_a_file, 1),
+    TEST(names_that_the_file_system_refuses, 1),
+    TEST(links_do_not_lead_out, 1),
+    TEST(the_root_may_be_a_link, 1),
+    TEST(what_is_put_is_synced, 1),
+    TEST(every_failing_call_of_a_put, 1),
+    TEST(every_failing_call_of_a_read, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file_faults", tests, COUNT(tests));
 }

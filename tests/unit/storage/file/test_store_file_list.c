@@ -246,25 +246,20 @@ START_TEST(every_failing_call) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file_list");
-  TCase *c = tcase_create("store_file_list");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, nothing_there);
-  tcase_add_test(c, byte_order_over_folders);
-  tcase_add_test(c, prefixes);
-  tcase_add_test(c, what_is_hidden);
-  tcase_add_test(c, names_too_long_for_a_key);
-  tcase_add_test(c, pages_of_a_flat_folder);
-  tcase_add_test(c, pages_of_prefixes_and_of_what_is_below);
-  tcase_add_test(c, pages_across_folders);
-  tcase_add_test(c, what_comes_and_goes_between_pages);
-  tcase_add_test(c, every_failing_call);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file_list", setup, teardown, 120),
+    TEST(nothing_there, 1),
+    TEST(byte_order_over_folders, 1),
+    TEST(prefixes, 1),
+    TEST(what_is_hidden, 1),
+    TEST(names_too_long_for_a_key, 1),
+    TEST(pages_of_a_flat_folder, 1),
+    TEST(pages_of_prefixes_and_of_what_is_below, 1),
+    TEST(pages_across_folders, 1),
+    TEST(what_comes_and_goes_between_pages, 1),
+    TEST(every_failing_call, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file_list", tests, COUNT(tests));
 }

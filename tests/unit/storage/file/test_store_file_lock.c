@@ -324,25 +324,20 @@ START_TEST(without_a_lock) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file_lock");
-  TCase *c = tcase_create("store_file_lock");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, all_who_replace_or_remove_wait);
-  tcase_add_test(c, who_creates_does_not_wait);
-  tcase_add_test(c, the_etag_is_compared_under_the_lock);
-  tcase_add_test(c, the_lock_of_an_unlinked_file_is_none);
-  tcase_add_test(c, the_lock_of_another_is_not_dropped);
-  tcase_add_test(c, unlinked_before_it_is_let_go);
-  tcase_add_test(c, a_dead_holder_leaves_it_free);
-  tcase_add_test(c, waiting_can_be_cancelled);
-  tcase_add_test(c, waiting_ends_with_the_time_limit);
-  tcase_add_test(c, without_a_lock);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file_lock", setup, teardown, 120),
+    TEST(all_who_replace_or_remove_wait, 1),
+    TEST(who_creates_does_not_wait, 1),
+    TEST(the_etag_is_compared_under_the_lock, 1),
+    TEST(the_lock_of_an_unlinked_file_is_none, 1),
+    TEST(the_lock_of_another_is_not_dropped, 1),
+    TEST(unlinked_before_it_is_let_go, 1),
+    TEST(a_dead_holder_leaves_it_free, 1),
+    TEST(waiting_can_be_cancelled, 1),
+    TEST(waiting_ends_with_the_time_limit, 1),
+    TEST(without_a_lock, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file_lock", tests, COUNT(tests));
 }

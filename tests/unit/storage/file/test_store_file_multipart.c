@@ -503,35 +503,30 @@ START_TEST(every_failing_call) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file_multipart");
-  TCase *c = tcase_create("store_file_multipart");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, parts_in_reverse_order);
-  tcase_add_test(c, invisible_until_complete);
-  tcase_add_test(c, abort_leaves_nothing);
-  tcase_add_test(c, abort_after_complete_keeps_the_object);
-  tcase_add_test(c, complete_needs_every_part);
-  tcase_add_test(c, a_part_may_be_stored_again);
-  tcase_add_test(c, parts_of_the_wrong_size_or_sum);
-  tcase_add_test(c, limits_of_create);
-  tcase_add_test(c, parts_in_parallel);
-  tcase_add_test(c, another_process_goes_on);
-  tcase_add_test(c, a_lost_reply_is_settled);
-  tcase_add_test(c, ids_that_are_none);
-  tcase_add_test(c, a_damaged_journal_is_not_believed);
-  tcase_add_test(c, a_cut_upload_is_not_completed);
-  tcase_add_test(c, many_uploads_at_once);
-  tcase_add_test(c, closing_lets_go_of_unfinished_uploads);
-  tcase_add_test(c, parts_that_are_fed);
-  tcase_add_test(c, cancelled_parts);
-  tcase_add_test(c, what_is_complete_is_synced);
-  tcase_add_test(c, every_failing_call);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file_multipart", setup, teardown, 120),
+    TEST(parts_in_reverse_order, 1),
+    TEST(invisible_until_complete, 1),
+    TEST(abort_leaves_nothing, 1),
+    TEST(abort_after_complete_keeps_the_object, 1),
+    TEST(complete_needs_every_part, 1),
+    TEST(a_part_may_be_stored_again, 1),
+    TEST(parts_of_the_wrong_size_or_sum, 1),
+    TEST(limits_of_create, 1),
+    TEST(parts_in_parallel, 1),
+    TEST(another_process_goes_on, 1),
+    TEST(a_lost_reply_is_settled, 1),
+    TEST(ids_that_are_none, 1),
+    TEST(a_damaged_journal_is_not_believed, 1),
+    TEST(a_cut_upload_is_not_completed, 1),
+    TEST(many_uploads_at_once, 1),
+    TEST(closing_lets_go_of_unfinished_uploads, 1),
+    TEST(parts_that_are_fed, 1),
+    TEST(cancelled_parts, 1),
+    TEST(what_is_complete_is_synced, 1),
+    TEST(every_failing_call, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file_multipart", tests, COUNT(tests));
 }

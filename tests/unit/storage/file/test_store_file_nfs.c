@@ -351,25 +351,24 @@ START_TEST(an_object_is_no_upload) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("store_file_nfs", setup, teardown, 120),
+    TEST(a_remembered_object_is_not_compared, 1),
+    TEST(a_second_name_is_no_other_object, 1),
+    TEST(an_ended_lock_is_marked, 1),
+    TEST(a_stale_file_is_opened_again, 1),
+    TEST(what_stays_stale_is_said, 1),
+    TEST(a_living_upload_is_held, 1),
+    TEST(without_locks_nothing_is_compared, 1),
+    TEST(the_lock_of_another_user, 1),
+    TEST(a_link_whose_reply_is_lost, 3),
+    TEST(a_rename_whose_reply_is_lost, 3),
+    TEST(missing_for_a_moment, 1),
+    TEST(created_for_a_moment, 1),
+    TEST(removed_files_that_are_open_are_no_objects, 1),
+    TEST(an_object_is_no_upload, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("store_file_nfs");
-  TCase *c = tcase_create("store_file_nfs");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_remembered_object_is_not_compared);
-  tcase_add_test(c, a_second_name_is_no_other_object);
-  tcase_add_test(c, an_ended_lock_is_marked);
-  tcase_add_test(c, a_stale_file_is_opened_again);
-  tcase_add_test(c, what_stays_stale_is_said);
-  tcase_add_test(c, a_living_upload_is_held);
-  tcase_add_test(c, without_locks_nothing_is_compared);
-  tcase_add_test(c, the_lock_of_another_user);
-  tcase_add_loop_test(c, a_link_whose_reply_is_lost, 0, 3);
-  tcase_add_loop_test(c, a_rename_whose_reply_is_lost, 0, 3);
-  tcase_add_test(c, missing_for_a_moment);
-  tcase_add_test(c, created_for_a_moment);
-  tcase_add_test(c, removed_files_that_are_open_are_no_objects);
-  tcase_add_test(c, an_object_is_no_upload);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("store_file_nfs", tests, COUNT(tests));
 }

@@ -145,15 +145,14 @@ START_TEST(one_of_many_creators_wins) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("store_file_publish", setup, teardown, 60),
+    TEST(by_a_link, 3),
+    TEST(neither_rename_nor_link, 3),
+    TEST(a_disk_that_fails, 2),
+    TEST(one_of_many_creators_wins, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("store_file_publish");
-  TCase *c = tcase_create("store_file_publish");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, by_a_link, 0, 3);
-  tcase_add_loop_test(c, neither_rename_nor_link, 0, 3);
-  tcase_add_loop_test(c, a_disk_that_fails, 0, 2);
-  tcase_add_test(c, one_of_many_creators_wins);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("store_file_publish", tests, COUNT(tests));
 }

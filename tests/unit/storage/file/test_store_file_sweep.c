@@ -223,26 +223,21 @@ START_TEST(no_folder_at_all) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("store_file_sweep");
-  TCase *c = tcase_create("store_file_sweep");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, lists_tell_dates);
-  tcase_add_test(c, hidden_files_of_the_dead);
-  tcase_add_test(c, young_and_foreign_hidden_files_stay);
-  tcase_add_loop_test(c, a_lock_that_is_held, 0, 2);
-  tcase_add_test(c, links_are_not_followed);
-  tcase_add_test(c, an_upload_whose_process_lives);
-  tcase_add_test(c, an_upload_that_is_young);
-  tcase_add_test(c, a_journal_alone);
-  tcase_add_test(c, an_empty_journal);
-  tcase_add_test(c, what_is_committed_stays);
-  tcase_add_test(c, no_folder_at_all);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("store_file_sweep", setup, teardown, 60),
+    TEST(lists_tell_dates, 1),
+    TEST(hidden_files_of_the_dead, 1),
+    TEST(young_and_foreign_hidden_files_stay, 1),
+    TEST(a_lock_that_is_held, 2),
+    TEST(links_are_not_followed, 1),
+    TEST(an_upload_whose_process_lives, 1),
+    TEST(an_upload_that_is_young, 1),
+    TEST(a_journal_alone, 1),
+    TEST(an_empty_journal, 1),
+    TEST(what_is_committed_stays, 1),
+    TEST(no_folder_at_all, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("store_file_sweep", tests, COUNT(tests));
 }

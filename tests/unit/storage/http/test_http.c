@@ -294,28 +294,24 @@ START_TEST(broken_replies) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("http");
-  TCase *c = tcase_create("http");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, put_sends_all_spans_with_a_length);
-  tcase_add_test(c, large_body_is_sent_at_once);
-  tcase_add_test(c, methods_and_empty_bodies);
-  tcase_add_test(c, body_goes_into_spans_with_its_crc);
-  tcase_add_test(c, longer_body_than_spans_is_refused);
-  tcase_add_test(c, shorter_body_than_spans_is_told);
-  tcase_add_test(c, error_body_goes_to_the_text);
-  tcase_add_test(c, long_error_is_cut);
-  tcase_add_test(c, long_text_is_refused);
-  tcase_add_test(c, headers_are_kept);
-  tcase_add_test(c, header_that_does_not_fit_is_dropped);
-  tcase_add_test(c, too_many_headers_are_refused);
-  tcase_add_test(c, redirect_is_not_followed);
-  tcase_add_test(c, broken_replies);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("http", NULL, NULL, 120),
+    TEST(put_sends_all_spans_with_a_length, 1),
+    TEST(large_body_is_sent_at_once, 1),
+    TEST(methods_and_empty_bodies, 1),
+    TEST(body_goes_into_spans_with_its_crc, 1),
+    TEST(longer_body_than_spans_is_refused, 1),
+    TEST(shorter_body_than_spans_is_told, 1),
+    TEST(error_body_goes_to_the_text, 1),
+    TEST(long_error_is_cut, 1),
+    TEST(long_text_is_refused, 1),
+    TEST(headers_are_kept, 1),
+    TEST(header_that_does_not_fit_is_dropped, 1),
+    TEST(too_many_headers_are_refused, 1),
+    TEST(redirect_is_not_followed, 1),
+    TEST(broken_replies, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("http", tests, COUNT(tests));
 }

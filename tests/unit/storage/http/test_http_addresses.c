@@ -224,16 +224,16 @@ START_TEST(a_try_after_one_that_broke_goes_elsewhere) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("http_addresses", NULL, NULL, 60),
+    TEST(a_second_one_goes_elsewhere, 1),
+    TEST(a_second_one_beside_a_kept_connection, 1),
+    TEST(a_second_one_to_the_only_address, 1),
+    TEST(an_address_to_avoid, 1),
+    TEST(another_address_where_nobody_is, 1),
+    TEST(a_try_after_one_that_broke_goes_elsewhere, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("http_addresses");
-  TCase *tcase = tcase_create("http_addresses");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_test(tcase, a_second_one_goes_elsewhere);
-  tcase_add_test(tcase, a_second_one_beside_a_kept_connection);
-  tcase_add_test(tcase, a_second_one_to_the_only_address);
-  tcase_add_test(tcase, an_address_to_avoid);
-  tcase_add_test(tcase, another_address_where_nobody_is);
-  tcase_add_test(tcase, a_try_after_one_that_broke_goes_elsewhere);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("http_addresses", tests, COUNT(tests));
 }

@@ -192,18 +192,14 @@ START_TEST(the_password_of_a_proxy_is_not_told) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("http_bad");
-  TCase *c = tcase_create("http_bad");
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, floods_end, 0, (int)(sizeof FLOODS / sizeof FLOODS[0]));
-  tcase_add_test(c, what_is_no_http);
-  tcase_add_test(c, values_with_control_characters_are_dropped);
-  tcase_add_test(c, the_password_of_a_proxy_is_not_told);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("http_bad", NULL, NULL, 120),
+    TEST(floods_end, COUNT(FLOODS)),
+    TEST(what_is_no_http, 1),
+    TEST(values_with_control_characters_are_dropped, 1),
+    TEST(the_password_of_a_proxy_is_not_told, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("http_bad", tests, COUNT(tests));
 }

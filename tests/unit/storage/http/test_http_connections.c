@@ -416,29 +416,25 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("http_connections");
-  TCase *c = tcase_create("http_connections");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, connection_is_kept);
-  tcase_add_test(c, connection_is_given_up_after_a_refused_body);
-  tcase_add_test(c, kept_connection_that_closes);
-  tcase_add_test(c, expectation_that_is_refused);
-  tcase_add_test(c, each_thread_has_a_connection);
-  tcase_add_test(c, refused_connection);
-  tcase_add_test(c, name_that_does_not_resolve);
-  tcase_add_test(c, reply_before_the_body_was_read);
-  tcase_add_test(c, body_that_asks_first_is_held_back);
-  tcase_add_test(c, body_that_asks_first_comes_after_all);
-  tcase_add_test(c, proxy_forwards);
-  tcase_add_test(c, proxy_that_wants_a_password);
-  tcase_add_test(c, proxy_that_refuses_a_tunnel);
-  tcase_add_test(c, tls_failures);
-  tcase_add_test(c, memory_runs_out);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("http_connections", NULL, NULL, 120),
+    TEST(connection_is_kept, 1),
+    TEST(connection_is_given_up_after_a_refused_body, 1),
+    TEST(kept_connection_that_closes, 1),
+    TEST(expectation_that_is_refused, 1),
+    TEST(each_thread_has_a_connection, 1),
+    TEST(refused_connection, 1),
+    TEST(name_that_does_not_resolve, 1),
+    TEST(reply_before_the_body_was_read, 1),
+    TEST(body_that_asks_first_is_held_back, 1),
+    TEST(body_that_asks_first_comes_after_all, 1),
+    TEST(proxy_forwards, 1),
+    TEST(proxy_that_wants_a_password, 1),
+    TEST(proxy_that_refuses_a_tunnel, 1),
+    TEST(tls_failures, 1),
+    TEST(memory_runs_out, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("http_connections", tests, COUNT(tests));
 }

@@ -259,16 +259,16 @@ START_TEST(a_forked_child_leaves_them_alone) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("http_idle", NULL, NULL, 200),
+    TEST(what_the_server_has_closed_is_closed, 1),
+    TEST(what_nobody_uses_is_closed, 1),
+    TEST(nothing_is_kept, 1),
+    TEST(closing_meets_taking, 1),
+    TEST(programs_that_are_started_inherit_none, 1),
+    TEST(a_forked_child_leaves_them_alone, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("http_idle");
-  TCase *tcase = tcase_create("http_idle");
-  tcase_set_timeout(tcase, 200);
-  tcase_add_test(tcase, what_the_server_has_closed_is_closed);
-  tcase_add_test(tcase, what_nobody_uses_is_closed);
-  tcase_add_test(tcase, nothing_is_kept);
-  tcase_add_test(tcase, closing_meets_taking);
-  tcase_add_test(tcase, programs_that_are_started_inherit_none);
-  tcase_add_test(tcase, a_forked_child_leaves_them_alone);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("http_idle", tests, COUNT(tests));
 }

@@ -206,18 +206,16 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
+static const struct suite_row tests[] = {
+    CASE("all", setup, NULL, 0),
+    TEST(no_proxy_names_hosts, COUNT(EXCEPTIONS)),
+    TEST(an_entry_that_is_too_long_names_nobody, 1),
+    TEST(the_environment_decides, COUNT(CHOICES)),
+    TEST(a_proxy_without_a_port, 1),
+    TEST(what_is_no_proxy, 1),
+    TEST(memory_runs_out, 1),
+};
 
 int main(void) {
-  Suite *suite = suite_create("http_proxy");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_loop_test(tcase, no_proxy_names_hosts, 0, COUNT(EXCEPTIONS));
-  tcase_add_test(tcase, an_entry_that_is_too_long_names_nobody);
-  tcase_add_loop_test(tcase, the_environment_decides, 0, COUNT(CHOICES));
-  tcase_add_test(tcase, a_proxy_without_a_port);
-  tcase_add_test(tcase, what_is_no_proxy);
-  tcase_add_test(tcase, memory_runs_out);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("http_proxy", tests, COUNT(tests));
 }

@@ -311,21 +311,21 @@ START_TEST(no_second_to_be_had) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("http_race", NULL, NULL, 60),
+    TEST(second_answers_first, 1),
+    TEST(first_answers_first, 1),
+    TEST(never_due, 1),
+    TEST(what_does_not_settle_it, 1),
+    TEST(both_fail, 1),
+    TEST(a_body_is_sent_twice, 1),
+    TEST(the_loser_spoils_nothing_unseen, 1),
+    TEST(with_gaps_one_at_a_time, 1),
+    TEST(both_are_cancelled, 1),
+    TEST(a_second_one_has_what_is_left_of_the_limit, 1),
+    TEST(no_second_to_be_had, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("http_race");
-  TCase *tcase = tcase_create("http_race");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_test(tcase, second_answers_first);
-  tcase_add_test(tcase, first_answers_first);
-  tcase_add_test(tcase, never_due);
-  tcase_add_test(tcase, what_does_not_settle_it);
-  tcase_add_test(tcase, both_fail);
-  tcase_add_test(tcase, a_body_is_sent_twice);
-  tcase_add_test(tcase, the_loser_spoils_nothing_unseen);
-  tcase_add_test(tcase, with_gaps_one_at_a_time);
-  tcase_add_test(tcase, both_are_cancelled);
-  tcase_add_test(tcase, a_second_one_has_what_is_left_of_the_limit);
-  tcase_add_test(tcase, no_second_to_be_had);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("http_race", tests, COUNT(tests));
 }

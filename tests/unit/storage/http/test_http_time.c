@@ -265,26 +265,22 @@ START_TEST(no_grace_before_the_body_is_sent) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("http_time");
-  TCase *c = tcase_create("http_time");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, silence_ends_after_the_idle_limit);
-  tcase_add_test(c, stalled_upload_ends_after_the_idle_limit);
-  tcase_add_test(c, bytes_that_leave_the_send_buffer_are_no_silence);
-  tcase_add_test(c, slow_reply_is_not_idle);
-  tcase_add_test(c, reply_that_trickles_is_given_up);
-  tcase_add_test(c, upload_that_trickles_is_given_up);
-  tcase_add_test(c, headers_that_trickle_are_given_up);
-  tcase_add_test(c, thinking_is_not_slow);
-  tcase_add_test(c, any_pace_will_do);
-  tcase_add_test(c, cancel_ends_a_silent_request);
-  tcase_add_test(c, grace_of_a_cancelled_request);
-  tcase_add_test(c, no_grace_before_the_body_is_sent);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("http_time", NULL, NULL, 120),
+    TEST(silence_ends_after_the_idle_limit, 1),
+    TEST(stalled_upload_ends_after_the_idle_limit, 1),
+    TEST(bytes_that_leave_the_send_buffer_are_no_silence, 1),
+    TEST(slow_reply_is_not_idle, 1),
+    TEST(reply_that_trickles_is_given_up, 1),
+    TEST(upload_that_trickles_is_given_up, 1),
+    TEST(headers_that_trickle_are_given_up, 1),
+    TEST(thinking_is_not_slow, 1),
+    TEST(any_pace_will_do, 1),
+    TEST(cancel_ends_a_silent_request, 1),
+    TEST(grace_of_a_cancelled_request, 1),
+    TEST(no_grace_before_the_body_is_sent, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("http_time", tests, COUNT(tests));
 }

@@ -121,16 +121,14 @@ START_TEST(nothing_known) {
 }
 END_TEST
 
-#define COUNT(table) ((int)(sizeof(table) / sizeof(table)[0]))
+static const struct suite_row tests[] = {
+    CASE("http_tls", NULL, NULL, 60),
+    TEST(a_handshake_that_is_cut_is_worth_another_try, COUNT(CUT)),
+    TEST(a_server_without_tls_is_told_by_what_it_answers, COUNT(NOT_TLS)),
+    TEST(a_refusal_is_final, COUNT(REFUSES)),
+    TEST(nothing_known, 1),
+};
 
 int main(void) {
-  Suite *suite = suite_create("http_tls");
-  TCase *tcase = tcase_create("http_tls");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_loop_test(tcase, a_handshake_that_is_cut_is_worth_another_try, 0, COUNT(CUT));
-  tcase_add_loop_test(tcase, a_server_without_tls_is_told_by_what_it_answers, 0, COUNT(NOT_TLS));
-  tcase_add_loop_test(tcase, a_refusal_is_final, 0, COUNT(REFUSES));
-  tcase_add_test(tcase, nothing_known);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("http_tls", tests, COUNT(tests));
 }

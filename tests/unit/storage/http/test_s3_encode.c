@@ -120,19 +120,19 @@ START_TEST(decoding) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(every_byte_is_encoded_as_s3_wants, 1),
+    TEST(a_path_keeps_its_slashes, 1),
+    TEST(a_nul_inside_is_encoded, 1),
+    TEST(a_query_is_sorted_by_encoded_name_then_value, 1),
+    TEST(a_query_sorts_by_what_is_sent, 1),
+    TEST(no_pairs_make_an_empty_query, 1),
+    TEST(a_query_has_limits, 1),
+    TEST(no_memory_is_reported, 1),
+    TEST(decoding, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_encode");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, every_byte_is_encoded_as_s3_wants);
-  tcase_add_test(tcase, a_path_keeps_its_slashes);
-  tcase_add_test(tcase, a_nul_inside_is_encoded);
-  tcase_add_test(tcase, a_query_is_sorted_by_encoded_name_then_value);
-  tcase_add_test(tcase, a_query_sorts_by_what_is_sent);
-  tcase_add_test(tcase, no_pairs_make_an_empty_query);
-  tcase_add_test(tcase, a_query_has_limits);
-  tcase_add_test(tcase, no_memory_is_reported);
-  tcase_add_test(tcase, decoding);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_encode", tests, COUNT(tests));
 }

@@ -158,18 +158,13 @@ START_TEST(default_ports) {
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
+static const struct suite_row tests[] = {
+    CASE("all", NULL, NULL, 0),      TEST(good_endpoints, COUNT(GOOD)),
+    TEST(bad_endpoints, COUNT(BAD)), TEST(what_is_wrong_is_told, 1),
+    TEST(a_password_is_not_told, 1), TEST(a_host_and_a_path_are_bounded, 1),
+    TEST(addresses_and_loopback, 1), TEST(default_ports, 1),
+};
 
 int main(void) {
-  Suite *suite = suite_create("s3_endpoint");
-  TCase *tcase = tcase_create("all");
-  tcase_add_loop_test(tcase, good_endpoints, 0, COUNT(GOOD));
-  tcase_add_loop_test(tcase, bad_endpoints, 0, COUNT(BAD));
-  tcase_add_test(tcase, what_is_wrong_is_told);
-  tcase_add_test(tcase, a_password_is_not_told);
-  tcase_add_test(tcase, a_host_and_a_path_are_bounded);
-  tcase_add_test(tcase, addresses_and_loopback);
-  tcase_add_test(tcase, default_ports);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_endpoint", tests, COUNT(tests));
 }

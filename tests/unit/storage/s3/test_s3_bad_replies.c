@@ -227,15 +227,15 @@ START_TEST(replies_without_an_end) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", NULL, NULL, 120),
+    TEST(no_request_goes_elsewhere, 7),
+    TEST(texts_that_repeat_a_secret_are_dropped, 9),
+    TEST(a_signature_is_not_told, 1),
+    TEST(documents_that_are_bombs, 6),
+    TEST(replies_without_an_end, 3),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_bad_replies");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, no_request_goes_elsewhere, 0, 7);
-  tcase_add_loop_test(tcase, texts_that_repeat_a_secret_are_dropped, 0, 9);
-  tcase_add_test(tcase, a_signature_is_not_told);
-  tcase_add_loop_test(tcase, documents_that_are_bombs, 0, 6);
-  tcase_add_loop_test(tcase, replies_without_an_end, 0, 3);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_bad_replies", tests, COUNT(tests));
 }

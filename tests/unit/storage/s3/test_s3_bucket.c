@@ -199,19 +199,19 @@ START_TEST(access_points_go_by_their_alias) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(names_of_other_stores, 1),
+    TEST(names_of_no_store, 1),
+    TEST(aws_names_its_rule, 1),
+    TEST(labels, 1),
+    TEST(other_names_stand_in_the_path, 1),
+    TEST(dots_stand_in_the_host_without_tls, 1),
+    TEST(keys_are_told_nowhere, 1),
+    TEST(directory_buckets_are_refused_at_aws, 1),
+    TEST(access_points_go_by_their_alias, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_bucket");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, names_of_other_stores);
-  tcase_add_test(tcase, names_of_no_store);
-  tcase_add_test(tcase, aws_names_its_rule);
-  tcase_add_test(tcase, labels);
-  tcase_add_test(tcase, other_names_stand_in_the_path);
-  tcase_add_test(tcase, dots_stand_in_the_host_without_tls);
-  tcase_add_test(tcase, keys_are_told_nowhere);
-  tcase_add_test(tcase, directory_buckets_are_refused_at_aws);
-  tcase_add_test(tcase, access_points_go_by_their_alias);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_bucket", tests, COUNT(tests));
 }

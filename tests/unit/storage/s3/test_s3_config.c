@@ -440,34 +440,34 @@ START_TEST(no_memory_is_reported) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", setup, teardown, 0),
+    TEST(the_defaults_are_aws, 1),
+    TEST(prefixes, 1),
+    TEST(bad_prefixes, 1),
+    TEST(bad_buckets, 1),
+    TEST(keys_in_a_url_are_not_told, 1),
+    TEST(the_query_sets_things, 1),
+    TEST(a_bad_query_is_refused, 1),
+    TEST(region_precedence, 1),
+    TEST(endpoint_precedence, 1),
+    TEST(a_profile_chooses_the_section, 1),
+    TEST(where_keys_of_roles_come_from, 1),
+    TEST(anonymous_is_asked_for, 1),
+    TEST(a_bad_config_file_is_told, 1),
+    TEST(endpoints_of_ones_own_have_the_bucket_in_the_path, 1),
+    TEST(style_can_be_forced, 1),
+    TEST(a_dotted_bucket_goes_into_the_path, 1),
+    TEST(aws_hosts_by_name_are_virtual, 1),
+    TEST(a_bucket_cannot_stand_before_an_address, 1),
+    TEST(when_payloads_are_signed, 1),
+    TEST(the_checksum_switch, 1),
+    TEST(the_ca_file, 1),
+    TEST(moving_to_another_region, 1),
+    TEST(a_bad_region_of_a_reply_is_refused, 1),
+    TEST(no_memory_is_reported, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_config");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, the_defaults_are_aws);
-  tcase_add_test(tcase, prefixes);
-  tcase_add_test(tcase, bad_prefixes);
-  tcase_add_test(tcase, bad_buckets);
-  tcase_add_test(tcase, keys_in_a_url_are_not_told);
-  tcase_add_test(tcase, the_query_sets_things);
-  tcase_add_test(tcase, a_bad_query_is_refused);
-  tcase_add_test(tcase, region_precedence);
-  tcase_add_test(tcase, endpoint_precedence);
-  tcase_add_test(tcase, a_profile_chooses_the_section);
-  tcase_add_test(tcase, where_keys_of_roles_come_from);
-  tcase_add_test(tcase, anonymous_is_asked_for);
-  tcase_add_test(tcase, a_bad_config_file_is_told);
-  tcase_add_test(tcase, endpoints_of_ones_own_have_the_bucket_in_the_path);
-  tcase_add_test(tcase, style_can_be_forced);
-  tcase_add_test(tcase, a_dotted_bucket_goes_into_the_path);
-  tcase_add_test(tcase, aws_hosts_by_name_are_virtual);
-  tcase_add_test(tcase, a_bucket_cannot_stand_before_an_address);
-  tcase_add_test(tcase, when_payloads_are_signed);
-  tcase_add_test(tcase, the_checksum_switch);
-  tcase_add_test(tcase, the_ca_file);
-  tcase_add_test(tcase, moving_to_another_region);
-  tcase_add_test(tcase, a_bad_region_of_a_reply_is_refused);
-  tcase_add_test(tcase, no_memory_is_reported);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_config", tests, COUNT(tests));
 }

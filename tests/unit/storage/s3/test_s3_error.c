@@ -352,27 +352,25 @@ START_TEST(what_the_log_tells_has_no_gaps) {
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
+static const struct suite_row tests[] = {
+    CASE("all", setup, NULL, 0),
+    TEST(replies_have_a_class_and_a_status, COUNT(REPLIES)),
+    TEST(transports_have_a_class_and_a_status, COUNT(TRANSPORTS)),
+    TEST(the_message_tells_what_where_and_why, 1),
+    TEST(a_reply_without_a_code_has_a_message_too, 1),
+    TEST(hints_name_what_to_check, COUNT(HINTS)),
+    TEST(a_failed_handshake_has_a_hint_of_its_own, COUNT(TLS_HINTS)),
+    TEST(servers_that_want_tls_are_known, 1),
+    TEST(who_hangs_up_from_the_start_may_want_tls, 1),
+    TEST(hints_do_without_what_is_not_known, 1),
+    TEST(a_precondition_is_what_the_caller_says, 1),
+    TEST(a_cancel_is_told_as_one, 1),
+    TEST(the_time_limit_gives_a_hint_where_there_is_no_better, 1),
+    TEST(a_success_cannot_be_told_as_an_error, 1),
+    TEST(a_refusal_names_checksums_where_it_may_mean_them, 1),
+    TEST(what_the_log_tells_has_no_gaps, 1),
+};
 
 int main(void) {
-  Suite *suite = suite_create("s3_error");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_loop_test(tcase, replies_have_a_class_and_a_status, 0, COUNT(REPLIES));
-  tcase_add_loop_test(tcase, transports_have_a_class_and_a_status, 0, COUNT(TRANSPORTS));
-  tcase_add_test(tcase, the_message_tells_what_where_and_why);
-  tcase_add_test(tcase, a_reply_without_a_code_has_a_message_too);
-  tcase_add_loop_test(tcase, hints_name_what_to_check, 0, COUNT(HINTS));
-  tcase_add_loop_test(tcase, a_failed_handshake_has_a_hint_of_its_own, 0, COUNT(TLS_HINTS));
-  tcase_add_test(tcase, servers_that_want_tls_are_known);
-  tcase_add_test(tcase, who_hangs_up_from_the_start_may_want_tls);
-  tcase_add_test(tcase, hints_do_without_what_is_not_known);
-  tcase_add_test(tcase, a_precondition_is_what_the_caller_says);
-  tcase_add_test(tcase, a_cancel_is_told_as_one);
-  tcase_add_test(tcase, the_time_limit_gives_a_hint_where_there_is_no_better);
-  tcase_add_test(tcase, a_success_cannot_be_told_as_an_error);
-  tcase_add_test(tcase, a_refusal_names_checksums_where_it_may_mean_them);
-  tcase_add_test(tcase, what_the_log_tells_has_no_gaps);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_error", tests, COUNT(tests));
 }

@@ -184,18 +184,17 @@ START_TEST(anonymous_requests_are_not_signed) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("all", key_script_setup, key_script_teardown, 60),
+    TEST(keys_end_in_the_middle_of_an_upload, 1),
+    TEST(the_place_is_down_when_they_end, 1),
+    TEST(the_place_refuses_when_they_end, 1),
+    TEST(new_keys_that_are_no_better, 1),
+    TEST(no_keys_from_the_start, 1),
+    TEST(a_place_that_stays_down_ends_with_the_time_limit, 1),
+    TEST(anonymous_requests_are_not_signed, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("s3_expiry");
-  TCase *tcase = tcase_create("all");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, key_script_setup, key_script_teardown);
-  tcase_add_test(tcase, keys_end_in_the_middle_of_an_upload);
-  tcase_add_test(tcase, the_place_is_down_when_they_end);
-  tcase_add_test(tcase, the_place_refuses_when_they_end);
-  tcase_add_test(tcase, new_keys_that_are_no_better);
-  tcase_add_test(tcase, no_keys_from_the_start);
-  tcase_add_test(tcase, a_place_that_stays_down_ends_with_the_time_limit);
-  tcase_add_test(tcase, anonymous_requests_are_not_signed);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_expiry", tests, COUNT(tests));
 }

@@ -158,11 +158,11 @@ START_TEST(what_happens_once_is_sent_once) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("hedged", NULL, NULL, 120),
+    TEST(what_happens_once_is_sent_once, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("s3_hedged");
-  TCase *c = tcase_create("hedged");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, what_happens_once_is_sent_once);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("s3_hedged", tests, COUNT(tests));
 }

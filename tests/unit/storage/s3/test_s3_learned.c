@@ -328,41 +328,35 @@ START_TEST(without_checksums_there_is_no_such_hint) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_learned");
-  TCase *c = tcase_create("size");
-  tcase_add_test(c, a_refused_size_is_left_out);
-  tcase_add_test(c, without_the_size_another_is_found);
-  tcase_add_test(c, without_the_size_the_object_is_waited_for);
-  tcase_add_test(c, a_complete_that_is_refused_as_such);
-  suite_add_tcase(s, c);
-  c = tcase_create("create-only");
-  tcase_add_test(c, a_refused_create_only_becomes_a_look);
-  tcase_add_test(c, a_refused_create_only_finds_what_is_there);
-  tcase_add_test(c, a_look_that_fails_is_no_free_place);
-  tcase_add_test(c, a_put_that_is_refused_for_another_reason);
-  tcase_add_test(c, a_complete_without_create_only);
-  tcase_add_test(c, a_complete_without_both);
-  suite_add_tcase(s, c);
-  c = tcase_create("lists");
-  tcase_add_test(c, parts_that_cannot_be_listed);
-  tcase_add_test(c, uploads_that_cannot_be_listed);
-  tcase_add_test(c, keys_that_are_not_encoded);
-  tcase_add_test(c, keys_that_are_encoded);
-  tcase_add_test(c, a_key_that_is_gone);
-  tcase_add_test(c, a_bare_percent_needs_no_question);
-  tcase_add_test(c, simple_keys_need_no_question);
-  tcase_add_test(c, a_list_of_parts_by_another_name);
-  tcase_add_test(c, another_document_is_no_question_of_tls);
-  tcase_add_test(c, a_web_page_is);
-  suite_add_tcase(s, c);
-  c = tcase_create("checksums");
-  tcase_add_test(c, refused_checksums_name_the_option);
-  tcase_add_test(c, without_checksums_there_is_no_such_hint);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("size", NULL, NULL, 0),
+    TEST(a_refused_size_is_left_out, 1),
+    TEST(without_the_size_another_is_found, 1),
+    TEST(without_the_size_the_object_is_waited_for, 1),
+    TEST(a_complete_that_is_refused_as_such, 1),
+    CASE("create-only", NULL, NULL, 0),
+    TEST(a_refused_create_only_becomes_a_look, 1),
+    TEST(a_refused_create_only_finds_what_is_there, 1),
+    TEST(a_look_that_fails_is_no_free_place, 1),
+    TEST(a_put_that_is_refused_for_another_reason, 1),
+    TEST(a_complete_without_create_only, 1),
+    TEST(a_complete_without_both, 1),
+    CASE("lists", NULL, NULL, 0),
+    TEST(parts_that_cannot_be_listed, 1),
+    TEST(uploads_that_cannot_be_listed, 1),
+    TEST(keys_that_are_not_encoded, 1),
+    TEST(keys_that_are_encoded, 1),
+    TEST(a_key_that_is_gone, 1),
+    TEST(a_bare_percent_needs_no_question, 1),
+    TEST(simple_keys_need_no_question, 1),
+    TEST(a_list_of_parts_by_another_name, 1),
+    TEST(another_document_is_no_question_of_tls, 1),
+    TEST(a_web_page_is, 1),
+    CASE("checksums", NULL, NULL, 0),
+    TEST(refused_checksums_name_the_option, 1),
+    TEST(without_checksums_there_is_no_such_hint, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_learned", tests, COUNT(tests));
 }

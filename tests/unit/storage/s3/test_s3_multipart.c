@@ -512,43 +512,39 @@ START_TEST(parts_come_in_pages) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_multipart");
-  TCase *c = tcase_create("s3_multipart");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, create_and_complete_requests);
-  tcase_add_test(c, crc64nvme_of_parts_and_of_the_whole);
-  tcase_add_test(c, checksums_can_be_off);
-  tcase_add_test(c, a_fed_part_is_read_again_for_each_try);
-  tcase_add_test(c, a_feed_that_fails);
-  tcase_add_test(c, a_fed_part_has_the_checksums_of_its_bytes);
-  tcase_add_test(c, part_without_an_etag);
-  tcase_add_test(c, complete_fails_late);
-  tcase_add_test(c, complete_fails_late_for_good);
-  tcase_add_test(c, complete_with_a_damaged_etag);
-  tcase_add_test(c, complete_with_a_part_that_is_another);
-  tcase_add_test(c, complete_with_one_part_more);
-  tcase_add_test(c, complete_whose_list_was_damaged);
-  tcase_add_test(c, lost_reply_to_a_complete);
-  tcase_add_test(c, lost_reply_to_a_complete_on_a_kept_connection);
-  tcase_add_test(c, complete_of_an_upload_that_is_gone_answered_by_errors);
-  tcase_add_test(c, part_of_an_upload_that_is_gone_answered_by_errors);
-  tcase_add_test(c, complete_of_an_upload_that_is_gone_and_was_never_listed);
-  tcase_add_test(c, complete_of_an_upload_that_is_there_goes_on);
-  tcase_add_test(c, complete_that_is_called_done_too_early);
-  tcase_add_test(c, complete_that_fails_after_it_was_called_done);
-  tcase_add_test(c, complete_without_an_etag);
-  tcase_add_test(c, complete_that_is_called_done_for_ever);
-  tcase_add_test(c, upload_that_is_gone);
-  tcase_add_test(c, upload_that_is_gone_for_another);
-  tcase_add_test(c, upload_that_is_gone_without_a_reason);
-  tcase_add_test(c, abort_is_outrun_by_a_part);
-  tcase_add_test(c, abort_that_does_not_help);
-  tcase_add_test(c, parts_come_in_pages);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("s3_multipart", NULL, NULL, 120),
+    TEST(create_and_complete_requests, 1),
+    TEST(crc64nvme_of_parts_and_of_the_whole, 1),
+    TEST(checksums_can_be_off, 1),
+    TEST(a_fed_part_is_read_again_for_each_try, 1),
+    TEST(a_feed_that_fails, 1),
+    TEST(a_fed_part_has_the_checksums_of_its_bytes, 1),
+    TEST(part_without_an_etag, 1),
+    TEST(complete_fails_late, 1),
+    TEST(complete_fails_late_for_good, 1),
+    TEST(complete_with_a_damaged_etag, 1),
+    TEST(complete_with_a_part_that_is_another, 1),
+    TEST(complete_with_one_part_more, 1),
+    TEST(complete_whose_list_was_damaged, 1),
+    TEST(lost_reply_to_a_complete, 1),
+    TEST(lost_reply_to_a_complete_on_a_kept_connection, 1),
+    TEST(complete_of_an_upload_that_is_gone_answered_by_errors, 1),
+    TEST(part_of_an_upload_that_is_gone_answered_by_errors, 1),
+    TEST(complete_of_an_upload_that_is_gone_and_was_never_listed, 1),
+    TEST(complete_of_an_upload_that_is_there_goes_on, 1),
+    TEST(complete_that_is_called_done_too_early, 1),
+    TEST(complete_that_fails_after_it_was_called_done, 1),
+    TEST(complete_without_an_etag, 1),
+    TEST(complete_that_is_called_done_for_ever, 1),
+    TEST(upload_that_is_gone, 1),
+    TEST(upload_that_is_gone_for_another, 1),
+    TEST(upload_that_is_gone_without_a_reason, 1),
+    TEST(abort_is_outrun_by_a_part, 1),
+    TEST(abort_that_does_not_help, 1),
+    TEST(parts_come_in_pages, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_multipart", tests, COUNT(tests));
 }

@@ -562,28 +562,23 @@ START_TEST(no_memory_is_reported) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_options");
-  TCase *c = tcase_create("s3_options");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, every_option_on_every_operation, 0, (int)(sizeof CASES / sizeof CASES[0]));
-  tcase_add_loop_test(c, encryption_that_was_not_done, 0, 4);
-  tcase_add_test(c, all_options_at_once);
-  tcase_add_test(c, the_key_is_not_told);
-  tcase_add_test(c, options_follow_to_another_region);
-  tcase_add_test(c, values_that_are_refused);
-  tcase_add_test(c, limits_of_texts);
-  tcase_add_test(c, options_go_before_the_url);
-  tcase_add_test(c, checks_by_options);
-  tcase_add_test(c, where_the_key_may_be);
-  tcase_add_test(c, bad_keys);
-  tcase_add_test(c, when_a_key_is_refused);
-  tcase_add_test(c, no_memory_is_reported);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("s3_options", setup, teardown, 60),
+    TEST(every_option_on_every_operation, COUNT(CASES)),
+    TEST(encryption_that_was_not_done, 4),
+    TEST(all_options_at_once, 1),
+    TEST(the_key_is_not_told, 1),
+    TEST(options_follow_to_another_region, 1),
+    TEST(values_that_are_refused, 1),
+    TEST(limits_of_texts, 1),
+    TEST(options_go_before_the_url, 1),
+    TEST(checks_by_options, 1),
+    TEST(where_the_key_may_be, 1),
+    TEST(bad_keys, 1),
+    TEST(when_a_key_is_refused, 1),
+    TEST(no_memory_is_reported, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_options", tests, COUNT(tests));
 }

@@ -49,15 +49,11 @@ START_TEST(an_option_that_is_refused) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_options_refused");
-  TCase *c = tcase_create("s3_options_refused");
-  tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, an_option_that_is_refused, 0, 6);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("s3_options_refused", NULL, NULL, 120),
+    TEST(an_option_that_is_refused, 6),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_options_refused", tests, COUNT(tests));
 }

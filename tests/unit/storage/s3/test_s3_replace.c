@@ -255,33 +255,29 @@ START_TEST(conflict_without_a_winner) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_replace");
-  TCase *c = tcase_create("s3_replace");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, as_it_is_told);
-  tcase_add_test(c, without_quotes);
-  tcase_add_test(c, with_quotes_where_it_has_none);
-  tcase_add_test(c, weak_without_its_mark);
-  tcase_add_test(c, learns_anew);
-  tcase_add_test(c, another_object);
-  tcase_add_test(c, an_object_that_is_gone);
-  tcase_add_test(c, in_no_form);
-  tcase_add_test(c, replaced_between_the_forms);
-  tcase_add_test(c, nobody_can_look);
-  tcase_add_test(c, a_refused_condition_becomes_a_look);
-  tcase_add_test(c, a_look_finds_another_object);
-  tcase_add_test(c, a_look_that_fails);
-  tcase_add_test(c, refused_for_another_reason);
-  tcase_add_test(c, who_wants_no_look_is_refused);
-  tcase_add_test(c, own_write);
-  tcase_add_test(c, own_write_in_the_other_form);
-  tcase_add_test(c, tries_of_both_forms_count);
-  tcase_add_test(c, conflict_without_a_winner);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("s3_replace", NULL, NULL, 120),
+    TEST(as_it_is_told, 1),
+    TEST(without_quotes, 1),
+    TEST(with_quotes_where_it_has_none, 1),
+    TEST(weak_without_its_mark, 1),
+    TEST(learns_anew, 1),
+    TEST(another_object, 1),
+    TEST(an_object_that_is_gone, 1),
+    TEST(in_no_form, 1),
+    TEST(replaced_between_the_forms, 1),
+    TEST(nobody_can_look, 1),
+    TEST(a_refused_condition_becomes_a_look, 1),
+    TEST(a_look_finds_another_object, 1),
+    TEST(a_look_that_fails, 1),
+    TEST(refused_for_another_reason, 1),
+    TEST(who_wants_no_look_is_refused, 1),
+    TEST(own_write, 1),
+    TEST(own_write_in_the_other_form, 1),
+    TEST(tries_of_both_forms_count, 1),
+    TEST(conflict_without_a_winner, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_replace", tests, COUNT(tests));
 }

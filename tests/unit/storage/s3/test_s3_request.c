@@ -539,43 +539,39 @@ START_TEST(a_404_of_something_else_is_no_absent_object) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("s3_request");
-  TCase *c = tcase_create("s3_request");
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, put_headers);
-  tcase_add_test(c, put_headers_by_settings);
-  tcase_add_test(c, list_query);
-  tcase_add_test(c, storm_passes);
-  tcase_add_test(c, retry_after_is_obeyed);
-  tcase_add_test(c, cut_get_starts_over);
-  tcase_add_test(c, time_limit_ends_it);
-  tcase_add_test(c, first_contact_is_shorter);
-  tcase_add_test(c, removing_ends_sooner);
-  tcase_add_test(c, region_is_followed_once);
-  tcase_add_test(c, clock_is_put_right);
-  tcase_add_test(c, clock_and_region_are_put_right);
-  tcase_add_test(c, expired_keys);
-  tcase_add_test(c, expired_keys_at_a_head);
-  tcase_add_test(c, conflict_is_tried_again);
-  tcase_add_test(c, lost_reply_to_a_create);
-  tcase_add_test(c, lost_reply_on_a_kept_connection);
-  tcase_add_test(c, if_match_of_nothing);
-  tcase_add_loop_test(c, ranges_that_are_wrong, 0, 7);
-  tcase_add_test(c, put_without_an_etag);
-  tcase_add_test(c, errors_inside_a_200);
-  tcase_add_loop_test(c, documents_that_are_not_what_was_stored, 0, 4);
-  tcase_add_test(c, documents_whose_checksum_is_none);
-  tcase_add_test(c, documents_by_settings);
-  tcase_add_test(c, page_instead_of_an_object);
-  tcase_add_test(c, page_instead_of_a_removal);
-  tcase_add_test(c, pages_that_are_no_lists);
-  tcase_add_test(c, memory_runs_out);
-  tcase_add_test(c, a_404_of_something_else_is_no_absent_object);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("s3_request", NULL, NULL, 120),
+    TEST(put_headers, 1),
+    TEST(put_headers_by_settings, 1),
+    TEST(list_query, 1),
+    TEST(storm_passes, 1),
+    TEST(retry_after_is_obeyed, 1),
+    TEST(cut_get_starts_over, 1),
+    TEST(time_limit_ends_it, 1),
+    TEST(first_contact_is_shorter, 1),
+    TEST(removing_ends_sooner, 1),
+    TEST(region_is_followed_once, 1),
+    TEST(clock_is_put_right, 1),
+    TEST(clock_and_region_are_put_right, 1),
+    TEST(expired_keys, 1),
+    TEST(expired_keys_at_a_head, 1),
+    TEST(conflict_is_tried_again, 1),
+    TEST(lost_reply_to_a_create, 1),
+    TEST(lost_reply_on_a_kept_connection, 1),
+    TEST(if_match_of_nothing, 1),
+    TEST(ranges_that_are_wrong, 7),
+    TEST(put_without_an_etag, 1),
+    TEST(errors_inside_a_200, 1),
+    TEST(documents_that_are_not_what_was_stored, 4),
+    TEST(documents_whose_checksum_is_none, 1),
+    TEST(documents_by_settings, 1),
+    TEST(page_instead_of_an_object, 1),
+    TEST(page_instead_of_a_removal, 1),
+    TEST(pages_that_are_no_lists, 1),
+    TEST(memory_runs_out, 1),
+    TEST(a_404_of_something_else_is_no_absent_object, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("s3_request", tests, COUNT(tests));
 }

@@ -507,37 +507,35 @@ START_TEST(no_memory_is_reported) {
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
+static const struct suite_row tests[] = {
+    CASE("all", setup, NULL, 0),
+    TEST(an_error_is_read, 1),
+    TEST(region_and_server_time_are_read, 1),
+    TEST(long_fields_of_an_error_are_cut, 1),
+    TEST(what_is_no_error_document_is_refused, COUNT(NOT_ERRORS)),
+    TEST(a_doctype_is_refused_by_name, 1),
+    TEST(depth_is_bounded, 1),
+    TEST(size_is_bounded, 1),
+    TEST(a_list_is_read, 1),
+    TEST(encoded_keys_are_decoded_wherever_the_type_stands, 1),
+    TEST(without_the_type_keys_are_plain, 1),
+    TEST(an_empty_list_is_an_empty_page, 1),
+    TEST(folder_markers_are_left_out, 1),
+    TEST(a_bad_list_is_refused, COUNT(BAD_LISTS)),
+    TEST(the_entries_of_a_list_are_bounded, 1),
+    TEST(an_upload_id_is_read, 1),
+    TEST(an_upload_id_that_is_missing_or_too_long_is_refused, 1),
+    TEST(a_completion_is_read_behind_white_space, 1),
+    TEST(an_error_inside_a_200_is_told, 1),
+    TEST(a_completion_may_have_an_empty_etag, 1),
+    TEST(a_bad_completion_is_refused, COUNT(BAD_COMPLETIONS)),
+    TEST(parts_are_read_in_order, 1),
+    TEST(no_parts_are_an_empty_page, 1),
+    TEST(bad_parts_are_refused, COUNT(BAD_PARTS)),
+    TEST(the_body_of_a_complete, 1),
+    TEST(no_memory_is_reported, 1),
+};
 
 int main(void) {
-  Suite *suite = suite_create("s3_xml");
-  TCase *tcase = tcase_create("all");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_test(tcase, an_error_is_read);
-  tcase_add_test(tcase, region_and_server_time_are_read);
-  tcase_add_test(tcase, long_fields_of_an_error_are_cut);
-  tcase_add_loop_test(tcase, what_is_no_error_document_is_refused, 0, COUNT(NOT_ERRORS));
-  tcase_add_test(tcase, a_doctype_is_refused_by_name);
-  tcase_add_test(tcase, depth_is_bounded);
-  tcase_add_test(tcase, size_is_bounded);
-  tcase_add_test(tcase, a_list_is_read);
-  tcase_add_test(tcase, encoded_keys_are_decoded_wherever_the_type_stands);
-  tcase_add_test(tcase, without_the_type_keys_are_plain);
-  tcase_add_test(tcase, an_empty_list_is_an_empty_page);
-  tcase_add_test(tcase, folder_markers_are_left_out);
-  tcase_add_loop_test(tcase, a_bad_list_is_refused, 0, COUNT(BAD_LISTS));
-  tcase_add_test(tcase, the_entries_of_a_list_are_bounded);
-  tcase_add_test(tcase, an_upload_id_is_read);
-  tcase_add_test(tcase, an_upload_id_that_is_missing_or_too_long_is_refused);
-  tcase_add_test(tcase, a_completion_is_read_behind_white_space);
-  tcase_add_test(tcase, an_error_inside_a_200_is_told);
-  tcase_add_test(tcase, a_completion_may_have_an_empty_etag);
-  tcase_add_loop_test(tcase, a_bad_completion_is_refused, 0, COUNT(BAD_COMPLETIONS));
-  tcase_add_test(tcase, parts_are_read_in_order);
-  tcase_add_test(tcase, no_parts_are_an_empty_page);
-  tcase_add_loop_test(tcase, bad_parts_are_refused, 0, COUNT(BAD_PARTS));
-  tcase_add_test(tcase, the_body_of_a_complete);
-  tcase_add_test(tcase, no_memory_is_reported);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("s3_xml", tests, COUNT(tests));
 }

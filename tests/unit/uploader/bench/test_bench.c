@@ -436,27 +436,22 @@ START_TEST(a_folder) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("bench");
-  TCase *c = tcase_create("bench");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, figures);
-  tcase_add_test(c, the_end_of_the_ladder);
-  tcase_add_test(c, so_many_are_in_flight);
-  tcase_add_test(c, bytes_that_come_back_changed);
-  tcase_add_test(c, bytes_have_no_pattern);
-  tcase_add_test(c, no_two_parts_are_alike);
-  tcase_add_test(c, one_request_fails);
-  tcase_add_test(c, cancelled_at_any_request);
-  tcase_add_test(c, nothing_big_where_nothing_can_be_removed);
-  tcase_add_test(c, one_allocation_or_thread_fails);
-  tcase_add_test(c, no_staging_memory_is_free);
-  tcase_add_test(c, a_folder);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("bench", setup, teardown, 60),
+    TEST(figures, 1),
+    TEST(the_end_of_the_ladder, 1),
+    TEST(so_many_are_in_flight, 1),
+    TEST(bytes_that_come_back_changed, 1),
+    TEST(bytes_have_no_pattern, 1),
+    TEST(no_two_parts_are_alike, 1),
+    TEST(one_request_fails, 1),
+    TEST(cancelled_at_any_request, 1),
+    TEST(nothing_big_where_nothing_can_be_removed, 1),
+    TEST(one_allocation_or_thread_fails, 1),
+    TEST(no_staging_memory_is_free, 1),
+    TEST(a_folder, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("bench", tests, COUNT(tests));
 }

@@ -194,19 +194,16 @@ START_TEST(percentiles) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("bench_model");
-  TCase *c = tcase_create("bench_model");
-  tcase_add_test(c, the_ladder);
-  tcase_add_test(c, the_ladder_ends_where_bytes_or_time_do);
-  tcase_add_test(c, parts_of_a_rung);
-  tcase_add_test(c, the_best_is_the_fewest_that_are_as_fast);
-  tcase_add_test(c, shares_of_a_window);
-  tcase_add_test(c, percentiles);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("bench_model", NULL, NULL, 0),
+    TEST(the_ladder, 1),
+    TEST(the_ladder_ends_where_bytes_or_time_do, 1),
+    TEST(parts_of_a_rung, 1),
+    TEST(the_best_is_the_fewest_that_are_as_fast, 1),
+    TEST(shares_of_a_window, 1),
+    TEST(percentiles, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("bench_model", tests, COUNT(tests));
 }

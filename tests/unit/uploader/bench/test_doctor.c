@@ -312,28 +312,23 @@ START_TEST(every_call_fails_in_a_folder) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("doctor");
-  TCase *c = tcase_create("doctor");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_good_store);
-  tcase_add_test(c, a_folder);
-  tcase_add_test(c, a_folder_that_is_not_there);
-  tcase_add_test(c, a_folder_that_is_a_file);
-  tcase_add_test(c, one_request_fails);
-  tcase_add_test(c, what_fails_keeps_only_what_rests_on_it_from_being_tried);
-  tcase_add_test(c, what_a_result_means_fits_the_verdict);
-  tcase_add_test(c, etags_in_another_form);
-  tcase_add_test(c, cancelled_at_any_request);
-  tcase_add_test(c, cancelled_and_not_cleaned_up);
-  tcase_add_test(c, a_slow_store_is_not_told_everything_of);
-  tcase_add_test(c, every_call_fails_in_memory);
-  tcase_add_test(c, every_call_fails_in_a_folder);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("doctor", setup, teardown, 120),
+    TEST(a_good_store, 1),
+    TEST(a_folder, 1),
+    TEST(a_folder_that_is_not_there, 1),
+    TEST(a_folder_that_is_a_file, 1),
+    TEST(one_request_fails, 1),
+    TEST(what_fails_keeps_only_what_rests_on_it_from_being_tried, 1),
+    TEST(what_a_result_means_fits_the_verdict, 1),
+    TEST(etags_in_another_form, 1),
+    TEST(cancelled_at_any_request, 1),
+    TEST(cancelled_and_not_cleaned_up, 1),
+    TEST(a_slow_store_is_not_told_everything_of, 1),
+    TEST(every_call_fails_in_memory, 1),
+    TEST(every_call_fails_in_a_folder, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("doctor", tests, COUNT(tests));
 }

@@ -262,28 +262,23 @@ START_TEST(aborts_that_change_the_object) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("doctor_stores");
-  TCase *c = tcase_create("doctor");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, ignored_create_only);
-  tcase_add_test(c, refused_create_only);
-  tcase_add_test(c, lists_that_claim_an_encoding);
-  tcase_add_test(c, lists_that_change_names);
-  tcase_add_test(c, names_with_a_backslash);
-  tcase_add_test(c, lists_that_hide_folders);
-  tcase_add_test(c, ignored_if_match_and_checksums);
-  tcase_add_test(c, completions_over_an_object);
-  tcase_add_test(c, completions_where_puts_heed_nothing);
-  tcase_add_test(c, ignored_removals);
-  tcase_add_test(c, aborts_that_remove_the_object);
-  tcase_add_test(c, aborts_that_change_the_object);
-  tcase_add_test(c, no_advice_where_no_save_is_safe);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("doctor", setup, teardown, 120),
+    TEST(ignored_create_only, 1),
+    TEST(refused_create_only, 1),
+    TEST(lists_that_claim_an_encoding, 1),
+    TEST(lists_that_change_names, 1),
+    TEST(names_with_a_backslash, 1),
+    TEST(lists_that_hide_folders, 1),
+    TEST(ignored_if_match_and_checksums, 1),
+    TEST(completions_over_an_object, 1),
+    TEST(completions_where_puts_heed_nothing, 1),
+    TEST(ignored_removals, 1),
+    TEST(aborts_that_remove_the_object, 1),
+    TEST(aborts_that_change_the_object, 1),
+    TEST(no_advice_where_no_save_is_safe, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("doctor_stores", tests, COUNT(tests));
 }

@@ -210,22 +210,17 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("catalog");
-  TCase *c = tcase_create("catalog");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
-  tcase_add_test(c, nothing_there);
-  tcase_add_test(c, steps_in_order);
-  tcase_add_test(c, many_steps);
-  tcase_add_test(c, damaged_steps_are_passed_over);
-  tcase_add_test(c, a_newer_version_is_not_passed_over);
-  tcase_add_loop_test(c, no_answer_is_an_error, 0, 3);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("catalog", desk_setup, desk_teardown, 60),
+    TEST(nothing_there, 1),
+    TEST(steps_in_order, 1),
+    TEST(many_steps, 1),
+    TEST(damaged_steps_are_passed_over, 1),
+    TEST(a_newer_version_is_not_passed_over, 1),
+    TEST(no_answer_is_an_error, 3),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("catalog", tests, COUNT(tests));
 }

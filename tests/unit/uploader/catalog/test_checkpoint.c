@@ -404,30 +404,25 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("checkpoint");
-  TCase *c = tcase_create("checkpoint");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, what_it_says);
-  tcase_add_test(c, what_is_not_there);
-  tcase_add_test(c, a_manifest_that_is_empty_for_a_moment);
-  tcase_add_test(c, a_manifest_that_stays_empty);
-  tcase_add_test(c, a_cut_manifest);
-  tcase_add_test(c, an_altered_record);
-  tcase_add_test(c, a_document_is_read_again);
-  tcase_add_test(c, a_manifest_that_is_damaged_and_well_formed);
-  tcase_add_test(c, a_newer_manifest);
-  tcase_add_loop_test(c, an_altered_manifest, 0, 6);
-  tcase_add_test(c, an_unknown_field);
-  tcase_add_loop_test(c, a_forged_record, 0, 10);
-  tcase_add_test(c, presence);
-  tcase_add_test(c, presence_of_many);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("checkpoint", setup, teardown, 60),
+    TEST(what_it_says, 1),
+    TEST(what_is_not_there, 1),
+    TEST(a_manifest_that_is_empty_for_a_moment, 1),
+    TEST(a_manifest_that_stays_empty, 1),
+    TEST(a_cut_manifest, 1),
+    TEST(an_altered_record, 1),
+    TEST(a_document_is_read_again, 1),
+    TEST(a_manifest_that_is_damaged_and_well_formed, 1),
+    TEST(a_newer_manifest, 1),
+    TEST(an_altered_manifest, 6),
+    TEST(an_unknown_field, 1),
+    TEST(a_forged_record, 10),
+    TEST(presence, 1),
+    TEST(presence_of_many, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("checkpoint", tests, COUNT(tests));
 }

@@ -91,17 +91,12 @@ START_TEST(no_flip_goes_unseen) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("checkpoint_records");
-  TCase *c = tcase_create("records");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, desk_teardown);
-  tcase_add_loop_test(c, names_that_change_places, 0, (int)RANKS);
-  tcase_add_loop_test(c, no_flip_goes_unseen, 0, (int)RANKS);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("records", setup, desk_teardown, 60),
+    TEST(names_that_change_places, (int)RANKS),
+    TEST(no_flip_goes_unseen, (int)RANKS),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("checkpoint_records", tests, COUNT(tests));
 }

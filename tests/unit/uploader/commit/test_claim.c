@@ -81,12 +81,13 @@ START_TEST(a_part_is_compared) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("claim", NULL, NULL, 0),
+    TEST(a_claim_reads_as_written, 2),
+    TEST(what_is_no_claim, 8),
+    TEST(a_part_is_compared, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("claim");
-  TCase *c = tcase_create("claim");
-  tcase_add_loop_test(c, a_claim_reads_as_written, 0, 2);
-  tcase_add_loop_test(c, what_is_no_claim, 0, 8);
-  tcase_add_test(c, a_part_is_compared);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("claim", tests, COUNT(tests));
 }

@@ -468,35 +468,31 @@ START_TEST(a_commit_that_cannot_be_read_back_is_in_doubt) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("commit");
-  TCase *c = tcase_create("commit");
-  tcase_add_checked_fixture(c, commit_setup, commit_teardown);
-  tcase_add_test(c, a_record);
-  tcase_add_loop_test(c, a_records_lost_reply, 0, 4);
-  tcase_add_loop_test(c, a_record_that_is_not_there, 0, 3);
-  tcase_add_loop_test(c, a_disk_that_cannot_keep_it, 0, 2);
-  tcase_add_test(c, a_manifest);
-  tcase_add_test(c, a_loser_whose_try_was_not_answered);
-  tcase_add_loop_test(c, a_loser_whose_last_try_was_not_answered, 0, 3);
-  tcase_add_loop_test(c, a_server_that_fails, 0, 9);
-  tcase_add_test(c, a_look_at_damage);
-  tcase_add_loop_test(c, doubts, 0, 7);
-  tcase_add_loop_test(c, a_reply_that_is_damaged_settles_nothing, 0, 4);
-  tcase_add_test(c, refused_for_nothing);
-  tcase_add_test(c, doubts_about_a_replacement);
-  tcase_add_test(c, create_only_is_tried_once);
-  tcase_add_test(c, create_only_is_not_tried_where_it_is_known);
-  tcase_add_test(c, no_answer_says_nothing);
-  tcase_add_test(c, an_ignored_condition_warns_once);
-  tcase_add_test(c, a_refused_condition_is_an_ignored_one);
-  tcase_add_loop_test(c, what_stands_is_not_written_over, 0, 2);
-  tcase_add_loop_test(c, the_last_of_two_writers_wins, 0, 2);
-  tcase_add_test(c, a_commit_that_cannot_be_read_back_is_in_doubt);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("commit", commit_setup, commit_teardown, 0),
+    TEST(a_record, 1),
+    TEST(a_records_lost_reply, 4),
+    TEST(a_record_that_is_not_there, 3),
+    TEST(a_disk_that_cannot_keep_it, 2),
+    TEST(a_manifest, 1),
+    TEST(a_loser_whose_try_was_not_answered, 1),
+    TEST(a_loser_whose_last_try_was_not_answered, 3),
+    TEST(a_server_that_fails, 9),
+    TEST(a_look_at_damage, 1),
+    TEST(doubts, 7),
+    TEST(a_reply_that_is_damaged_settles_nothing, 4),
+    TEST(refused_for_nothing, 1),
+    TEST(doubts_about_a_replacement, 1),
+    TEST(create_only_is_tried_once, 1),
+    TEST(create_only_is_not_tried_where_it_is_known, 1),
+    TEST(no_answer_says_nothing, 1),
+    TEST(an_ignored_condition_warns_once, 1),
+    TEST(a_refused_condition_is_an_ignored_one, 1),
+    TEST(what_stands_is_not_written_over, 2),
+    TEST(the_last_of_two_writers_wins, 2),
+    TEST(a_commit_that_cannot_be_read_back_is_in_doubt, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("commit", tests, COUNT(tests));
 }

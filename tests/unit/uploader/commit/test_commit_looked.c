@@ -112,13 +112,13 @@ START_TEST(only_a_manifest_may_be_looked_at_instead) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("commit_looked", setup, commit_teardown, 0),
+    TEST(a_refused_if_match_is_warned_of_and_confirmed, 1),
+    TEST(two_refused_conditions_warn_once, 1),
+    TEST(only_a_manifest_may_be_looked_at_instead, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("commit_looked");
-  TCase *c = tcase_create("commit_looked");
-  tcase_add_checked_fixture(c, setup, commit_teardown);
-  tcase_add_test(c, a_refused_if_match_is_warned_of_and_confirmed);
-  tcase_add_test(c, two_refused_conditions_warn_once);
-  tcase_add_test(c, only_a_manifest_may_be_looked_at_instead);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("commit_looked", tests, COUNT(tests));
 }

@@ -120,17 +120,13 @@ START_TEST(no_answer_says_nothing) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("prove", setup, teardown, 60), TEST(a_store_that_ignores_conditions, 4),
+    TEST(a_look_is_no_condition, 1),    TEST(a_store_that_heeds_them, 1),
+    TEST(it_is_tried_once, 1),          TEST(no_answer_says_nothing, 1),
+};
+
 int main(void) {
   kit_prefer_memory();
-  Suite *s = suite_create("prove");
-  TCase *c = tcase_create("prove");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, a_store_that_ignores_conditions, 0, 4);
-  tcase_add_test(c, a_look_is_no_condition);
-  tcase_add_test(c, a_store_that_heeds_them);
-  tcase_add_test(c, it_is_tried_once);
-  tcase_add_test(c, no_answer_says_nothing);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("prove", tests, COUNT(tests));
 }

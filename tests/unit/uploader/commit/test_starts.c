@@ -275,21 +275,20 @@ START_TEST(another_shape_of_job) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("starts", setup, teardown, 60),
+    TEST(all_go_on_from_one_step, 1),
+    TEST(later_steps_do_not_matter, 1),
+    TEST(from_an_older_step_and_from_nothing, 1),
+    TEST(rank_0_fails, 1),
+    TEST(rank_0_does_not_come, 1),
+    TEST(a_name_that_was_used, 1),
+    TEST(superseded, 1),
+    TEST(numbers_are_taken_once, 1),
+    TEST(once_for_each_client, 1),
+    TEST(another_shape_of_job, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("starts");
-  TCase *tcase = tcase_create("starts");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, all_go_on_from_one_step);
-  tcase_add_test(tcase, later_steps_do_not_matter);
-  tcase_add_test(tcase, from_an_older_step_and_from_nothing);
-  tcase_add_test(tcase, rank_0_fails);
-  tcase_add_test(tcase, rank_0_does_not_come);
-  tcase_add_test(tcase, a_name_that_was_used);
-  tcase_add_test(tcase, superseded);
-  tcase_add_test(tcase, numbers_are_taken_once);
-  tcase_add_test(tcase, once_for_each_client);
-  tcase_add_test(tcase, another_shape_of_job);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("starts", tests, COUNT(tests));
 }

@@ -212,22 +212,17 @@ START_TEST(urls) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("client");
-  TCase *c = tcase_create("client");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, defaults);
-  tcase_add_test(c, part_sizes);
-  tcase_add_test(c, start_names);
-  tcase_add_test(c, start_from_the_environment);
-  tcase_add_test(c, buffers_in_turn);
-  tcase_add_test(c, faults);
-  tcase_add_test(c, urls);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("client", setup, teardown, 60),
+    TEST(defaults, 1),
+    TEST(part_sizes, 1),
+    TEST(start_names, 1),
+    TEST(start_from_the_environment, 1),
+    TEST(buffers_in_turn, 1),
+    TEST(faults, 1),
+    TEST(urls, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("client", tests, COUNT(tests));
 }

@@ -170,17 +170,17 @@ START_TEST(attempts) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("identity", setup, NULL, 0),
+    TEST(alone, 1),
+    TEST(by_option, 1),
+    TEST(by_launcher, 1),
+    TEST(several_need_a_start, 1),
+    TEST(what_is_no_number, 1),
+    TEST(sessions, 1),
+    TEST(attempts, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("identity");
-  TCase *tcase = tcase_create("identity");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_test(tcase, alone);
-  tcase_add_test(tcase, by_option);
-  tcase_add_test(tcase, by_launcher);
-  tcase_add_test(tcase, several_need_a_start);
-  tcase_add_test(tcase, what_is_no_number);
-  tcase_add_test(tcase, sessions);
-  tcase_add_test(tcase, attempts);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("identity", tests, COUNT(tests));
 }

@@ -321,20 +321,12 @@ START_TEST(a_piece_in_a_larger_slice_of_a_device) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("lanes");
-  TCase *c = tcase_create("lanes");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 120);
-  tcase_add_test(c, behind_every_stream_once);
-  tcase_add_test(c, rows_of_one_copy);
-  tcase_add_test(c, rows_at_other_distances);
-  tcase_add_test(c, a_piece_in_a_larger_slice);
-  tcase_add_test(c, a_piece_in_a_larger_slice_of_a_device);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("lanes", setup, teardown, 120), TEST(behind_every_stream_once, 1),
+    TEST(rows_of_one_copy, 1),           TEST(rows_at_other_distances, 1),
+    TEST(a_piece_in_a_larger_slice, 1),  TEST(a_piece_in_a_larger_slice_of_a_device, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("lanes", tests, COUNT(tests));
 }

@@ -141,12 +141,13 @@ START_TEST(a_page_that_cannot_be_had_ends_it) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("listing", NULL, NULL, 0),
+    TEST(all_pages_but_what_nobody_asked_for, 2),
+    TEST(a_refusal_ends_it, 2),
+    TEST(a_page_that_cannot_be_had_ends_it, 2),
+};
+
 int main(void) {
-  Suite *suite = suite_create("listing");
-  TCase *c = tcase_create("listing");
-  tcase_add_loop_test(c, all_pages_but_what_nobody_asked_for, 0, 2);
-  tcase_add_loop_test(c, a_refusal_ends_it, 0, 2);
-  tcase_add_loop_test(c, a_page_that_cannot_be_had_ends_it, 0, 2);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  return run_table("listing", tests, COUNT(tests));
 }

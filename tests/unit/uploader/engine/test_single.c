@@ -92,18 +92,14 @@ START_TEST(ended_by_its_owner) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("single");
-  TCase *c = tcase_create("single");
-  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
-  tcase_add_test(c, told_when_it_has_ended);
-  tcase_add_test(c, a_failure_is_its_end);
-  tcase_add_test(c, a_cancel_in_the_middle);
-  tcase_add_test(c, ended_by_its_owner);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("single", desk_setup, desk_teardown, 0),
+    TEST(told_when_it_has_ended, 1),
+    TEST(a_failure_is_its_end, 1),
+    TEST(a_cancel_in_the_middle, 1),
+    TEST(ended_by_its_owner, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("single", tests, COUNT(tests));
 }

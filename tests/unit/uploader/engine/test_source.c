@@ -141,19 +141,15 @@ START_TEST(links_are_no_change) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("source");
-  TCase *c = tcase_create("source");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, reads_ranges);
-  tcase_add_loop_test(c, sees_changes, 0, 5);
-  tcase_add_test(c, sees_it_gone);
-  tcase_add_test(c, links_are_no_change);
-  tcase_add_test(c, what_is_no_file);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("source", setup, teardown, 0),
+    TEST(reads_ranges, 1),
+    TEST(sees_changes, 5),
+    TEST(sees_it_gone, 1),
+    TEST(links_are_no_change, 1),
+    TEST(what_is_no_file, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("source", tests, COUNT(tests));
 }

@@ -316,30 +316,26 @@ START_TEST(a_file_system_without_sync) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("destination");
-  TCase *c = tcase_create("destination");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, a_new_folder_appears_whole, 0, 3);
-  tcase_add_test(c, abandoned_without_a_trace);
-  tcase_add_test(c, what_exists_is_refused);
-  tcase_add_test(c, force_replaces_its_files_alone);
-  tcase_add_loop_test(c, no_link_is_followed, 0, 2);
-  tcase_add_test(c, nor_one_that_comes_later);
-  tcase_add_test(c, a_link_in_a_files_place);
-  tcase_add_test(c, a_folder_in_a_files_place);
-  tcase_add_test(c, overtaken);
-  tcase_add_test(c, a_full_disk);
-  tcase_add_test(c, names_that_no_disk_takes);
-  tcase_add_test(c, faults);
-  tcase_add_loop_test(c, bytes_are_on_the_disk_before_names, 0, 2);
-  tcase_add_loop_test(c, a_sync_that_fails, 0, UNSYNCABLE);
-  tcase_add_test(c, a_close_that_fails);
-  tcase_add_loop_test(c, a_file_system_without_sync, 0, 3);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("destination", setup, teardown, 0),
+    TEST(a_new_folder_appears_whole, 3),
+    TEST(abandoned_without_a_trace, 1),
+    TEST(what_exists_is_refused, 1),
+    TEST(force_replaces_its_files_alone, 1),
+    TEST(no_link_is_followed, 2),
+    TEST(nor_one_that_comes_later, 1),
+    TEST(a_link_in_a_files_place, 1),
+    TEST(a_folder_in_a_files_place, 1),
+    TEST(overtaken, 1),
+    TEST(a_full_disk, 1),
+    TEST(names_that_no_disk_takes, 1),
+    TEST(faults, 1),
+    TEST(bytes_are_on_the_disk_before_names, 2),
+    TEST(a_sync_that_fails, UNSYNCABLE),
+    TEST(a_close_that_fails, 1),
+    TEST(a_file_system_without_sync, 3),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("destination", tests, COUNT(tests));
 }

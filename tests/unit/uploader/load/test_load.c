@@ -383,23 +383,18 @@ START_TEST(pieces_of_two_ranks) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("load");
-  TCase *c = tcase_create("load");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, random_slices, 0, 4);
-  tcase_add_test(c, many_runs_are_scattered);
-  tcase_add_test(c, one_tensor_for_two);
-  tcase_add_test(c, only_the_parts_that_are_needed);
-  tcase_add_test(c, parts_above_the_budget);
-  tcase_add_test(c, nothing_to_load);
-  tcase_add_test(c, no_verify_reads_ranges);
-  tcase_add_loop_test(c, pieces_of_two_ranks, 0, 3);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("load", setup, teardown, 120),
+    TEST(random_slices, 4),
+    TEST(many_runs_are_scattered, 1),
+    TEST(one_tensor_for_two, 1),
+    TEST(only_the_parts_that_are_needed, 1),
+    TEST(parts_above_the_budget, 1),
+    TEST(nothing_to_load, 1),
+    TEST(no_verify_reads_ranges, 1),
+    TEST(pieces_of_two_ranks, 3),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("load", tests, COUNT(tests));
 }

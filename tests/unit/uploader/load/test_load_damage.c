@@ -432,27 +432,22 @@ START_TEST(loads_beside_a_save) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("load_damage");
-  TCase *c = tcase_create("load_damage");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_mismatch_lists_all);
-  tcase_add_test(c, a_mismatch_of_many);
-  tcase_add_test(c, bad_load_requests);
-  tcase_add_test(c, a_flipped_bit);
-  tcase_add_test(c, a_flip_in_any_part);
-  tcase_add_test(c, no_flip_goes_unseen);
-  tcase_add_test(c, a_flip_on_the_way_is_mended);
-  tcase_add_test(c, removed_while_it_is_loaded);
-  tcase_add_test(c, a_cut_or_missing_object);
-  tcase_add_test(c, progress_goes_forward);
-  tcase_add_test(c, a_load_is_cancelled);
-  tcase_add_test(c, loads_beside_a_save);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("load_damage", setup, teardown, 120),
+    TEST(a_mismatch_lists_all, 1),
+    TEST(a_mismatch_of_many, 1),
+    TEST(bad_load_requests, 1),
+    TEST(a_flipped_bit, 1),
+    TEST(a_flip_in_any_part, 1),
+    TEST(no_flip_goes_unseen, 1),
+    TEST(a_flip_on_the_way_is_mended, 1),
+    TEST(removed_while_it_is_loaded, 1),
+    TEST(a_cut_or_missing_object, 1),
+    TEST(progress_goes_forward, 1),
+    TEST(a_load_is_cancelled, 1),
+    TEST(loads_beside_a_save, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("load_damage", tests, COUNT(tests));
 }

@@ -284,26 +284,21 @@ START_TEST(a_budget_below_a_part) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("load_files");
-  TCase *c = tcase_create("load_files");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, into_a_new_folder, 0, 2);
-  tcase_add_test(c, into_one_that_exists);
-  tcase_add_loop_test(c, damage_changes_nothing, 0, 3);
-  tcase_add_test(c, an_empty_file_is_missing);
-  tcase_add_test(c, cancelled);
-  tcase_add_test(c, files_of_this_machine_are_the_same);
-  tcase_add_test(c, files_of_this_machine_differ);
-  tcase_add_test(c, many_are_on_the_disk_before_their_names);
-  tcase_add_loop_test(c, a_sync_that_fails, 0, 3);
-  tcase_add_test(c, a_file_system_without_sync_is_told_once);
-  tcase_add_test(c, a_budget_below_a_part);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("load_files", setup, teardown, 60),
+    TEST(into_a_new_folder, 2),
+    TEST(into_one_that_exists, 1),
+    TEST(damage_changes_nothing, 3),
+    TEST(an_empty_file_is_missing, 1),
+    TEST(cancelled, 1),
+    TEST(files_of_this_machine_are_the_same, 1),
+    TEST(files_of_this_machine_differ, 1),
+    TEST(many_are_on_the_disk_before_their_names, 1),
+    TEST(a_sync_that_fails, 3),
+    TEST(a_file_system_without_sync_is_told_once, 1),
+    TEST(a_budget_below_a_part, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("load_files", tests, COUNT(tests));
 }

@@ -110,12 +110,11 @@ START_TEST(any_shape_from_any_other) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("reshard", setup, teardown, 60),
+    TEST(any_shape_from_any_other, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("reshard");
-  TCase *tcase = tcase_create("reshard");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, any_shape_from_any_other);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("reshard", tests, COUNT(tests));
 }

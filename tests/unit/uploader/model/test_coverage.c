@@ -146,16 +146,16 @@ START_TEST(many) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("coverage", setup, NULL, 0),
+    TEST(rows_columns_and_tiles, 1),
+    TEST(holes, 1),
+    TEST(overlaps, 1),
+    TEST(whole_and_empty, 1),
+    TEST(random_cuts, 200),
+    TEST(many, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("coverage");
-  TCase *tcase = tcase_create("coverage");
-  tcase_add_checked_fixture(tcase, setup, NULL);
-  tcase_add_test(tcase, rows_columns_and_tiles);
-  tcase_add_test(tcase, holes);
-  tcase_add_test(tcase, overlaps);
-  tcase_add_test(tcase, whole_and_empty);
-  tcase_add_loop_test(tcase, random_cuts, 0, 200);
-  tcase_add_test(tcase, many);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("coverage", tests, COUNT(tests));
 }

@@ -468,26 +468,26 @@ START_TEST(test_no_memory) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("manifest", NULL, NULL, 60),
+    TEST(test_text, 1),
+    TEST(test_extremes, 1),
+    TEST(test_replaced, 1),
+    TEST(test_many_ranks, 1),
+    TEST(test_accepts_unknown_fields, 1),
+    TEST(test_missing, 1),
+    TEST(test_head_refused, 1),
+    TEST(test_ranks_refused, 1),
+    TEST(test_limits, 1),
+    TEST(test_newer, 1),
+    TEST(test_truncated, 1),
+    TEST(test_altered, 1),
+    TEST(test_encode_refuses, 1),
+    TEST(test_compact, 1),
+    TEST(test_compact_limits, 1),
+    TEST(test_no_memory, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("manifest");
-  TCase *tests = tcase_create("manifest");
-  tcase_add_test(tests, test_text);
-  tcase_add_test(tests, test_extremes);
-  tcase_add_test(tests, test_replaced);
-  tcase_add_test(tests, test_many_ranks);
-  tcase_add_test(tests, test_accepts_unknown_fields);
-  tcase_add_test(tests, test_missing);
-  tcase_add_test(tests, test_head_refused);
-  tcase_add_test(tests, test_ranks_refused);
-  tcase_add_test(tests, test_limits);
-  tcase_add_test(tests, test_newer);
-  tcase_add_test(tests, test_truncated);
-  tcase_add_test(tests, test_altered);
-  tcase_add_test(tests, test_encode_refuses);
-  tcase_add_test(tests, test_compact);
-  tcase_add_test(tests, test_compact_limits);
-  tcase_add_test(tests, test_no_memory);
-  tcase_set_timeout(tests, 60);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("manifest", tests, COUNT(tests));
 }

@@ -267,19 +267,20 @@ START_TEST(test_names_that_are_ours) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("name", NULL, NULL, 0),
+    TEST(test_files_allowed, 1),
+    TEST(test_files_refused, 1),
+    TEST(test_lengths, 1),
+    TEST(test_tensors_refused, 1),
+    TEST(test_ids, 1),
+    TEST(test_twins, 1),
+    TEST(test_quote, 1),
+    TEST(test_step_folders, 1),
+    TEST(test_keys, 1),
+    TEST(test_names_that_are_ours, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("name");
-  TCase *tests = tcase_create("name");
-  tcase_add_test(tests, test_files_allowed);
-  tcase_add_test(tests, test_files_refused);
-  tcase_add_test(tests, test_lengths);
-  tcase_add_test(tests, test_tensors_refused);
-  tcase_add_test(tests, test_ids);
-  tcase_add_test(tests, test_twins);
-  tcase_add_test(tests, test_quote);
-  tcase_add_test(tests, test_step_folders);
-  tcase_add_test(tests, test_keys);
-  tcase_add_test(tests, test_names_that_are_ours);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("name", tests, COUNT(tests));
 }

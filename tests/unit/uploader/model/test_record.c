@@ -435,25 +435,25 @@ START_TEST(test_no_memory) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("record", NULL, NULL, 60),
+    TEST(test_text, 1),
+    TEST(test_empty, 1),
+    TEST(test_large_numbers, 1),
+    TEST(test_tolerant, 1),
+    TEST(test_head_refused, 1),
+    TEST(test_newer, 1),
+    TEST(test_files_refused, 1),
+    TEST(test_tensors_refused, 1),
+    TEST(test_limits, 1),
+    TEST(test_truncated, 1),
+    TEST(test_altered, 1),
+    TEST(test_encode_refuses, 1),
+    TEST(test_counts_limited, 1),
+    TEST(test_many, 1),
+    TEST(test_no_memory, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("record");
-  TCase *tests = tcase_create("record");
-  tcase_add_test(tests, test_text);
-  tcase_add_test(tests, test_empty);
-  tcase_add_test(tests, test_large_numbers);
-  tcase_add_test(tests, test_tolerant);
-  tcase_add_test(tests, test_head_refused);
-  tcase_add_test(tests, test_newer);
-  tcase_add_test(tests, test_files_refused);
-  tcase_add_test(tests, test_tensors_refused);
-  tcase_add_test(tests, test_limits);
-  tcase_add_test(tests, test_truncated);
-  tcase_add_test(tests, test_altered);
-  tcase_add_test(tests, test_encode_refuses);
-  tcase_add_test(tests, test_counts_limited);
-  tcase_add_test(tests, test_many);
-  tcase_add_test(tests, test_no_memory);
-  tcase_set_timeout(tests, 60);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("record", tests, COUNT(tests));
 }

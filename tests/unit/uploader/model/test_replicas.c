@@ -113,13 +113,12 @@ START_TEST(every_replica_once) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("replicas", NULL, NULL, 0), TEST(one_writes_and_bytes_are_balanced, 20),
+    TEST(what_is_ours_alone, 1),     TEST(numbers_that_are_none, 1),
+    TEST(every_replica_once, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("replicas");
-  TCase *tcase = tcase_create("replicas");
-  tcase_add_loop_test(tcase, one_writes_and_bytes_are_balanced, 0, 20);
-  tcase_add_test(tcase, what_is_ours_alone);
-  tcase_add_test(tcase, numbers_that_are_none);
-  tcase_add_test(tcase, every_replica_once);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("replicas", tests, COUNT(tests));
 }

@@ -398,24 +398,24 @@ START_TEST(test_no_memory) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("safetensors", NULL, NULL, 60),
+    TEST(test_header_bytes, 1),
+    TEST(test_header_behind_others, 1),
+    TEST(test_header_refused, 1),
+    TEST(test_order, 1),
+    TEST(test_index, 1),
+    TEST(test_round_trip, 1),
+    TEST(test_header_size, 1),
+    TEST(test_accepted, 1),
+    TEST(test_refused, 1),
+    TEST(test_long_name, 1),
+    TEST(test_header_longer_than_file, 1),
+    TEST(test_truncated, 1),
+    TEST(test_many, 1),
+    TEST(test_no_memory, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("safetensors");
-  TCase *tests = tcase_create("safetensors");
-  tcase_add_test(tests, test_header_bytes);
-  tcase_add_test(tests, test_header_behind_others);
-  tcase_add_test(tests, test_header_refused);
-  tcase_add_test(tests, test_order);
-  tcase_add_test(tests, test_index);
-  tcase_add_test(tests, test_round_trip);
-  tcase_add_test(tests, test_header_size);
-  tcase_add_test(tests, test_accepted);
-  tcase_add_test(tests, test_refused);
-  tcase_add_test(tests, test_long_name);
-  tcase_add_test(tests, test_header_longer_than_file);
-  tcase_add_test(tests, test_truncated);
-  tcase_add_test(tests, test_many);
-  tcase_add_test(tests, test_no_memory);
-  tcase_set_timeout(tests, 60);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("safetensors", tests, COUNT(tests));
 }

@@ -323,21 +323,22 @@ START_TEST(test_runs_like_a_slow_copy) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("tensor", NULL, NULL, 0),
+    TEST(test_dtypes_round_trip, 1),
+    TEST(test_dtypes_unknown, 1),
+    TEST(test_bytes, 1),
+    TEST(test_bytes_refused, 1),
+    TEST(test_slices, 1),
+    TEST(test_slices_refused, 1),
+    TEST(test_runs_whole_is_one, 1),
+    TEST(test_runs_rows_are_one, 1),
+    TEST(test_runs_huge, 1),
+    TEST(test_runs_empty, 1),
+    TEST(test_runs_packed, 1),
+    TEST(test_runs_like_a_slow_copy, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("tensor");
-  TCase *tests = tcase_create("tensor");
-  tcase_add_test(tests, test_dtypes_round_trip);
-  tcase_add_test(tests, test_dtypes_unknown);
-  tcase_add_test(tests, test_bytes);
-  tcase_add_test(tests, test_bytes_refused);
-  tcase_add_test(tests, test_slices);
-  tcase_add_test(tests, test_slices_refused);
-  tcase_add_test(tests, test_runs_whole_is_one);
-  tcase_add_test(tests, test_runs_rows_are_one);
-  tcase_add_test(tests, test_runs_huge);
-  tcase_add_test(tests, test_runs_empty);
-  tcase_add_test(tests, test_runs_packed);
-  tcase_add_test(tests, test_runs_like_a_slow_copy);
-  suite_add_tcase(suite, tests);
-  return run_suite(suite);
+  return run_table("tensor", tests, COUNT(tests));
 }

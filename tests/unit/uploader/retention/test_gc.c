@@ -527,36 +527,31 @@ START_TEST(bad_arguments) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("gc");
-  TCase *c = tcase_create("gc");
-  tcase_set_timeout(c, 300);
-  tcase_add_checked_fixture(c, setup, desk_teardown);
-  tcase_add_test(c, dead_attempts_go);
-  tcase_add_loop_test(c, age_is_that_of_the_newest, 0, 12);
-  tcase_add_test(c, grace_as_asked_for);
-  tcase_add_test(c, age_is_by_the_clock_of_the_store);
-  tcase_add_test(c, what_is_committed_stays);
-  tcase_add_loop_test(c, nothing_of_a_step_that_cannot_be_read, 0, 2);
-  tcase_add_test(c, uploads_of_what_is_committed);
-  tcase_add_test(c, committed_at_the_last_moment);
-  tcase_add_test(c, open_claims_are_closed_first);
-  tcase_add_test(c, resumed_at_the_last_moment);
-  tcase_add_loop_test(c, uploads_that_only_a_claim_names, 0, 2);
-  tcase_add_test(c, uploads_that_no_list_shows);
-  tcase_add_test(c, scratch_folders);
-  tcase_add_test(c, foreign_names_stay);
-  tcase_add_test(c, pins_without_a_step);
-  tcase_add_test(c, old_starts);
-  tcase_add_test(c, a_dry_run_changes_nothing);
-  tcase_add_loop_test(c, what_fails_stops_nothing, 0, 7);
-  tcase_add_loop_test(c, each_call_fails_once, 0, 2);
-  tcase_add_loop_test(c, removals_are_parallel, 0, 2);
-  tcase_add_test(c, bad_arguments);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("gc", setup, desk_teardown, 300),
+    TEST(dead_attempts_go, 1),
+    TEST(age_is_that_of_the_newest, 12),
+    TEST(grace_as_asked_for, 1),
+    TEST(age_is_by_the_clock_of_the_store, 1),
+    TEST(what_is_committed_stays, 1),
+    TEST(nothing_of_a_step_that_cannot_be_read, 2),
+    TEST(uploads_of_what_is_committed, 1),
+    TEST(committed_at_the_last_moment, 1),
+    TEST(open_claims_are_closed_first, 1),
+    TEST(resumed_at_the_last_moment, 1),
+    TEST(uploads_that_only_a_claim_names, 2),
+    TEST(uploads_that_no_list_shows, 1),
+    TEST(scratch_folders, 1),
+    TEST(foreign_names_stay, 1),
+    TEST(pins_without_a_step, 1),
+    TEST(old_starts, 1),
+    TEST(a_dry_run_changes_nothing, 1),
+    TEST(what_fails_stops_nothing, 7),
+    TEST(each_call_fails_once, 2),
+    TEST(removals_are_parallel, 2),
+    TEST(bad_arguments, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("gc", tests, COUNT(tests));
 }

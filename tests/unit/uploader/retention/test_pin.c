@@ -242,25 +242,20 @@ START_TEST(missing_is_damage_while_the_manifest_stands) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("pin");
-  TCase *c = tcase_create("pin");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, pin_and_unpin);
-  tcase_add_test(c, what_is_not_committed);
-  tcase_add_test(c, a_prune_is_faster_than_the_pin);
-  tcase_add_loop_test(c, calls_of_the_store_fail, 0, 3);
-  tcase_add_test(c, out_of_memory);
-  tcase_add_test(c, a_load_is_overtaken);
-  tcase_add_test(c, a_verify_is_overtaken);
-  tcase_add_test(c, an_open_is_overtaken);
-  tcase_add_test(c, a_load_is_overtaken_by_a_replacement);
-  tcase_add_test(c, missing_is_damage_while_the_manifest_stands);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("pin", setup, teardown, 60),
+    TEST(pin_and_unpin, 1),
+    TEST(what_is_not_committed, 1),
+    TEST(a_prune_is_faster_than_the_pin, 1),
+    TEST(calls_of_the_store_fail, 3),
+    TEST(out_of_memory, 1),
+    TEST(a_load_is_overtaken, 1),
+    TEST(a_verify_is_overtaken, 1),
+    TEST(an_open_is_overtaken, 1),
+    TEST(a_load_is_overtaken_by_a_replacement, 1),
+    TEST(missing_is_damage_while_the_manifest_stands, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("pin", tests, COUNT(tests));
 }

@@ -484,33 +484,28 @@ START_TEST(each_call_fails_once) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("prune");
-  TCase *c = tcase_create("prune");
-  tcase_set_timeout(c, 300);
-  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
-  tcase_add_test(c, keeps_the_last_every_and_pinned);
-  tcase_add_loop_test(c, never_the_newest, 0, 9);
-  tcase_add_test(c, nothing_there);
-  tcase_add_test(c, what_cannot_be_read_is_left);
-  tcase_add_test(c, the_newest_whole_one_stays);
-  tcase_add_test(c, damaged_records_name_nothing);
-  tcase_add_test(c, others_are_not_touched);
-  tcase_add_test(c, a_dry_run_tells_the_same);
-  tcase_add_test(c, bad_arguments);
-  tcase_add_test(c, manifest_files_record);
-  tcase_add_test(c, a_step_of_several_ranks);
-  tcase_add_test(c, pinned_at_the_last_moment);
-  tcase_add_test(c, removed_by_another);
-  tcase_add_test(c, replaced_by_another);
-  tcase_add_test(c, a_manifest_that_was_damaged_on_its_way);
-  tcase_add_loop_test(c, what_fails_stops_nothing, 0, 4);
-  tcase_add_loop_test(c, a_store_that_does_not_answer, 0, 3);
-  tcase_add_loop_test(c, each_call_fails_once, 0, 2);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("prune", desk_setup, desk_teardown, 300),
+    TEST(keeps_the_last_every_and_pinned, 1),
+    TEST(never_the_newest, 9),
+    TEST(nothing_there, 1),
+    TEST(what_cannot_be_read_is_left, 1),
+    TEST(the_newest_whole_one_stays, 1),
+    TEST(damaged_records_name_nothing, 1),
+    TEST(others_are_not_touched, 1),
+    TEST(a_dry_run_tells_the_same, 1),
+    TEST(bad_arguments, 1),
+    TEST(manifest_files_record, 1),
+    TEST(a_step_of_several_ranks, 1),
+    TEST(pinned_at_the_last_moment, 1),
+    TEST(removed_by_another, 1),
+    TEST(replaced_by_another, 1),
+    TEST(a_manifest_that_was_damaged_on_its_way, 1),
+    TEST(what_fails_stops_nothing, 4),
+    TEST(a_store_that_does_not_answer, 3),
+    TEST(each_call_fails_once, 2),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("prune", tests, COUNT(tests));
 }

@@ -201,19 +201,14 @@ START_TEST(few_are_open) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("purge");
-  TCase *c = tcase_create("purge");
-  tcase_set_timeout(c, 300);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_thousand_in_memory);
-  tcase_add_test(c, a_thousand_in_a_folder);
-  tcase_add_test(c, records_go_last);
-  tcase_add_test(c, few_are_open);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("purge", setup, teardown, 300),
+    TEST(a_thousand_in_memory, 1),
+    TEST(a_thousand_in_a_folder, 1),
+    TEST(records_go_last, 1),
+    TEST(few_are_open, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("purge", tests, COUNT(tests));
 }

@@ -526,31 +526,28 @@ START_TEST(ranks_that_have_not_resumed) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("one", setup, manager_teardown, 60),
+    TEST(a_run_goes_back_and_on_from_there, 1),
+    TEST(the_next_start_does_not_find_what_is_superseded, 1),
+    TEST(again_and_again, 1),
+    TEST(the_final_step, 1),
+    TEST(saves_under_way_are_waited_for, 1),
+    TEST(a_damaged_step_removes_nothing, 1),
+    TEST(what_is_refused_removes_nothing, 1),
+    TEST(a_superseded_start_removes_nothing, 1),
+    TEST(a_removal_that_fails, 2),
+    TEST(a_damaged_later_step, 1),
+    TEST(gc_frees_the_files, 1),
+    TEST(each_call_fails_once, 2),
+    CASE("several", setup_ranks, teardown_ranks, 120),
+    TEST(all_ranks_go_back, 1),
+    TEST(a_rank_that_cannot_load, RANKS),
+    TEST(ranks_that_disagree, 1),
+    TEST(a_rank_that_does_not_come, 1),
+    TEST(ranks_that_have_not_resumed, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("rollback");
-  TCase *one = tcase_create("one"), *several = tcase_create("several");
-  tcase_set_timeout(one, 60);
-  tcase_set_timeout(several, 120);
-  tcase_add_checked_fixture(one, setup, manager_teardown);
-  tcase_add_test(one, a_run_goes_back_and_on_from_there);
-  tcase_add_test(one, the_next_start_does_not_find_what_is_superseded);
-  tcase_add_test(one, again_and_again);
-  tcase_add_test(one, the_final_step);
-  tcase_add_test(one, saves_under_way_are_waited_for);
-  tcase_add_test(one, a_damaged_step_removes_nothing);
-  tcase_add_test(one, what_is_refused_removes_nothing);
-  tcase_add_test(one, a_superseded_start_removes_nothing);
-  tcase_add_loop_test(one, a_removal_that_fails, 0, 2);
-  tcase_add_test(one, a_damaged_later_step);
-  tcase_add_test(one, gc_frees_the_files);
-  tcase_add_loop_test(one, each_call_fails_once, 0, 2);
-  tcase_add_checked_fixture(several, setup_ranks, teardown_ranks);
-  tcase_add_test(several, all_ranks_go_back);
-  tcase_add_loop_test(several, a_rank_that_cannot_load, 0, RANKS);
-  tcase_add_test(several, ranks_that_disagree);
-  tcase_add_test(several, a_rank_that_does_not_come);
-  tcase_add_test(several, ranks_that_have_not_resumed);
-  suite_add_tcase(suite, one);
-  suite_add_tcase(suite, several);
-  return run_suite(suite);
+  return run_table("rollback", tests, COUNT(tests));
 }

@@ -129,18 +129,14 @@ START_TEST(faults) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("gather");
-  TCase *c = tcase_create("gather");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, finds_tensors);
-  tcase_add_test(c, what_is_none);
-  tcase_add_test(c, absent_files);
-  tcase_add_test(c, faults);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("gather", setup, teardown, 0),
+    TEST(finds_tensors, 1),
+    TEST(what_is_none, 1),
+    TEST(absent_files, 1),
+    TEST(faults, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("gather", tests, COUNT(tests));
 }

@@ -183,13 +183,12 @@ START_TEST(gone_meanwhile) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("missing_bucket", desk_setup, desk_teardown, 60),
+    TEST(never_there, OPERATIONS),
+    TEST(gone_meanwhile, OPERATIONS),
+};
+
 int main(void) {
-  Suite *s = suite_create("missing_bucket");
-  TCase *c = tcase_create("missing_bucket");
-  tcase_add_checked_fixture(c, desk_setup, desk_teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, never_there, 0, OPERATIONS);
-  tcase_add_loop_test(c, gone_meanwhile, 0, OPERATIONS);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("missing_bucket", tests, COUNT(tests));
 }

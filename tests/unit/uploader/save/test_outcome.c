@@ -14,10 +14,6 @@
 
 static struct cleat_error err;
 
-static void add_policies(TCase *tcase, const TTest *test) {
-  tcase_add_loop_test(tcase, test, CLEAT_IF_EXISTS_FAIL, CLEAT_IF_EXISTS_REPLACE + 1);
-}
-
 /* ---- One rank ------------------------------------------------------------------------------------- */
 
 /* Saves, and returns the status; *outcome is what the caller is told, PENDING after a failure. */
@@ -265,26 +261,23 @@ START_TEST(a_request_without_the_field) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("memory", outcome_setup, outcome_teardown, 120),
+    TEST(one_rank, 1),
+    TEST(replaced_many_times, 1),
+    TEST(while_the_first_is_under_way, POLICIES),
+    TEST(while_the_first_fails, POLICIES),
+    TEST(with_few_buffers, 1),
+    TEST(another_start_is_faster, POLICIES),
+    TEST(a_lost_reply_of_a_replacement, 1),
+    TEST(a_lost_reply_and_replaced_since, POLICIES),
+    TEST(a_request_without_the_field, 1),
+    CASE("folder", outcome_setup_folder, outcome_teardown_folder, 120),
+    TEST(one_rank, 1),
+    TEST(replaced_many_times, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("outcome");
-  TCase *memory = tcase_create("memory"), *folder = tcase_create("folder");
   kit_prefer_memory();
-  tcase_set_timeout(memory, 120);
-  tcase_set_timeout(folder, 120);
-  tcase_add_checked_fixture(memory, outcome_setup, outcome_teardown);
-  tcase_add_test(memory, one_rank);
-  tcase_add_test(memory, replaced_many_times);
-  add_policies(memory, while_the_first_is_under_way);
-  add_policies(memory, while_the_first_fails);
-  tcase_add_test(memory, with_few_buffers);
-  add_policies(memory, another_start_is_faster);
-  tcase_add_test(memory, a_lost_reply_of_a_replacement);
-  add_policies(memory, a_lost_reply_and_replaced_since);
-  tcase_add_test(memory, a_request_without_the_field);
-  tcase_add_checked_fixture(folder, outcome_setup_folder, outcome_teardown_folder);
-  tcase_add_test(folder, one_rank);
-  tcase_add_test(folder, replaced_many_times);
-  suite_add_tcase(suite, memory);
-  suite_add_tcase(suite, folder);
-  return run_suite(suite);
+  return run_table("outcome", tests, COUNT(tests));
 }

@@ -14,10 +14,6 @@
 
 static struct cleat_error err;
 
-static void add_policies(TCase *tcase, const TTest *test) {
-  tcase_add_loop_test(tcase, test, CLEAT_IF_EXISTS_FAIL, CLEAT_IF_EXISTS_REPLACE + 1);
-}
-
 static struct cleat_client *other; /* of another start */
 
 /* ---- Several ranks -------------------------------------------------------------------------------------- */
@@ -301,25 +297,19 @@ START_TEST(two_saves_under_way_on_each_rank) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("memory", outcome_setup, outcome_teardown, 120),
+    TEST(several_ranks, 1),
+    TEST(new_clients_of_the_same_start, 1),
+    TEST(committed_and_replaced_at_once, POLICIES),
+    TEST(two_saves_under_way_on_each_rank, POLICIES),
+    CASE("folder", outcome_setup_folder, outcome_teardown_folder, 120),
+    TEST(several_ranks, 1),
+    CASE("apart", outcome_make_models, outcome_clear_models, 120),
+    TEST(ranks_that_look_at_different_moments, POLICIES),
+};
+
 int main(void) {
-  Suite *suite = suite_create("outcome_ranks");
-  TCase *memory = tcase_create("memory"), *folder = tcase_create("folder"),
-        *apart = tcase_create("apart");
   kit_prefer_memory();
-  tcase_set_timeout(memory, 120);
-  tcase_set_timeout(folder, 120);
-  tcase_set_timeout(apart, 120);
-  tcase_add_checked_fixture(memory, outcome_setup, outcome_teardown);
-  tcase_add_test(memory, several_ranks);
-  tcase_add_test(memory, new_clients_of_the_same_start);
-  add_policies(memory, committed_and_replaced_at_once);
-  add_policies(memory, two_saves_under_way_on_each_rank);
-  tcase_add_checked_fixture(folder, outcome_setup_folder, outcome_teardown_folder);
-  tcase_add_test(folder, several_ranks);
-  tcase_add_checked_fixture(apart, outcome_make_models, outcome_clear_models);
-  add_policies(apart, ranks_that_look_at_different_moments);
-  suite_add_tcase(suite, memory);
-  suite_add_tcase(suite, folder);
-  suite_add_tcase(suite, apart);
-  return run_suite(suite);
+  return run_table("outcome_ranks", tests, COUNT(tests));
 }

@@ -449,29 +449,25 @@ START_TEST(out_of_memory) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("plan");
-  TCase *c = tcase_create("plan");
-  tcase_add_checked_fixture(c, NULL, teardown);
-  tcase_add_test(c, one_file);
-  tcase_add_test(c, order_does_not_matter);
-  tcase_add_test(c, shards);
-  tcase_add_test(c, no_tensor_is_split);
-  tcase_add_test(c, chosen_files);
-  tcase_add_test(c, one_chosen_file);
-  tcase_add_loop_test(c, bad_chosen_files, 0, 5);
-  tcase_add_test(c, tensors_of_disk_files);
-  tcase_add_test(c, qualified_names_are_checked);
-  tcase_add_test(c, part_sizes);
-  tcase_add_test(c, large_files);
-  tcase_add_test(c, a_tensor_above_the_limit);
-  tcase_add_test(c, huge_files);
-  tcase_add_test(c, metadata);
-  tcase_add_test(c, out_of_memory);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("plan", NULL, teardown, 0),
+    TEST(one_file, 1),
+    TEST(order_does_not_matter, 1),
+    TEST(shards, 1),
+    TEST(no_tensor_is_split, 1),
+    TEST(chosen_files, 1),
+    TEST(one_chosen_file, 1),
+    TEST(bad_chosen_files, 5),
+    TEST(tensors_of_disk_files, 1),
+    TEST(qualified_names_are_checked, 1),
+    TEST(part_sizes, 1),
+    TEST(large_files, 1),
+    TEST(a_tensor_above_the_limit, 1),
+    TEST(huge_files, 1),
+    TEST(metadata, 1),
+    TEST(out_of_memory, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("plan", tests, COUNT(tests));
 }

@@ -546,33 +546,32 @@ START_TEST(a_start_used_before) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("ranks", setup, teardown, 60),
+    TEST(all_ranks_commit, 1),
+    TEST(replicas_are_written_once, 1),
+    TEST(a_failure_is_everybodys, 1),
+    TEST(a_bad_request_is_everybodys, 1),
+    TEST(a_rank_that_never_comes, 1),
+    TEST(another_step, 1),
+    TEST(a_cancelled_rank, 1),
+    TEST(a_cancel_that_comes_too_late, 1),
+    TEST(a_rank_that_comes_late, 1),
+    TEST(out_of_memory, 1),
+    TEST(a_hole, 1),
+    TEST(an_overlap, 1),
+    TEST(replicas_that_nobody_names_so, 1),
+    TEST(replicas_that_are_not_there, 1),
+    TEST(another_dtype, 1),
+    TEST(one_file_name_twice, 1),
+    TEST(a_file_that_must_be_there, 1),
+    TEST(a_slice_outside_its_tensor, 1),
+    TEST(another_world_size, 1),
+    TEST(another_topology, 1),
+    TEST(two_processes_of_one_rank, 1),
+    TEST(a_start_used_before, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("ranks");
-  TCase *tcase = tcase_create("ranks");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_checked_fixture(tcase, setup, teardown);
-  tcase_add_test(tcase, all_ranks_commit);
-  tcase_add_test(tcase, replicas_are_written_once);
-  tcase_add_test(tcase, a_failure_is_everybodys);
-  tcase_add_test(tcase, a_bad_request_is_everybodys);
-  tcase_add_test(tcase, a_rank_that_never_comes);
-  tcase_add_test(tcase, another_step);
-  tcase_add_test(tcase, a_cancelled_rank);
-  tcase_add_test(tcase, a_cancel_that_comes_too_late);
-  tcase_add_test(tcase, a_rank_that_comes_late);
-  tcase_add_test(tcase, out_of_memory);
-  tcase_add_test(tcase, a_hole);
-  tcase_add_test(tcase, an_overlap);
-  tcase_add_test(tcase, replicas_that_nobody_names_so);
-  tcase_add_test(tcase, replicas_that_are_not_there);
-  tcase_add_test(tcase, another_dtype);
-  tcase_add_test(tcase, one_file_name_twice);
-  tcase_add_test(tcase, a_file_that_must_be_there);
-  tcase_add_test(tcase, a_slice_outside_its_tensor);
-  tcase_add_test(tcase, another_world_size);
-  tcase_add_test(tcase, another_topology);
-  tcase_add_test(tcase, two_processes_of_one_rank);
-  tcase_add_test(tcase, a_start_used_before);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("ranks", tests, COUNT(tests));
 }

@@ -112,17 +112,13 @@ static void setup_not_carried_out(void) {
   setup();
 }
 
+static const struct suite_row tests[] = {
+    CASE("carried_out", setup_carried_out, teardown, 120),
+    TEST(it_was_carried_out, 1),
+    CASE("not_carried_out", setup_not_carried_out, teardown, 120),
+    TEST(it_was_not, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("ranks_doubt");
-  TCase *c = tcase_create("carried_out");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup_carried_out, teardown);
-  tcase_add_test(c, it_was_carried_out);
-  suite_add_tcase(s, c);
-  c = tcase_create("not_carried_out");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup_not_carried_out, teardown);
-  tcase_add_test(c, it_was_not);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("ranks_doubt", tests, COUNT(tests));
 }

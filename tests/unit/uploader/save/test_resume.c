@@ -342,32 +342,31 @@ START_TEST(a_whole_attempt_that_is_not_shared) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("resume", setup, teardown, 60),
+    TEST(nothing_there, 1),
+    TEST(a_claim_alone, 1),
+    TEST(parts_of_an_upload, 2),
+    TEST(parts_that_cannot_be_listed, 2),
+    TEST(whole_files, 3),
+    TEST(a_record_without_manifest, 1),
+    TEST(a_record_of_other_bytes, 1),
+    TEST(a_record_of_damaged_objects, 3),
+    TEST(a_changed_source, 3),
+    TEST(a_changed_part_of_an_upload, 3),
+    TEST(a_changed_small_file, 1),
+    TEST(other_files_than_before, 2),
+    TEST(another_part_size, 1),
+    TEST(the_attempt_with_the_most, 1),
+    TEST(killed_again, 1),
+    TEST(a_failure_keeps_what_resume_stored, 2),
+    TEST(a_step_that_is_there, 1),
+    TEST(staged_is_refused, 1),
+    TEST(tensors_in_memory, 1),
+    TEST(a_whole_attempt_that_is_not_shared, 1),
+};
+
 int main(void) {
   kit_prefer_memory();
-  Suite *s = suite_create("resume");
-  TCase *c = tcase_create("resume");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, nothing_there);
-  tcase_add_test(c, a_claim_alone);
-  tcase_add_loop_test(c, parts_of_an_upload, 0, 2);
-  tcase_add_loop_test(c, parts_that_cannot_be_listed, 0, 2);
-  tcase_add_loop_test(c, whole_files, 0, 3);
-  tcase_add_test(c, a_record_without_manifest);
-  tcase_add_test(c, a_record_of_other_bytes);
-  tcase_add_loop_test(c, a_record_of_damaged_objects, 0, 3);
-  tcase_add_loop_test(c, a_changed_source, 0, 3);
-  tcase_add_loop_test(c, a_changed_part_of_an_upload, 0, 3);
-  tcase_add_test(c, a_changed_small_file);
-  tcase_add_loop_test(c, other_files_than_before, 0, 2);
-  tcase_add_test(c, another_part_size);
-  tcase_add_test(c, the_attempt_with_the_most);
-  tcase_add_test(c, killed_again);
-  tcase_add_loop_test(c, a_failure_keeps_what_resume_stored, 0, 2);
-  tcase_add_test(c, a_step_that_is_there);
-  tcase_add_test(c, staged_is_refused);
-  tcase_add_test(c, tensors_in_memory);
-  tcase_add_test(c, a_whole_attempt_that_is_not_shared);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("resume", tests, COUNT(tests));
 }

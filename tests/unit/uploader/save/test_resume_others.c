@@ -211,16 +211,15 @@ START_TEST(two_resume_at_once) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("resume_others", setup, teardown, 60),
+    TEST(a_zombie_that_wakes_too_late, 20),
+    TEST(an_upload_that_the_first_one_ends, 4),
+    TEST(a_removal_that_comes_late, 1),
+    TEST(two_resume_at_once, 1),
+};
+
 int main(void) {
   kit_prefer_memory();
-  Suite *s = suite_create("resume_others");
-  TCase *c = tcase_create("resume_others");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, a_zombie_that_wakes_too_late, 0, 20);
-  tcase_add_loop_test(c, an_upload_that_the_first_one_ends, 0, 4);
-  tcase_add_test(c, a_removal_that_comes_late);
-  tcase_add_test(c, two_resume_at_once);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("resume_others", tests, COUNT(tests));
 }

@@ -125,14 +125,13 @@ static void setup(void) {
   kit_add_bytes(&model, "t", 9 * KIT_PART, 1);
 }
 
+static const struct suite_row tests[] = {
+    CASE("replaced", setup, desk_teardown, 60),
+    TEST(the_same_bytes, 1),
+    TEST(a_replacement_that_failed, 1),
+    TEST(lost_with_a_whole_attempt, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("resume_replaced");
-  TCase *c = tcase_create("replaced");
-  tcase_add_checked_fixture(c, setup, desk_teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, the_same_bytes);
-  tcase_add_test(c, a_replacement_that_failed);
-  tcase_add_test(c, lost_with_a_whole_attempt);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("resume_replaced", tests, COUNT(tests));
 }

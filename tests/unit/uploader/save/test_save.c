@@ -61,7 +61,7 @@ END_TEST
 
 /* One buffer for thirty parts. */
 START_TEST(staged_through_few_buffers) {
-  struct kit_setup few = {.buffers = (unsigned)_i};
+  struct kit_setup few = {.buffers = (unsigned)_i + 1};
   struct cleat_client *client = kit_open(bucket, &few);
   kit_add_mixed(&model);
   struct cleat_save_request request = kit_request(&model, 1);
@@ -462,34 +462,29 @@ START_TEST(the_next_save_survives_a_failed_one) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("save");
-  TCase *c = tcase_create("save");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, in_place);
-  tcase_add_test(c, staged);
-  tcase_add_loop_test(c, staged_through_few_buffers, 1, 4);
-  tcase_add_test(c, one_thread);
-  tcase_add_test(c, sizes_around_a_part);
-  tcase_add_test(c, shards_and_their_index);
-  tcase_add_test(c, parts_grow_rather_than_be_too_many);
-  tcase_add_test(c, parts_that_outgrow_the_budget);
-  tcase_add_test(c, a_store_of_small_puts);
-  tcase_add_test(c, files_from_disk_and_memory);
-  tcase_add_test(c, all_on_a_folder);
-  tcase_add_test(c, the_fence_does_not_wait_for_the_store);
-  tcase_add_test(c, the_fence_waits_for_the_last_part);
-  tcase_add_test(c, the_request_is_copied);
-  tcase_add_test(c, an_in_place_fence_is_the_end);
-  tcase_add_test(c, saves_commit_in_order);
-  tcase_add_test(c, saves_share_few_buffers);
-  tcase_add_test(c, the_next_save_survives_a_failed_one);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("save", setup, teardown, 120),
+    TEST(in_place, 1),
+    TEST(staged, 1),
+    TEST(staged_through_few_buffers, 3),
+    TEST(one_thread, 1),
+    TEST(sizes_around_a_part, 1),
+    TEST(shards_and_their_index, 1),
+    TEST(parts_grow_rather_than_be_too_many, 1),
+    TEST(parts_that_outgrow_the_budget, 1),
+    TEST(a_store_of_small_puts, 1),
+    TEST(files_from_disk_and_memory, 1),
+    TEST(all_on_a_folder, 1),
+    TEST(the_fence_does_not_wait_for_the_store, 1),
+    TEST(the_fence_waits_for_the_last_part, 1),
+    TEST(the_request_is_copied, 1),
+    TEST(an_in_place_fence_is_the_end, 1),
+    TEST(saves_commit_in_order, 1),
+    TEST(saves_share_few_buffers, 1),
+    TEST(the_next_save_survives_a_failed_one, 1),
+};
 
 int main(void) {
   kit_prefer_memory();
-  return run_suite(suite());
+  return run_table("save", tests, COUNT(tests));
 }

@@ -91,12 +91,11 @@ START_TEST(waits_for_what_is_in_flight) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("clean", setup, desk_teardown, 60),
+    TEST(waits_for_what_is_in_flight, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("save_clean");
-  TCase *c = tcase_create("clean");
-  tcase_set_timeout(c, 60);
-  tcase_add_checked_fixture(c, setup, desk_teardown);
-  tcase_add_test(c, waits_for_what_is_in_flight);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("save_clean", tests, COUNT(tests));
 }

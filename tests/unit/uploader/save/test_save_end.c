@@ -493,30 +493,18 @@ START_TEST(what_cannot_be_cleaned_is_logged) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("save_end");
-  TCase *c = tcase_create("save_end");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_step_of_this_start_is_not_saved_again);
-  tcase_add_test(c, a_step_of_another_start);
-  tcase_add_loop_test(c, another_writer_wins, 0, 2);
-  tcase_add_loop_test(c, a_lost_reply_is_settled, 0, 4);
-  tcase_add_loop_test(c, a_commit_in_doubt, 0, 4);
-  tcase_add_test(c, a_commit_that_was_refused);
-  tcase_add_test(c, cancel_during_the_commit_comes_too_late);
-  tcase_add_test(c, cancel_during_a_commit_in_doubt);
-  tcase_add_loop_test(c, cancel_at_any_time, 0, 2);
-  tcase_add_test(c, cancel_before_anything);
-  tcase_add_test(c, hours_before_the_manifest);
-  tcase_add_loop_test(c, the_caller_has_the_last_word, 0, 3);
-  tcase_add_loop_test(c, a_failed_save_cleans_up, 0, 14);
-  tcase_add_loop_test(c, what_cannot_be_cleaned_is_logged, 0, 2);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("save_end", setup, teardown, 120),    TEST(a_step_of_this_start_is_not_saved_again, 1),
+    TEST(a_step_of_another_start, 1),          TEST(another_writer_wins, 2),
+    TEST(a_lost_reply_is_settled, 4),          TEST(a_commit_in_doubt, 4),
+    TEST(a_commit_that_was_refused, 1),        TEST(cancel_during_the_commit_comes_too_late, 1),
+    TEST(cancel_during_a_commit_in_doubt, 1),  TEST(cancel_at_any_time, 2),
+    TEST(cancel_before_anything, 1),           TEST(hours_before_the_manifest, 1),
+    TEST(the_caller_has_the_last_word, 3),     TEST(a_failed_save_cleans_up, 14),
+    TEST(what_cannot_be_cleaned_is_logged, 2),
+};
 
 int main(void) {
   kit_prefer_memory();
-  return run_suite(suite());
+  return run_table("save_end", tests, COUNT(tests));
 }

@@ -325,24 +325,19 @@ START_TEST(every_failure) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("save_large");
-  TCase *c = tcase_create("save_large");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, all_parts_in_flight, 0, 2);
-  tcase_add_loop_test(c, loads_in_flight, 0, 2);
-  tcase_add_loop_test(c, a_part_is_checked_as_a_whole, 0, 2);
-  tcase_add_test(c, verify_finds_damage);
-  tcase_add_test(c, a_source_that_changes);
-  tcase_add_loop_test(c, resumed, 0, 3);
-  tcase_add_test(c, larger_than_an_object);
-  tcase_add_test(c, five_terabytes);
-  tcase_add_test(c, every_failure);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("save_large", setup, teardown, 120),
+    TEST(all_parts_in_flight, 2),
+    TEST(loads_in_flight, 2),
+    TEST(a_part_is_checked_as_a_whole, 2),
+    TEST(verify_finds_damage, 1),
+    TEST(a_source_that_changes, 1),
+    TEST(resumed, 3),
+    TEST(larger_than_an_object, 1),
+    TEST(five_terabytes, 1),
+    TEST(every_failure, 1),
+};
 
 int main(void) {
-  return run_suite(suite());
+  return run_table("save_large", tests, COUNT(tests));
 }

@@ -139,11 +139,11 @@ START_TEST(legal_moves_alone_are_made) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("moves", NULL, NULL, 0),
+    TEST(legal_moves_alone_are_made, COUNT(machines)),
+};
+
 int main(void) {
-  Suite *suite = suite_create("save_phases");
-  TCase *tcase = tcase_create("moves");
-  tcase_add_loop_test(tcase, legal_moves_alone_are_made, 0,
-                      (int)(sizeof machines / sizeof machines[0]));
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("save_phases", tests, COUNT(tests));
 }

@@ -220,21 +220,16 @@ START_TEST(other_bad_requests) {
 }
 END_TEST
 
-static Suite *suite(void) {
-  Suite *s = suite_create("save_refused");
-  TCase *c = tcase_create("save_refused");
-  tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_loop_test(c, a_source_that_changes, 0, 10);
-  tcase_add_loop_test(c, a_source_that_changes_at_the_end, 0, 5);
-  tcase_add_test(c, bad_requests_cost_nothing);
-  tcase_add_test(c, bad_files);
-  tcase_add_test(c, other_bad_requests);
-  suite_add_tcase(s, c);
-  return s;
-}
+static const struct suite_row tests[] = {
+    CASE("save_refused", setup, teardown, 120),
+    TEST(a_source_that_changes, 10),
+    TEST(a_source_that_changes_at_the_end, 5),
+    TEST(bad_requests_cost_nothing, 1),
+    TEST(bad_files, 1),
+    TEST(other_bad_requests, 1),
+};
 
 int main(void) {
   kit_prefer_memory();
-  return run_suite(suite());
+  return run_table("save_refused", tests, COUNT(tests));
 }

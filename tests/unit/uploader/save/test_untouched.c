@@ -472,13 +472,13 @@ START_TEST(every_function_of_the_header_has_a_case) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("untouched", NULL, NULL, 120),
+    TEST(a_success_leaves_the_error_alone, CASES),
+    TEST(in_an_empty_store, 1),
+    TEST(every_function_of_the_header_has_a_case, 1),
+};
+
 int main(void) {
-  Suite *suite = suite_create("untouched");
-  TCase *tcase = tcase_create("untouched");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, a_success_leaves_the_error_alone, 0, CASES);
-  tcase_add_test(tcase, in_an_empty_store);
-  tcase_add_test(tcase, every_function_of_the_header_has_a_case);
-  suite_add_tcase(suite, tcase);
-  return run_suite(suite);
+  return run_table("untouched", tests, COUNT(tests));
 }

@@ -252,23 +252,20 @@ START_TEST(what_cannot_be_adopted) {
 }
 END_TEST
 
+static const struct suite_row tests[] = {
+    CASE("s3", NULL, NULL, 0),
+    TEST(pages_of_s3, 1),
+    TEST(pages_without_end, 1),
+    CASE("xml", NULL, NULL, 0),
+    TEST(bad_lists_are_refused, COUNT(BAD)),
+    CASE("folder", folder_setup, folder_teardown, 60),
+    TEST(listed_by_prefix, 1),
+    TEST(more_than_a_page, 1),
+    TEST(adopted_when_its_process_is_gone, 1),
+    TEST(adopted_parts_are_read_again, 1),
+    TEST(what_cannot_be_adopted, 1),
+};
+
 int main(void) {
-  Suite *s = suite_create("uploads");
-  TCase *c = tcase_create("s3");
-  tcase_add_test(c, pages_of_s3);
-  tcase_add_test(c, pages_without_end);
-  suite_add_tcase(s, c);
-  c = tcase_create("xml");
-  tcase_add_loop_test(c, bad_lists_are_refused, 0, sizeof BAD / sizeof BAD[0]);
-  suite_add_tcase(s, c);
-  c = tcase_create("folder");
-  tcase_add_checked_fixture(c, folder_setup, folder_teardown);
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, listed_by_prefix);
-  tcase_add_test(c, more_than_a_page);
-  tcase_add_test(c, adopted_when_its_process_is_gone);
-  tcase_add_test(c, adopted_parts_are_read_again);
-  tcase_add_test(c, what_cannot_be_adopted);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  return run_table("uploads", tests, COUNT(tests));
 }
