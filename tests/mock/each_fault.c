@@ -17,7 +17,7 @@ bool each_fault_next(struct each_fault *fault) {
   fault->n++;
   fault->fds = scratch_fds();
   fault->blocks = heap_blocks();
-  cleat__fault_arm(fault->n, false);
+  cleat__fault_arm(fault->n, fault->persistent);
   return true;
 }
 

@@ -18,6 +18,7 @@
 /* Begins with all zero. */
 struct each_fault {
   unsigned long n; /* the call that fails in this round, from 1 */
+  bool persistent; /* set by the caller: all later calls of the round fail too */
   bool done;
   long blocks;
   unsigned fds;

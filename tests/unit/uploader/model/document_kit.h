@@ -1,19 +1,27 @@
 /* document_kit.h: what tests of a JSON document do to a sound one: change it, cut it, damage it. For test_record.c and
- * test_manifest.c, each of which has its own. */
+ * test_manifest.c, each of which has its own. test_safetensors.c uses what it says of encoders. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_MODEL_DOCUMENT_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_MODEL_DOCUMENT_KIT_H
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "tests/mock/each_fault.h"
 
 #include <check.h>
 #include <string.h>
 
 static struct cleat_error err;
 
-/* A sound document, and its reader, which leaves what it says in `err`. */
+/* A number of the document that was parsed last. A reader that fails leaves it as it was before: UNREAD. */
+static int64_t number;
+#define UNREAD 12345
+
+/* A sound document. Its writer and its reader leave what they say in `err`, and its reader sets `number`. */
 struct document {
   const char *text;
+  int64_t number; /* that it holds */
+  cleat_status (*encode)(struct cleat__buffer *out);
   cleat_status (*parse)(const char *json, size_t size);
 };
 
@@ -22,6 +30,15 @@ struct change {
   const char *to;
   const char *says;
 };
+
+/* It is written as this text. */
+static inline void document_written(const struct document *sound) {
+  struct cleat__buffer out;
+  cleat__buffer_init(&out, 10000);
+  ck_assert_int_eq(sound->encode(&out), CLEAT_OK);
+  ck_assert_str_eq(out.data, sound->text);
+  cleat__buffer_clear(&out);
+}
 
 /* The text with the first `from` replaced by `to`. */
 static inline char *document_altered(const struct document *sound, const char *from,
@@ -74,6 +91,35 @@ static inline void document_damaged(const struct document *sound) {
       copy[at] = kept;
     }
   cleat__free(copy);
+}
+
+/* Memory runs out at each of more than `least` allocations. What is encoded then is nothing. */
+static inline void encode_without_memory(cleat_status (*encode)(struct cleat__buffer *out),
+                                         bool persistent, unsigned long least) {
+  struct each_fault fault = {.persistent = persistent};
+  while (each_fault_next(&fault)) {
+    struct cleat__buffer out;
+    cleat__buffer_init(&out, 1 << 20);
+    cleat_status status = encode(&out);
+    bool failed = each_fault_over(&fault);
+    ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
+    if (failed)
+      ck_assert_uint_eq(out.length, 0);
+    cleat__buffer_clear(&out);
+  }
+  ck_assert_uint_gt(fault.n, least);
+}
+
+static inline void document_without_memory(const struct document *sound, const char *json,
+                                           bool persistent, unsigned long least) {
+  struct each_fault fault = {.persistent = persistent};
+  while (each_fault_next(&fault)) {
+    cleat_status status = sound->parse(json, strlen(json));
+    bool failed = each_fault_over(&fault);
+    ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_int_eq(number, failed ? UNREAD : sound->number);
+  }
+  ck_assert_uint_gt(fault.n, least);
 }
 
 #endif

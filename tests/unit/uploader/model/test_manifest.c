@@ -95,17 +95,37 @@ static void round_trip(const struct cleat__manifest *manifest) {
   cleat__buffer_clear(&out);
 }
 
+static cleat_status encode(struct cleat__buffer *out) {
+  const struct cleat__manifest manifest = sample();
+  return cleat__manifest_encode(&manifest, out, &err);
+}
+
+/* Parses `json` for step 1200; the manifest must stay as it was on failure. */
+static cleat_status parse(const char *json, size_t size) {
+  struct cleat__manifest manifest = {.step = UNREAD};
+  cleat__error_clear(&err);
+  cleat_status status = cleat__manifest_parse(json, size, 1200, &manifest, &err);
+  ck_assert_int_eq(status, err.status);
+  number = manifest.step;
+  if (status == CLEAT_OK) {
+    cleat__manifest_clear(&manifest);
+  } else {
+    ck_assert_int_eq(number, UNREAD);
+    ck_assert_msg(status == CLEAT_NO_MEMORY || strncmp(err.message, "manifest: ", 10) == 0, "%s",
+                  err.message);
+  }
+  return status;
+}
+
+static const struct document sound = {expected, 1200, encode, parse};
+
 /* ---- Good manifests ----------------------------------------------------------------------- */
 
 START_TEST(test_text) {
   const struct cleat__manifest manifest = sample();
-  struct cleat__buffer out;
   uint64_t files = 0;
   uint64_t bytes = 0;
-  cleat__buffer_init(&out, 10000);
-  ck_assert_int_eq(cleat__manifest_encode(&manifest, &out, &err), CLEAT_OK);
-  ck_assert_str_eq(out.data, expected);
-  cleat__buffer_clear(&out);
+  document_written(&sound);
   round_trip(&manifest);
   cleat__manifest_totals(&manifest, &files, &bytes);
   ck_assert_uint_eq(files, 7);
@@ -166,23 +186,6 @@ START_TEST(test_many_ranks) {
 END_TEST
 
 /* ---- Bad manifests ------------------------------------------------------------------------ */
-
-/* Parses `json` for step 1200; the manifest must stay as it was on failure. */
-static cleat_status parse(const char *json, size_t size) {
-  struct cleat__manifest manifest = {.step = 12345};
-  cleat__error_clear(&err);
-  cleat_status status = cleat__manifest_parse(json, size, 1200, &manifest, &err);
-  ck_assert_int_eq(status, err.status);
-  if (status == CLEAT_OK) {
-    cleat__manifest_clear(&manifest);
-  } else {
-    ck_assert_int_eq(manifest.step, 12345);
-    ck_assert_msg(strncmp(err.message, "manifest: ", 10) == 0, "%s", err.message);
-  }
-  return status;
-}
-
-static const struct document sound = {expected, parse};
 
 START_TEST(test_accepts_unknown_fields) {
   char *json = document_altered(&sound, "\"step\"", "\"future\": {\"a\":[1]}, \"step\"");
@@ -410,59 +413,17 @@ END_TEST
 
 /* ---- No memory ---------------------------------------------------------------------------- */
 
-static bool torture_encode(unsigned long nth, bool persistent) {
-  const struct cleat__manifest manifest = sample();
-  struct cleat__buffer out;
-  cleat__buffer_init(&out, 1 << 20);
-  cleat__fault_arm(nth, persistent);
-  cleat_status status = cleat__manifest_encode(&manifest, &out, &err);
-  bool failed = cleat__fault_disarm() >= nth;
-  ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-  if (failed)
-    ck_assert_uint_eq(out.length, 0);
-  cleat__buffer_clear(&out);
-  return failed;
-}
-
-static bool torture_parse(const char *json, unsigned long nth, bool persistent) {
-  struct cleat__manifest manifest = {.step = 12345};
-  cleat__fault_arm(nth, persistent);
-  cleat_status status = cleat__manifest_parse(json, strlen(json), 1200, &manifest, &err);
-  bool failed = cleat__fault_disarm() >= nth;
-  ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-  ck_assert_int_eq(manifest.step, failed ? 12345 : 1200);
-  if (!failed)
-    cleat__manifest_clear(&manifest);
-  return failed;
-}
-
-static bool torture_compact(unsigned long nth, bool persistent) {
+static cleat_status compact(struct cleat__buffer *out) {
   static const char json[] = "{\"\\u0061\":[1,\"\\n\"]}";
-  struct cleat__buffer out;
-  cleat__buffer_init(&out, 1 << 20);
-  cleat__fault_arm(nth, persistent);
-  cleat_status status = cleat__manifest_compact_json("metadata", json, sizeof json - 1, &out, &err);
-  bool failed = cleat__fault_disarm() >= nth;
-  ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-  cleat__buffer_clear(&out);
-  return failed;
+  return cleat__manifest_compact_json("metadata", json, sizeof json - 1, out, &err);
 }
 
 START_TEST(test_no_memory) {
   char *json = document_altered(&sound, "\"start\"", "\"st\\u0061rt\"");
   for (int persistent = 0; persistent < 2; persistent++) {
-    unsigned long encodes = 1;
-    unsigned long parses = 1;
-    unsigned long compacts = 1;
-    while (torture_encode(encodes, persistent == 1))
-      encodes++;
-    while (torture_parse(json, parses, persistent == 1))
-      parses++;
-    while (torture_compact(compacts, persistent == 1))
-      compacts++;
-    ck_assert_uint_gt(encodes, 1);
-    ck_assert_uint_gt(parses, 4);
-    ck_assert_uint_gt(compacts, 3);
+    encode_without_memory(encode, persistent == 1, 1);
+    document_without_memory(&sound, json, persistent == 1, 4);
+    encode_without_memory(compact, persistent == 1, 3);
   }
   cleat__free(json);
 }

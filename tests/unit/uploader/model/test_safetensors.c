@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "tests/mock/run_suite.h"
+#include "tests/unit/uploader/model/document_kit.h"
 #include "uploader/model/tensor.h"
 
 #include <check.h>
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct cleat_error err;
 static const int64_t shape_2x3[] = {2, 3};
 static const int64_t shape_0x5[] = {0, 5};
 static const int64_t shape_4[] = {4};
@@ -355,45 +355,31 @@ END_TEST
 
 /* ---- No memory ---------------------------------------------------------------------------- */
 
-/* Fails the nth allocation; returns false when there are fewer. */
-static bool torture_write(unsigned long nth, bool persistent) {
-  struct cleat__buffer out;
-  cleat__buffer_init(&out, 1 << 20);
-  cleat__fault_arm(nth, persistent);
-  cleat_status status = cleat__safetensors_write_header(items, 4, &out, &err);
-  bool failed = cleat__fault_disarm() >= nth;
-  ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-  if (failed)
-    ck_assert_uint_eq(out.length, 0);
-  cleat__buffer_clear(&out);
-  return failed;
+static cleat_status write_header(struct cleat__buffer *out) {
+  return cleat__safetensors_write_header(items, 4, out, &err);
 }
 
-static bool torture_parse(unsigned long nth, bool persistent) {
+static void parse_without_memory(bool persistent) {
   static const char json[] =
       "{\"a\\u0062\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[1]", "[2,3]") "}";
-  struct cleat__safetensors index = {.count = 12345};
-  cleat__fault_arm(nth, persistent);
-  cleat_status status =
-      cleat__safetensors_parse(json, sizeof json - 1, 8 + sizeof json - 1 + 3, &index, &err);
-  bool failed = cleat__fault_disarm() >= nth;
-  ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
-  ck_assert_uint_eq(index.count, failed ? 12345 : 2);
-  if (!failed)
-    cleat__safetensors_clear(&index);
-  return failed;
+  struct each_fault fault = {.persistent = persistent};
+  while (each_fault_next(&fault)) {
+    struct cleat__safetensors index = {.count = 12345};
+    cleat_status status =
+        cleat__safetensors_parse(json, sizeof json - 1, 8 + sizeof json - 1 + 3, &index, &err);
+    bool failed = each_fault_over(&fault);
+    ck_assert_int_eq(status, failed ? CLEAT_NO_MEMORY : CLEAT_OK);
+    ck_assert_uint_eq(index.count, failed ? 12345 : 2);
+    if (!failed)
+      cleat__safetensors_clear(&index);
+  }
+  ck_assert_uint_gt(fault.n, 3);
 }
 
 START_TEST(test_no_memory) {
   for (int persistent = 0; persistent < 2; persistent++) {
-    unsigned long writes = 1;
-    unsigned long parses = 1;
-    while (torture_write(writes, persistent == 1))
-      writes++;
-    while (torture_parse(parses, persistent == 1))
-      parses++;
-    ck_assert_uint_gt(writes, 1);
-    ck_assert_uint_gt(parses, 3);
+    encode_without_memory(write_header, persistent == 1, 1);
+    parse_without_memory(persistent == 1);
   }
 }
 END_TEST
