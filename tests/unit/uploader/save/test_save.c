@@ -1,35 +1,14 @@
 /* test_save.c: uploader/save/save.c, upload.c and send.c: what is stored is what was given, the fence, and
  * several saves at once; on a store in memory whose gates make every moment of a save one that a test
  * can stop at. */
-#include "api/cleat.h"
+#include "tests/unit/uploader/save/save_kit.h"
 
 #include "base/clock.h"
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
-#include "tests/mock/store_check.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct kit_model model;
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  scratch_make();
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  memory_bucket_free(bucket);
-  scratch_remove();
-}
 
 /* ---- What is stored is what was given -------------------------------------------------------- */
 

@@ -1,33 +1,12 @@
 /* test_save_end.c: how a save ends: outcomes, races and lost replies at the commit, cancels at every
  * moment, failures of the store and what is cleaned up after them. */
-#include "api/cleat.h"
+#include "tests/unit/uploader/save/save_kit.h"
 
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
-#include "tests/mock/store_check.h"
 #include "uploader/engine/client.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct kit_model model;
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  scratch_make();
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  memory_bucket_free(bucket);
-  scratch_remove();
-}
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 

@@ -1,32 +1,10 @@
 /* test_save_refused.c: sources that change while they are saved, and requests that cannot be. */
-#include "api/cleat.h"
+#include "tests/unit/uploader/save/save_kit.h"
 
-#include "tests/mock/kit.h"
-#include "tests/mock/memory_store.h"
-#include "tests/mock/run_suite.h"
-#include "tests/mock/scratch.h"
-#include "tests/mock/store_check.h"
-
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct kit_model model;
-
-static void setup(void) {
-  bucket = memory_bucket_new();
-  scratch_make();
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  memory_bucket_free(bucket);
-  scratch_remove();
-}
 
 static char pattern[5 * KIT_PART + 3];
 
