@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "tests/mock/memory_feed.h"
 #include "tests/mock/store_check.h"
 #include "tests/mock/store_fixture.h"
 
@@ -42,13 +43,6 @@ static struct cleat__upload create(const char *key) {
   return upload;
 }
 
-static cleat_status read_bytes(void *ctx, uint64_t offset, void *to, size_t size,
-                               struct cleat_error *problem) {
-  (void)problem;
-  memcpy(to, (const char *)ctx + offset, size);
-  return CLEAT_OK;
-}
-
 /* Part `number` of `bytes`: the second is fed, the others are two spans each. */
 static cleat_status store_part(const struct cleat__upload *upload, uint32_t number,
                                struct cleat__stored_part *part, struct cleat_error *problem) {
@@ -57,7 +51,7 @@ static cleat_status store_part(const struct cleat__upload *upload, uint32_t numb
   struct cleat__span spans[] = {{bytes + offset, 1000}, {bytes + offset + 1000, size - 1000}};
   *part = (struct cleat__stored_part){
       .number = number, .size = size, .crc32c = cleat__spans_crc32c(spans, 2), .has_crc32c = true};
-  const struct cleat__feed feed = {size, read_bytes, bytes + offset};
+  const struct cleat__feed feed = {size, memory_feed_read, bytes + offset};
   if (number == 2)
     return store->ops->multipart_feed(store, upload, &feed, part, &no_cancel, problem);
   return store->ops->multipart_part(store, upload, spans, 2, part, &no_cancel, problem);

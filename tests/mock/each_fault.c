@@ -25,3 +25,14 @@ bool each_fault_over(struct each_fault *fault) {
   fault->done = cleat__fault_disarm() < fault->n;
   return !fault->done;
 }
+
+unsigned long each_fault_no_memory(cleat_status (*run)(void)) {
+  struct each_fault fault = {0};
+  while (each_fault_next(&fault)) {
+    cleat_status status = run();
+    bool failed = each_fault_over(&fault);
+    ck_assert_msg(status == (failed ? CLEAT_NO_MEMORY : CLEAT_OK), "call %lu: status %d", fault.n,
+                  (int)status);
+  }
+  return fault.n - 1;
+}

@@ -13,6 +13,8 @@
 #ifndef CLEAT_TESTS_MOCK_EACH_FAULT_H
 #define CLEAT_TESTS_MOCK_EACH_FAULT_H
 
+#include "base/error.h"
+
 #include <stdbool.h>
 
 /* Begins with all zero. */
@@ -29,5 +31,9 @@ bool each_fault_next(struct each_fault *fault);
 
 /* From here on nothing fails. Returns whether call number n was reached. */
 bool each_fault_over(struct each_fault *fault);
+
+/* Runs with each call failing once: that must be CLEAT_NO_MEMORY, and CLEAT_OK in the last round. `run` frees what it
+ * made. Returns the number of the calls. */
+unsigned long each_fault_no_memory(cleat_status (*run)(void));
 
 #endif

@@ -1,6 +1,7 @@
 /* manager_fixture.c: see manager_fixture.h. */
 #include "tests/mock/manager_fixture.h"
 
+#include "base/mem.h"
 #include "tests/mock/store_check.h"
 
 struct cleat_manager_options options;
@@ -29,4 +30,17 @@ void manager_teardown(void) {
 void manager_open(void) {
   struct cleat_error err;
   ck_ok(cleat_manager_open(client, &options, &manager, &err));
+}
+
+bool manager_fails_at(unsigned long n, cleat_status (*run)(void), struct cleat_error *err) {
+  memset(err, 0, sizeof *err);
+  cleat__fault_arm(n, false);
+  cleat_status status = run();
+  unsigned long calls = cleat__fault_disarm();
+  ck_assert_int_eq(err->status, status);
+  if (calls >= n)
+    return true;
+  ck_assert_int_eq(status, CLEAT_OK);
+  ck_assert_uint_gt(n, 50);
+  return false;
 }

@@ -19,4 +19,8 @@ void manager_open(void);
 /* The job ends: closes the manager and the client. */
 void manager_end(void);
 
+/* Runs with fallible call number n failing. Returns whether there was such a call. If there was none, n is over 50 and
+ * the run has ended well. Its status is that of `err`. */
+bool manager_fails_at(unsigned long n, cleat_status (*run)(void), struct cleat_error *err);
+
 #endif

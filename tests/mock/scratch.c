@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,4 +149,50 @@ void scratch_expect(struct cleat__store *store, const char *key, const char *tex
   ck_assert_uint_eq(size, strlen(text));
   ck_assert_str_eq(bytes, text);
   cleat__free(bytes);
+}
+
+struct racer {
+  pthread_t thread;
+  pthread_barrier_t *start;
+  struct cleat__store *store;
+  const char *key;
+  enum cleat__put_condition condition;
+  const char *etag;
+  char text[24];
+  cleat_status status;
+};
+
+static void *race(void *arg) {
+  struct racer *racer = arg;
+  struct cleat_error ignored;
+  pthread_barrier_wait(racer->start);
+  racer->status =
+      scratch_put(racer->store, racer->key, racer->text, racer->condition, racer->etag, &ignored);
+  return NULL;
+}
+
+void scratch_race(struct cleat__store *store, const char *key, enum cleat__put_condition condition,
+                  const char *etag, cleat_status lost) {
+  struct racer racers[8];
+  pthread_barrier_t start;
+  const char *winner = NULL;
+  pthread_barrier_init(&start, NULL, 8);
+  for (int i = 0; i < 8; i++) {
+    racers[i] = (struct racer){
+        .start = &start, .store = store, .key = key, .condition = condition, .etag = etag};
+    snprintf(racers[i].text, sizeof racers[i].text, "racer %d", i);
+    ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
+  }
+  for (int i = 0; i < 8; i++) {
+    pthread_join(racers[i].thread, NULL);
+    ck_assert_msg(racers[i].status == CLEAT_OK || racers[i].status == lost, "status %d",
+                  racers[i].status);
+    if (racers[i].status == CLEAT_OK) {
+      ck_assert_ptr_null(winner);
+      winner = racers[i].text;
+    }
+  }
+  ck_assert_ptr_nonnull(winner);
+  scratch_expect(store, key, winner);
+  pthread_barrier_destroy(&start);
 }

@@ -1,7 +1,7 @@
 /* test_cleat.c: api/cleat.c: NULL arguments, sizes of structs, NULL error structs, names. */
 #include "api/cleat.h"
 
-#include "tests/mock/kit.h"
+#include "tests/mock/checkpoint_fixture.h"
 #include "tests/mock/memory_store.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/store_check.h"
@@ -10,21 +10,10 @@
 #include <string.h>
 
 static struct cleat_error err;
-static struct memory_bucket *bucket;
-static struct cleat_client *client;
-static struct kit_model model;
 
 static void setup(void) {
-  bucket = memory_bucket_new();
-  client = kit_open(bucket, NULL);
-  kit_add_bytes(&model, "t", 100, 1);
+  desk_setup();
   kit_save(client, &model, 1);
-}
-
-static void teardown(void) {
-  kit_clear(&model);
-  cleat_client_close(client);
-  memory_bucket_free(bucket);
 }
 
 START_TEST(names) {
@@ -242,7 +231,7 @@ START_TEST(a_bench_reports) {
 END_TEST
 
 static const struct suite_row tests[] = {
-    CASE("cleat", setup, teardown, 0),
+    CASE("cleat", setup, desk_teardown, 0),
     TEST(names, 1),
     TEST(null_arguments, 1),
     TEST(no_error_struct, 1),

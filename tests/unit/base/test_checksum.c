@@ -2,6 +2,7 @@
 #include "base/checksum.h"
 
 #include "base/mem.h"
+#include "tests/mock/memory_feed.h"
 #include "tests/mock/run_suite.h"
 
 #include <check.h>
@@ -94,18 +95,11 @@ START_TEST(sha256_of_spans) {
 }
 END_TEST
 
-static cleat_status read_text(void *ctx, uint64_t offset, void *to, size_t size,
-                              struct cleat_error *error) {
-  (void)error;
-  memcpy(to, (const char *)ctx + offset, size);
-  return CLEAT_OK;
-}
-
 START_TEST(digests_of_a_feed) {
   uint8_t whole[CLEAT__SHA256_BYTES], fed[CLEAT__SHA256_BYTES];
   struct cleat_error err;
   char text[] = "abcdef";
-  struct cleat__feed feed = {6, read_text, text};
+  struct cleat__feed feed = {6, memory_feed_read, text};
   ck_assert_int_eq(cleat__sha256(text, 6, whole), CLEAT_OK);
   ck_assert_int_eq(cleat__sha256_feed(&feed, NULL, fed, &err), CLEAT_OK);
   ck_assert_mem_eq(whole, fed, CLEAT__SHA256_BYTES);

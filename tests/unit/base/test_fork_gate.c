@@ -50,13 +50,26 @@ static void *hold(void *arg) {
   return NULL;
 }
 
-START_TEST(a_fork_waits_for_libraries) {
+/* Returns when a thread is inside a library. */
+static pthread_t start_holder(void *(*holding)(void *)) {
   pthread_t holder;
-  int status = 1;
   ck_ok(cleat__fork_watch(&err));
   pthread_barrier_init(&meet, NULL, 2);
-  ck_assert_int_eq(pthread_create(&holder, NULL, hold, NULL), 0);
+  ck_assert_int_eq(pthread_create(&holder, NULL, holding, NULL), 0);
   pthread_barrier_wait(&meet);
+  return holder;
+}
+
+static void end_both(pid_t child, pthread_t holder) {
+  int status = 1;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert_int_eq(status, 0);
+  pthread_join(holder, NULL);
+  pthread_barrier_destroy(&meet);
+}
+
+START_TEST(a_fork_waits_for_libraries) {
+  pthread_t holder = start_holder(hold);
   pid_t child = fork();
   if (child == 0) {
     limit_child();
@@ -65,10 +78,7 @@ START_TEST(a_fork_waits_for_libraries) {
     _exit(atomic_load(&inside) ? 3 : 0);
   }
   pthread_barrier_wait(&meet);
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert_int_eq(status, 0);
-  pthread_join(holder, NULL);
-  pthread_barrier_destroy(&meet);
+  end_both(child, holder);
   cleat__fork_hold(); /* the gate is open again here, too */
   cleat__fork_release();
 }
@@ -88,13 +98,9 @@ static void *hold_long(void *arg) {
 
 /* A library that does not come back holds a fork up, but not for ever; and the gate works in the child. */
 START_TEST(a_fork_does_not_wait_for_ever) {
-  pthread_t holder;
   int status = 1;
-  ck_ok(cleat__fork_watch(&err));
-  pthread_barrier_init(&meet, NULL, 2);
   atomic_store(&may_leave, false);
-  ck_assert_int_eq(pthread_create(&holder, NULL, hold_long, NULL), 0);
-  pthread_barrier_wait(&meet);
+  pthread_t holder = start_holder(hold_long);
   pid_t child = fork();
   if (child == 0) {
     limit_child();
@@ -106,10 +112,7 @@ START_TEST(a_fork_does_not_wait_for_ever) {
     _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 1);
   }
   atomic_store(&may_leave, true);
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert_int_eq(status, 0);
-  pthread_join(holder, NULL);
-  pthread_barrier_destroy(&meet);
+  end_both(child, holder);
 }
 END_TEST
 

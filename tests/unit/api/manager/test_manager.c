@@ -535,17 +535,8 @@ static cleat_status whole_run(void) {
 }
 
 START_TEST(out_of_memory) {
-  for (unsigned long n = 1;; n++) {
-    memset(&err, 0, sizeof err);
-    cleat__fault_arm(n, false);
-    cleat_status status = whole_run();
-    unsigned long calls = cleat__fault_disarm();
-    ck_assert_int_eq(err.status, status);
-    if (calls < n) {
-      ck_assert_int_eq(status, CLEAT_OK);
-      ck_assert_uint_gt(n, 50);
-      break;
-    }
+  for (unsigned long n = 1; manager_fails_at(n, whole_run, &err); n++) {
+    cleat_status status = err.status;
     if (status == CLEAT_OK) {
       /* What was retried, or a deletion, which is tried again later. */
       ck_assert(is_committed(20));

@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "tests/mock/memory_feed.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/scratch.h"
 
@@ -78,19 +79,12 @@ START_TEST(passes_everything_on) {
 }
 END_TEST
 
-static cleat_status read_text(void *ctx, uint64_t offset, void *to, size_t size,
-                              struct cleat_error *error) {
-  (void)error;
-  memcpy(to, (const char *)ctx + offset, size);
-  return CLEAT_OK;
-}
-
 START_TEST(uploads_pass_too) {
   struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
   struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
   struct cleat__stored_part *found = NULL;
   char text[] = "text";
-  struct cleat__feed feed = {4, read_text, text};
+  struct cleat__feed feed = {4, memory_feed_read, text};
   size_t count = 0;
   wrap(CLEAT__FAULT_AFTER);
   must(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
@@ -190,7 +184,7 @@ START_TEST(faults_in_uploads) {
   struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
   struct cleat__stored_part *found = NULL;
   char text[] = "text";
-  struct cleat__feed feed = {4, read_text, text};
+  struct cleat__feed feed = {4, memory_feed_read, text};
   size_t count = 7;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();

@@ -362,47 +362,10 @@ START_TEST(create_only_keeps_what_is_there) {
 }
 END_TEST
 
-struct racer {
-  pthread_t thread;
-  pthread_barrier_t *start;
-  enum cleat__put_condition condition;
-  const char *etag;
-  char text[24];
-  cleat_status status;
-};
-
-static void *race(void *arg) {
-  struct racer *racer = arg;
-  struct cleat_error ignored;
-  pthread_barrier_wait(racer->start);
-  racer->status = scratch_put(store, "a/b/k", racer->text, racer->condition, racer->etag, &ignored);
-  return NULL;
-}
-
-/* Lets eight threads put at once; exactly one must win, and its text must stay. */
+/* One of many wins, and leaves nothing beside its text. */
 static void run_race(enum cleat__put_condition condition, const char *etag, cleat_status lost) {
-  struct racer racers[8];
-  pthread_barrier_t start;
-  const char *winner = NULL;
-  pthread_barrier_init(&start, NULL, 8);
-  for (int i = 0; i < 8; i++) {
-    racers[i] = (struct racer){.start = &start, .condition = condition, .etag = etag};
-    snprintf(racers[i].text, sizeof racers[i].text, "racer %d", i);
-    ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
-  }
-  for (int i = 0; i < 8; i++) {
-    pthread_join(racers[i].thread, NULL);
-    ck_assert_msg(racers[i].status == CLEAT_OK || racers[i].status == lost, "status %d",
-                  racers[i].status);
-    if (racers[i].status == CLEAT_OK) {
-      ck_assert_ptr_null(winner);
-      winner = racers[i].text;
-    }
-  }
-  ck_assert_ptr_nonnull(winner);
-  scratch_expect(store, "a/b/k", winner);
+  scratch_race(store, "a/b/k", condition, etag, lost);
   ck_assert_str_eq(scratch_tree("root"), "a/\na/b/\na/b/k\n");
-  pthread_barrier_destroy(&start);
 }
 
 START_TEST(one_of_many_creators_wins) {

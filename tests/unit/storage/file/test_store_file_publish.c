@@ -106,42 +106,10 @@ START_TEST(a_disk_that_fails) {
 }
 END_TEST
 
-struct racer {
-  pthread_t thread;
-  pthread_barrier_t *start;
-  char text[24];
-  cleat_status status;
-};
-
-static void *race(void *arg) {
-  struct racer *racer = arg;
-  struct cleat_error ignored;
-  pthread_barrier_wait(racer->start);
-  racer->status = scratch_put(store, "k", racer->text, CLEAT__PUT_CREATE_ONLY, NULL, &ignored);
-  return NULL;
-}
-
 START_TEST(one_of_many_creators_wins) {
-  struct racer racers[8];
-  pthread_barrier_t start;
-  const char *winner = NULL;
   rename_fails = EINVAL;
-  pthread_barrier_init(&start, NULL, 8);
-  for (int i = 0; i < 8; i++) {
-    racers[i] = (struct racer){.start = &start};
-    snprintf(racers[i].text, sizeof racers[i].text, "racer %d", i);
-    ck_assert_int_eq(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
-  }
-  for (int i = 0; i < 8; i++) {
-    pthread_join(racers[i].thread, NULL);
-    ck_assert(racers[i].status == CLEAT_OK || racers[i].status == CLEAT_EXISTS);
-    ck_assert(racers[i].status != CLEAT_OK || winner == NULL);
-    winner = racers[i].status == CLEAT_OK ? racers[i].text : winner;
-  }
-  ck_assert_ptr_nonnull(winner);
-  scratch_expect(store, "k", winner);
+  scratch_race(store, "k", CLEAT__PUT_CREATE_ONLY, NULL, CLEAT_EXISTS);
   ck_assert_str_eq(scratch_tree("root"), "k\n");
-  pthread_barrier_destroy(&start);
 }
 END_TEST
 

@@ -141,18 +141,22 @@ static void expect_ok(const struct cleat__http_request *request) {
   ck_assert_msg(send_it(request) == CLEAT__TRANSPORT_OK, "%s", web.reply.message);
 }
 
+/* The whole body, by the second request or the first. */
+static void expect_answer(const struct cleat__http_request *request, bool second) {
+  expect_ok(request);
+  expect_body(second);
+}
+
 START_TEST(second_answers_first) {
   const enum role roles[] = {STALLS, STALLS_HALFWAY};
   for (size_t i = 0; i < 2; i++) {
     begin(roles[i], ANSWERS);
     struct cleat__http_request request = get(whole, 1);
-    expect_ok(&request);
-    expect_body(true);
+    expect_answer(&request, true);
     ck_assert_uint_eq(mock_server_requests(web.server), 2);
     /* Its connection is the one that is kept. */
     play.due_after = 1000000;
-    expect_ok(&request);
-    expect_body(false);
+    expect_answer(&request, false);
     ck_assert_uint_eq(mock_server_connections(web.server), 2);
     web_stop();
   }
@@ -162,11 +166,9 @@ END_TEST
 START_TEST(first_answers_first) {
   begin(WAITS, STALLS);
   struct cleat__http_request request = get(whole, 1);
-  expect_ok(&request);
-  expect_body(false);
+  expect_answer(&request, false);
   play.due_after = 1000000;
-  expect_ok(&request);
-  expect_body(false);
+  expect_answer(&request, false);
   ck_assert_uint_eq(mock_server_connections(web.server), 2);
   web_stop();
 }
@@ -176,8 +178,7 @@ START_TEST(never_due) {
   begin(ANSWERS, ANSWERS);
   play.due_after = 1000000;
   struct cleat__http_request request = get(whole, 1);
-  expect_ok(&request);
-  expect_body(false);
+  expect_answer(&request, false);
   ck_assert_uint_eq(web.reply.twice_bytes, 0);
   ck_assert_uint_eq(mock_server_connections(web.server), 1);
   web_stop();
@@ -188,13 +189,11 @@ END_TEST
 START_TEST(what_does_not_settle_it) {
   begin(WAITS_LONG, REFUSES);
   struct cleat__http_request request = get(whole, 1);
-  expect_ok(&request);
-  expect_body(false);
+  expect_answer(&request, false);
   web_stop();
   begin(CUTS, ANSWERS);
   request = get(whole, 1);
-  expect_ok(&request);
-  expect_body(true);
+  expect_answer(&request, true);
   web_stop();
 }
 END_TEST

@@ -3,6 +3,7 @@
 #include "storage/s3/config.h"
 
 #include "base/mem.h"
+#include "tests/mock/each_fault.h"
 #include "tests/mock/run_suite.h"
 #include "tests/unit/storage/s3/s3_config_kit.h"
 
@@ -415,28 +416,27 @@ START_TEST(a_bad_region_of_a_reply_is_refused) {
 }
 END_TEST
 
+static cleat_status init_once(void) {
+  cleat_status status = init("bucket/p?profile=default&region=q");
+  cleat__s3_config_clear(&config);
+  return status;
+}
+
+static cleat_status move_once(void) {
+  struct cleat__s3_config moved = {0};
+  cleat_status status = cleat__s3_config_move(&config, "r", &moved, &err);
+  if (status == CLEAT_OK)
+    cleat__s3_config_clear(&moved);
+  return status;
+}
+
 START_TEST(no_memory_is_reported) {
   write_config("[default]\nregion = r\nservices = s\n[services s]\nca_bundle = x\n");
   options.endpoint = "http://h";
   options.ca_file = "/x";
-  cleat__fault_arm(0, false);
+  ck_assert_uint_gt(each_fault_no_memory(init_once), 10);
   init_ok("bucket/p?profile=default&region=q");
-  unsigned long calls = cleat__fault_disarm();
-  ck_assert_uint_gt(calls, 10);
-  for (unsigned long n = 1; n <= calls; n++) {
-    cleat__fault_arm(n, false);
-    cleat_status status = init("bucket/p?profile=default&region=q");
-    cleat__fault_disarm();
-    ck_assert_int_eq(status, CLEAT_NO_MEMORY);
-  }
-  struct cleat__s3_config moved;
-  init_ok("bucket/p?profile=default&region=q");
-  for (unsigned long n = 1; n <= 12; n++) {
-    cleat__fault_arm(n, false);
-    cleat_status status = cleat__s3_config_move(&config, "r", &moved, &err);
-    cleat__fault_disarm();
-    ck_assert_int_eq(status, CLEAT_NO_MEMORY);
-  }
+  ck_assert_uint_ge(each_fault_no_memory(move_once), 12);
 }
 END_TEST
 

@@ -3,6 +3,7 @@
 #include "storage/s3/xml.h"
 
 #include "base/mem.h"
+#include "tests/mock/each_fault.h"
 #include "tests/mock/run_suite.h"
 
 #include <check.h>
@@ -494,16 +495,7 @@ static cleat_status read_all(void) {
 }
 
 START_TEST(no_memory_is_reported) {
-  cleat__fault_arm(0, false);
-  ck_assert_int_eq(read_all(), CLEAT_OK);
-  unsigned long calls = cleat__fault_disarm();
-  ck_assert_uint_gt(calls, 10);
-  for (unsigned long n = 1; n <= calls; n++) {
-    cleat__fault_arm(n, false);
-    cleat_status status = read_all();
-    cleat__fault_disarm();
-    ck_assert_int_eq(status, CLEAT_NO_MEMORY);
-  }
+  ck_assert_uint_gt(each_fault_no_memory(read_all), 10);
 }
 END_TEST
 

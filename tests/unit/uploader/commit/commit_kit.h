@@ -9,6 +9,7 @@
 #include "tests/mock/memory_store.h"
 
 #include <check.h>
+#include <string.h>
 
 static struct cleat_error err;
 static struct memory_bucket *bucket;
@@ -26,6 +27,7 @@ static struct cleat__record record = {
 static char token[] = "00112233445566778899aabbccddeeff";
 static char other_token[] = "ffeeddccbbaa99887766554433221100";
 static char other_attempt[] = "attempt-2";
+static char other_key[] = "attempt-2/rank-00000.json";
 static char start[] = "start-a";
 static char created[] = "2026-11-21T12:00:00Z";
 static char version[] = "0.1.0";
@@ -59,6 +61,39 @@ static inline cleat_status put_record(void) {
 
 static inline cleat_status put_manifest(const char *etag, bool *in_doubt) {
   return cleat__commit_manifest(client, &manifest, etag, in_doubt, &err);
+}
+
+/* From here on the manifest is another writer's, of an attempt of its own. */
+static inline void become_another(void) {
+  manifest.token = other_token;
+  manifest.attempt = other_attempt;
+  ref.key = other_key;
+}
+
+static bool resumed; /* the other writer goes on with our attempt */
+
+/* Another writer's manifest takes the place of ours. */
+static inline void write_others(void) {
+  char text[2048];
+  size_t size = 0;
+  const char *ours = memory_find(bucket, "manifest.json", &size);
+  ck_assert_uint_lt(size, sizeof text);
+  memcpy(text, ours, size + 1);
+  char *at = strstr(text, token);
+  ck_assert_ptr_nonnull(at);
+  memcpy(at, other_token, strlen(other_token));
+  while (!resumed && (at = strstr(text, attempt)) != NULL)
+    memcpy(at, other_attempt, strlen(other_attempt));
+  memory_write(bucket, "step-000000000005/manifest.json", text, size);
+}
+
+/* A hook: it does so once ours is there. */
+static inline cleat_status overtake(void *user, const char *op, const char *key, bool done,
+                                    const atomic_bool *flag, struct cleat_error *error) {
+  (void)user, (void)key, (void)flag, (void)error;
+  if (strcmp(op, "put") == 0 && done)
+    write_others();
+  return CLEAT_OK;
 }
 
 #endif

@@ -11,7 +11,6 @@
 #include <string.h>
 
 static char other_nonce[] = "nonce-2";
-static char other_key[] = "attempt-2/rank-00000.json";
 
 /* How puts go. */
 static struct {
@@ -141,9 +140,7 @@ START_TEST(a_loser_whose_try_was_not_answered) {
   bool in_doubt = false;
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  manifest.token = other_token;
-  manifest.attempt = other_attempt;
-  ref.key = other_key;
+  become_another();
   true_ops = client->store->ops;
   struct cleat__store_ops ops = *true_ops;
   ops.put = put_at_the_second_try;
@@ -165,9 +162,7 @@ START_TEST(a_loser_whose_last_try_was_not_answered) {
   bool in_doubt = false;
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  manifest.token = other_token;
-  manifest.attempt = other_attempt;
-  ref.key = other_key;
+  become_another();
   go(why[_i], CLEAT_OK, false);
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
   ck_assert(in_doubt);
@@ -334,23 +329,6 @@ static void distrust(unsigned ignored) {
   memory_ignore(bucket, ignored);
 }
 
-static bool resumed; /* the other writer goes on with our attempt */
-
-/* Another writer's manifest for the same step. */
-static void write_others(void) {
-  char text[2048];
-  size_t size = 0;
-  const char *ours = memory_find(bucket, "manifest.json", &size);
-  ck_assert_uint_lt(size, sizeof text);
-  memcpy(text, ours, size + 1);
-  char *at = strstr(text, token);
-  ck_assert_ptr_nonnull(at);
-  memcpy(at, other_token, strlen(other_token));
-  while (!resumed && (at = strstr(text, attempt)) != NULL)
-    memcpy(at, other_attempt, strlen(other_attempt));
-  memory_write(bucket, "step-000000000005/manifest.json", text, size);
-}
-
 START_TEST(create_only_is_tried_once) {
   distrust(0);
   ck_ok(put_record());
@@ -427,14 +405,6 @@ START_TEST(what_stands_is_not_written_over) {
   ck_assert_ptr_nonnull(strstr(memory_find(bucket, "manifest.json", &size), other_token));
 }
 END_TEST
-
-static cleat_status overtake(void *user, const char *op, const char *key, bool done,
-                             const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)key, (void)flag, (void)error;
-  if (strcmp(op, "put") == 0 && done)
-    write_others();
-  return CLEAT_OK;
-}
 
 START_TEST(the_last_of_two_writers_wins) {
   bool in_doubt = _i == 0;

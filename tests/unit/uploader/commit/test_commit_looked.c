@@ -26,26 +26,6 @@ static void setup(void) {
   warnings = 0;
 }
 
-/* Another writer's manifest takes the place of ours once that is there. */
-static cleat_status overtake(void *user, const char *op, const char *key, bool done,
-                             const atomic_bool *flag, struct cleat_error *error) {
-  char text[2048];
-  size_t size = 0;
-  (void)user, (void)key, (void)flag, (void)error;
-  if (strcmp(op, "put") != 0 || !done)
-    return CLEAT_OK;
-  const char *ours = memory_find(bucket, "manifest.json", &size);
-  ck_assert_uint_lt(size, sizeof text);
-  memcpy(text, ours, size + 1);
-  char *at = strstr(text, token);
-  ck_assert_ptr_nonnull(at);
-  memcpy(at, other_token, strlen(other_token));
-  while ((at = strstr(text, attempt)) != NULL)
-    memcpy(at, other_attempt, strlen(other_attempt));
-  memory_write(bucket, "step-000000000005/manifest.json", text, size);
-  return CLEAT_OK;
-}
-
 /* Its driver looks before it replaces a manifest, and cannot do more. */
 START_TEST(a_refused_if_match_is_warned_of_and_confirmed) {
   struct cleat__standing standing;

@@ -13,6 +13,13 @@ static void count_warning(void *user, enum cleat_log_level level, const char *li
   warnings += level == CLEAT_LOG_WARNING;
 }
 
+static cleat_status prove(struct cleat_client *client, bool uploads,
+                          enum cleat__conditions *found) {
+  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
+  atomic_bool never = false;
+  return cleat__prove_conditions(client, key, uploads, &never, found, &err);
+}
+
 static struct cleat_client *open_unproven(void) {
   struct cleat_client *client = open_as("start-next");
   client->store->capabilities |= CLEAT__STORE_UNPROVEN;
@@ -50,12 +57,10 @@ END_TEST
 
 /* Its driver was refused, and looked: what seems heeded keeps no two writers apart. */
 START_TEST(a_look_is_no_condition) {
-  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
   struct cleat_client *client = open_unproven();
-  atomic_bool never = false;
   enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
   atomic_fetch_or(&client->store->lacks, CLEAT__STORE_REFUSED_CREATE_ONLY);
-  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_ok(prove(client, true, &found));
   ck_assert_int_eq(found, CLEAT__CONDITIONS_IGNORED);
   kit_close_idle(client);
 }
@@ -76,19 +81,17 @@ END_TEST
 
 /* Uploads are tried when there are some, and nothing twice. */
 START_TEST(it_is_tried_once) {
-  static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
   struct cleat_client *client = open_unproven();
-  atomic_bool never = false;
   enum cleat__conditions found = CLEAT__CONDITIONS_UNTRIED;
-  ck_ok(cleat__prove_conditions(client, key, false, &never, &found, &err));
+  ck_ok(prove(client, false, &found));
   ck_assert_int_eq(found, CLEAT__CONDITIONS_OF_PUTS);
   ck_assert_uint_eq(memory_calls(bucket, "put"), 3 + 2 * RACES);
   ck_assert_uint_eq(memory_calls(bucket, "create"), 0);
-  ck_ok(cleat__prove_conditions(client, key, false, &never, &found, &err));
+  ck_ok(prove(client, false, &found));
   ck_assert_uint_eq(memory_calls(bucket, "put"), 3 + 2 * RACES);
-  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_ok(prove(client, true, &found));
   ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
-  ck_ok(cleat__prove_conditions(client, key, true, &never, &found, &err));
+  ck_ok(prove(client, true, &found));
   ck_assert_int_eq(found, CLEAT__CONDITIONS_HEEDED);
   ck_assert_uint_eq(memory_calls(bucket, "create"), 1);
   ck_assert_uint_eq(memory_count(bucket, ""), 0);

@@ -141,15 +141,21 @@ static void expect_named(const char *part, const char *file, const char *tensor)
   ck_assert_str_ne(err.hint, "");
 }
 
-START_TEST(a_flipped_bit) {
-  save_two_files();
-  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
-  struct cleat_load_request requests[2];
+/* Requests for both tensors. Returns their memory (free). */
+static char *request_both(struct cleat_load_request *requests) {
   char *data = malloc(6 * KIT_PART);
   for (int i = 0; i < 2; i++)
     requests[i] = (struct cleat_load_request){
         model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
         data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+  return data;
+}
+
+START_TEST(a_flipped_bit) {
+  save_two_files();
+  struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
+  struct cleat_load_request requests[2];
+  char *data = request_both(requests);
   memory_flip(bucket, "/model.safetensors", 5 * KIT_PART + 7);
   ck_fails(cleat_load_tensors(checkpoint, requests, 2, NULL, &err), CLEAT_INTEGRITY);
   expect_named("part 6", "model.safetensors", "tensor second");
@@ -179,11 +185,7 @@ START_TEST(a_flip_in_any_part) {
   struct cleat_checkpoint *checkpoint = kit_checkpoint(client, 12);
   const struct cleat_file_info *info = cleat_checkpoint_file(checkpoint, 0);
   struct cleat_load_request requests[2];
-  char *data = malloc(6 * KIT_PART);
-  for (int i = 0; i < 2; i++)
-    requests[i] = (struct cleat_load_request){
-        model.tensors[i].name,        CLEAT_DTYPE_U8, 1, model.tensors[i].shape, NULL,
-        data + i * 3 * (int)KIT_PART, 3 * KIT_PART};
+  char *data = request_both(requests);
   ck_assert_uint_ge(info->part_count, 3);
   ck_assert_uint_ne(info->size % KIT_PART, 0);
   snprintf(file, sizeof file, "/%s", info->name);

@@ -318,15 +318,21 @@ static void replace_manifest(void) {
   memory_write(bucket, "step-000000000001/manifest.json", replacement, replacement_size);
 }
 
+/* Prunes three steps down to one, while somebody else acts. */
+static struct cleat_removals *prune_beside(struct desk_moment *moment) {
+  struct cleat_removals *removals = NULL;
+  save_steps(1, 3);
+  memory_bucket_hook(bucket, desk_at_the_moment, moment);
+  ck_ok(prune(1, 0, false, &removals));
+  memory_bucket_hook(bucket, NULL, NULL);
+  ck_assert(atomic_load(&moment->acted));
+  return removals;
+}
+
 /* Pinned after the list, and before the very last look. */
 START_TEST(pinned_at_the_last_moment) {
   struct desk_moment moment = {"get_small", "001/pin.json", false, 0, pin_one, false};
-  struct cleat_removals *removals = NULL;
-  save_steps(1, 3);
-  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
-  ck_ok(prune(1, 0, false, &removals));
-  memory_bucket_hook(bucket, NULL, NULL);
-  ck_assert(atomic_load(&moment.acted));
+  struct cleat_removals *removals = prune_beside(&moment);
   ck_assert_str_eq(removed(removals), "2");
   ck_assert_uint_eq(cleat_removals_kept(removals), 2);
   cleat_removals_free(removals);
@@ -338,12 +344,7 @@ END_TEST
 /* Another prune was faster: its step is not ours to tell. */
 START_TEST(removed_by_another) {
   struct desk_moment moment = {"get_small", "001/manifest.json", false, 1, remove_manifest, false};
-  struct cleat_removals *removals = NULL;
-  save_steps(1, 3);
-  memory_bucket_hook(bucket, desk_at_the_moment, &moment);
-  ck_ok(prune(1, 0, false, &removals));
-  memory_bucket_hook(bucket, NULL, NULL);
-  ck_assert(atomic_load(&moment.acted));
+  struct cleat_removals *removals = prune_beside(&moment);
   ck_assert_str_eq(removed(removals), "2");
   cleat_removals_free(removals);
   ck_assert_uint_eq(memory_count(bucket, "step-000000000001/"), 2);

@@ -270,12 +270,17 @@ END_TEST
 
 /* ---- Cancel ----------------------------------------------------------------------------------- */
 
+/* A save that is held before its first `op`. */
+static struct cleat_save *begin_held(struct cleat_client *client, const char *op) {
+  kit_add_mixed(&model);
+  memory_hold(bucket, op, "");
+  struct cleat_save_request request = kit_request(&model, 1);
+  return kit_begin(client, &request);
+}
+
 START_TEST(cancel_during_the_commit_comes_too_late) {
   struct cleat_client *client = kit_open(bucket, NULL);
-  kit_add_mixed(&model);
-  memory_hold(bucket, "get_small", "");
-  struct cleat_save_request request = kit_request(&model, 1);
-  struct cleat_save *save = kit_begin(client, &request);
+  struct cleat_save *save = begin_held(client, "get_small");
   struct commit_event event = {.cancelled = save};
   memory_wait_held(bucket, 1);
   memory_bucket_hook(bucket, at_commit, &event);
@@ -291,10 +296,7 @@ END_TEST
 /* Then the doubt is what has to be told, not the cancel. */
 START_TEST(cancel_during_a_commit_in_doubt) {
   struct cleat_client *client = kit_open(bucket, NULL);
-  kit_add_mixed(&model);
-  memory_hold(bucket, "get_small", "");
-  struct cleat_save_request request = kit_request(&model, 1);
-  struct cleat_save *save = kit_begin(client, &request);
+  struct cleat_save *save = begin_held(client, "get_small");
   struct commit_event event = {
       .cancelled = save, .after = CLEAT_NETWORK, .unreadable = "get_small"};
   memory_wait_held(bucket, 1);
@@ -371,10 +373,7 @@ END_TEST
 
 START_TEST(cancel_before_anything) {
   struct cleat_client *client = kit_open(bucket, NULL);
-  kit_add_mixed(&model);
-  memory_hold(bucket, NULL, "");
-  struct cleat_save_request request = kit_request(&model, 1);
-  struct cleat_save *save = kit_begin(client, &request);
+  struct cleat_save *save = begin_held(client, NULL); /* any */
   cleat_save_cancel(save);
   cleat_save_cancel(save);
   ck_fails(cleat_save_wait_staged(save, &err), CLEAT_CANCELLED);
@@ -456,11 +455,8 @@ START_TEST(what_cannot_be_cleaned_is_logged) {
   struct kit_setup loud = {.log = count_lines, .log_user = &lines};
   struct cleat_client *client = kit_open(bucket, &loud);
   struct failing failing = {ops[_i], "", CLEAT_DENIED, 100000};
-  kit_add_mixed(&model);
   memory_bucket_hook(bucket, fail_hook, &failing);
-  memory_hold(bucket, _i == 0 ? "put" : "complete", "");
-  struct cleat_save_request request = kit_request(&model, 1);
-  struct cleat_save *save = kit_begin(client, &request);
+  struct cleat_save *save = begin_held(client, _i == 0 ? "put" : "complete");
   memory_wait_held(bucket, 1);
   cleat_save_cancel(save);
   ck_fails(cleat_save_wait(save, &err), CLEAT_CANCELLED);

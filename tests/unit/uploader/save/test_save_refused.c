@@ -41,17 +41,24 @@ static void change_source(const char *name, int how) {
   }
 }
 
+/* A request for one file, which is written anew. Its pointers hold until the next call. */
+static struct cleat_save_request request_of_source(void) {
+  static struct cleat_file file;
+  struct cleat_save_request request = kit_request(NULL, 5);
+  kit_fill(pattern, sizeof pattern, 9);
+  scratch_write("data", pattern, sizeof pattern);
+  file = (struct cleat_file){.name = "data.bin", .path = scratch_path("data")};
+  request.files = &file;
+  request.file_count = 1;
+  return request;
+}
+
 /* One buffer: the first part is on its way while the others are not read yet. */
 START_TEST(a_source_that_changes) {
   struct kit_setup one = {.buffers = 1};
   struct cleat_client *client = kit_open(bucket, &one);
   struct cleat_save *save = NULL;
-  kit_fill(pattern, sizeof pattern, 9);
-  scratch_write("data", pattern, sizeof pattern);
-  struct cleat_file file = {.name = "data.bin", .path = scratch_path("data")};
-  struct cleat_save_request request = kit_request(NULL, 5);
-  request.files = &file;
-  request.file_count = 1;
+  struct cleat_save_request request = request_of_source();
   memory_hold(bucket, "part", "");
   ck_ok(_i < 5 ? cleat_save_async(client, &request, &save, &err)
                : cleat_save_async_in_place(client, &request, &save, &err));
@@ -71,12 +78,7 @@ END_TEST
 START_TEST(a_source_that_changes_at_the_end) {
   struct cleat_client *client = kit_open(bucket, NULL);
   struct cleat_save *save = NULL;
-  kit_fill(pattern, sizeof pattern, 9);
-  scratch_write("data", pattern, sizeof pattern);
-  struct cleat_file file = {.name = "data.bin", .path = scratch_path("data")};
-  struct cleat_save_request request = kit_request(NULL, 5);
-  request.files = &file;
-  request.file_count = 1;
+  struct cleat_save_request request = request_of_source();
   memory_hold(bucket, "complete", "");
   ck_ok(cleat_save_async_in_place(client, &request, &save, &err));
   memory_wait_held(bucket, 1);
