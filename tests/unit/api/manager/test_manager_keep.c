@@ -160,17 +160,19 @@ START_TEST(deletion_by_rank_0_alone) {
 }
 END_TEST
 
-static cleat_status refuse_record(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel;
-  if (done || strcmp(op, "put") != 0 || strstr(key, "step-000000000020/") == NULL)
+/* `user`: the folder of the step of which no object is taken. */
+static cleat_status refuse_step(void *user, const char *op, const char *key, bool done,
+                                const atomic_bool *cancel, struct cleat_error *error) {
+  (void)cancel;
+  if (done || strcmp(op, "put") != 0 || strstr(key, user) == NULL)
     return CLEAT_OK;
   return cleat__error_set(error, CLEAT_DENIED, "no entry for %s", key);
 }
 
 START_TEST(deletion_after_a_commit_alone) {
+  static char step_20[] = "step-000000000020/";
   options.keep_last = 1;
-  memory_bucket_hook(bucket, refuse_record, NULL);
+  memory_bucket_hook(bucket, refuse_step, step_20);
   manager_open();
   save_whole(10, 0);
   ck_assert_uint_eq(prunes(), 1);
@@ -258,17 +260,10 @@ START_TEST(commits_are_noticed_in_another_order) {
 END_TEST
 
 /* A final save that fails is no final checkpoint. */
-static cleat_status refuse_30(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel;
-  if (done || strcmp(op, "put") != 0 || strstr(key, "step-000000000030/") == NULL)
-    return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_DENIED, "no entry for %s", key);
-}
-
 START_TEST(a_failed_final_save_keeps_nothing_more) {
+  static char step_30[] = "step-000000000030/";
   options.keep_last = 1;
-  memory_bucket_hook(bucket, refuse_30, NULL);
+  memory_bucket_hook(bucket, refuse_step, step_30);
   manager_open();
   save_whole(10, 0);
   ck_fails(save_as(&model, 30, 1), CLEAT_DENIED);

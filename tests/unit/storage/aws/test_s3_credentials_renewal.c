@@ -25,6 +25,13 @@ static void at(int64_t seconds) {
   atomic_store(&keys_of.wall_s, KEY_NOW_S + seconds);
 }
 
+/* Keys for an hour are there. The next ones are good for two. */
+static void begin_with_an_hour(void) {
+  KEY_SERVE(KEYS("one", IN_AN_HOUR), KEYS("two", IN_TWO_HOURS));
+  use_container();
+  ck_ok(key_get());
+}
+
 /* Asks `seconds` after the beginning; the keys must be these, after so many requests in all. */
 static void expect_at(int64_t seconds, const char *id, unsigned requests) {
   at(seconds);
@@ -34,9 +41,7 @@ static void expect_at(int64_t seconds, const char *id, unsigned requests) {
 }
 
 START_TEST(a_quarter_of_an_hour_before) {
-  KEY_SERVE(KEYS("one", IN_AN_HOUR), KEYS("two", IN_TWO_HOURS));
-  use_container();
-  ck_ok(key_get());
+  begin_with_an_hour();
   expect_at(0, "one", 1);
   expect_at(3600 - 901, "one", 1);
   ck_assert_uint_eq(atomic_load(&keys_of.log_lines), 0);
@@ -144,6 +149,11 @@ static void ask_all(void) {
     pthread_join(askers[i].thread, NULL);
 }
 
+static void expect_all(const char *id) {
+  for (int i = 0; i < THREADS; i++)
+    ck_assert_str_eq(askers[i].keys.access_key_id, id);
+}
+
 START_TEST(the_place_is_asked_once) {
   KEY_SERVE(KEYS("one", IN_AN_HOUR), KEYS("two", IN_TWO_HOURS));
   use_container();
@@ -158,17 +168,14 @@ START_TEST(the_place_is_asked_once) {
   /* The same when they are refused, and at ten minutes before their end. */
   cleat__s3_credentials_refuse(keys_of.chain, &askers[0].keys);
   ask_all();
-  for (int i = 0; i < THREADS; i++)
-    ck_assert_str_eq(askers[i].keys.access_key_id, "two");
+  expect_all("two");
   ck_assert_uint_eq(key_requests(), 2);
 }
 END_TEST
 
 /* One goes for new ones, the others work on. */
 START_TEST(nobody_waits_before_ten_minutes) {
-  KEY_SERVE(KEYS("one", IN_AN_HOUR), KEYS("two", IN_TWO_HOURS));
-  use_container();
-  ck_ok(key_get());
+  begin_with_an_hour();
   keys_of.delay_ms = 600;
   at(3600 - 601);
   ask_all();
@@ -185,14 +192,11 @@ START_TEST(nobody_waits_before_ten_minutes) {
 END_TEST
 
 START_TEST(all_wait_at_ten_minutes) {
-  KEY_SERVE(KEYS("one", IN_AN_HOUR), KEYS("two", IN_TWO_HOURS));
-  use_container();
-  ck_ok(key_get());
+  begin_with_an_hour();
   keys_of.delay_ms = 300;
   at(3600 - 600);
   ask_all();
-  for (int i = 0; i < THREADS; i++)
-    ck_assert_str_eq(askers[i].keys.access_key_id, "two");
+  expect_all("two");
   ck_assert_uint_eq(key_requests(), 2);
 }
 END_TEST

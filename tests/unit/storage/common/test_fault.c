@@ -79,12 +79,20 @@ START_TEST(passes_everything_on) {
 }
 END_TEST
 
+/* An upload of one part, which is "text". */
+static const struct cleat__upload text_upload = {.key = "k", .size = 4, .part_bytes = 4};
+static char text[] = "text";
+static const struct cleat__feed feed = {4, memory_feed_read, text};
+
+static struct cleat__stored_part text_part(void) {
+  return (struct cleat__stored_part){
+      .number = 1, .size = 4, .crc32c = cleat__crc32c(0, text, sizeof text - 1)};
+}
+
 START_TEST(uploads_pass_too) {
-  struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
-  struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
+  struct cleat__upload upload = text_upload;
+  struct cleat__stored_part part = text_part();
   struct cleat__stored_part *found = NULL;
-  char text[] = "text";
-  struct cleat__feed feed = {4, memory_feed_read, text};
   size_t count = 0;
   wrap(CLEAT__FAULT_AFTER);
   must(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
@@ -180,11 +188,9 @@ START_TEST(outputs_are_written_on_success_only) {
 END_TEST
 
 START_TEST(faults_in_uploads) {
-  struct cleat__upload upload = {.key = "k", .size = 4, .part_bytes = 4};
-  struct cleat__stored_part part = {.number = 1, .size = 4, .crc32c = cleat__crc32c(0, "text", 4)};
+  struct cleat__upload upload = text_upload;
+  struct cleat__stored_part part = text_part();
   struct cleat__stored_part *found = NULL;
-  char text[] = "text";
-  struct cleat__feed feed = {4, memory_feed_read, text};
   size_t count = 7;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();

@@ -283,6 +283,13 @@ START_TEST(a_newer_manifest) {
 }
 END_TEST
 
+static void expect_refused(void) {
+  cleat_status status = try_open();
+  ck_assert_msg(status == CLEAT_FORMAT || status == CLEAT_INTEGRITY, "%d: %s", (int)status,
+                err.message);
+  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
+}
+
 START_TEST(an_altered_manifest) {
   static const char *const changes[][2] = {
       {"\"step\": 12", "\"step\": 13"},           {"/rank-00000.json", "/rank-00001.json"},
@@ -290,10 +297,7 @@ START_TEST(an_altered_manifest) {
       {"\"world_size\": 1", "\"world_size\": 2"}, {"cleat.manifest", "cleat.manifesto"},
   };
   alter_manifest(changes[_i][0], changes[_i][1]);
-  cleat_status status = try_open();
-  ck_assert_msg(status == CLEAT_FORMAT || status == CLEAT_INTEGRITY, "%d: %s", (int)status,
-                err.message);
-  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
+  expect_refused();
 }
 END_TEST
 
@@ -343,10 +347,7 @@ START_TEST(a_forged_record) {
       {"\"rank\":0", "\"rank\":1"},
   };
   forge_record(changes[_i][0], changes[_i][1]);
-  cleat_status status = try_open();
-  ck_assert_msg(status == CLEAT_FORMAT || status == CLEAT_INTEGRITY, "%d: %s", (int)status,
-                err.message);
-  ck_assert_ptr_nonnull(strstr(err.message, "step 12"));
+  expect_refused();
 }
 END_TEST
 

@@ -140,4 +140,11 @@ static void expect_committed(void) {
   kit_close_idle(client);
 }
 
+/* The same, and nothing else is in the bucket. */
+static inline void expect_committed_alone(void) {
+  expect_committed();
+  ck_assert_uint_eq(memory_uploads(bucket), 0);
+  ck_assert_uint_eq(memory_count(bucket, ""), file_count + 2); /* record, manifest */
+}
+
 #endif

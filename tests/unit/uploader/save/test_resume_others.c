@@ -34,64 +34,6 @@ static cleat_status hold_hook(void *user, const char *op, const char *key, bool 
   return CLEAT_OK;
 }
 
-START_TEST(a_zombie_that_wakes_too_late) {
-  static const struct {
-    const char *op, *part;
-    unsigned skip;
-  } moments[] = {{"create", "a.bin", 0}, {"create", "b.bin", 0},   {"part", "a.bin", 0},
-                 {"part", "b.bin", 0},   {"complete", "a.bin", 0}, {"complete", "b.bin", 0},
-                 {"put", "small", 0},    {"put", "empty", 0},      {"get_small", "rank-", 0},
-                 {"put", "rank-", 1}};
-  struct haunted haunted = {
-      .op = moments[_i / 2].op, .part = moments[_i / 2].part, .skip = moments[_i / 2].skip};
-  pthread_mutex_init(&haunted.lock, NULL);
-  pthread_cond_init(&haunted.change, NULL);
-  memory_bucket_hook(bucket, hold_hook, &haunted);
-  struct cleat_client *zombie_client = open_as("start-zombie");
-  struct cleat_save *zombie = begin(zombie_client, false);
-  pthread_mutex_lock(&haunted.lock);
-  while (!haunted.held)
-    pthread_cond_wait(&haunted.change, &haunted.lock);
-  pthread_mutex_unlock(&haunted.lock);
-  if (_i % 2 == 1) { /* the source has changed meanwhile */
-    bytes[0][5] ^= 1;
-    scratch_write("a.bin", bytes[0], BIG);
-    bytes[3][5] ^= 1; /* sent by one put, which must not replace what was committed */
-    scratch_write("small", bytes[3], 100);
-  }
-  struct cleat_client *client = open_as("start-next");
-  (void)wait_for(begin(client, true));
-  expect_committed();
-
-  pthread_mutex_lock(&haunted.lock);
-  haunted.open = true;
-  pthread_cond_broadcast(&haunted.change);
-  pthread_mutex_unlock(&haunted.lock);
-  cleat_status status = cleat_save_wait(zombie, &err);
-  ck_assert_msg(status == CLEAT_LOST, "%d %s", (int)status, err.message);
-  cleat_save_free(zombie);
-  kit_close_idle(client);
-  kit_close_idle(zombie_client);
-  memory_bucket_hook(bucket, NULL, NULL);
-  expect_committed();
-  /* An upload of its own, of bytes that are there already, is aborted. */
-  if (_i % 2 == 0)
-    ck_assert_uint_eq(memory_uploads(bucket), 0);
-  pthread_cond_destroy(&haunted.change);
-  pthread_mutex_destroy(&haunted.lock);
-}
-END_TEST
-
-/* Holds two processes, the second after the first, at calls of their own. */
-static cleat_status hold_two_hook(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
-  struct haunted *both = user;
-  pthread_mutex_lock(&both[0].lock);
-  bool first_is_held = both[0].held;
-  pthread_mutex_unlock(&both[0].lock);
-  return hold_hook(&both[first_is_held ? 1 : 0], op, key, done, cancel, error);
-}
-
 static void wait_until_held(struct haunted *haunted) {
   pthread_mutex_lock(&haunted->lock);
   while (!haunted->held)
@@ -106,6 +48,74 @@ static void let_go(struct haunted *haunted) {
   pthread_mutex_unlock(&haunted->lock);
 }
 
+static void init_haunted(struct haunted *haunted) {
+  pthread_mutex_init(&haunted->lock, NULL);
+  pthread_cond_init(&haunted->change, NULL);
+}
+
+static void destroy_haunted(struct haunted *haunted) {
+  pthread_cond_destroy(&haunted->change);
+  pthread_mutex_destroy(&haunted->lock);
+}
+
+/* A save of a client of its own, which stops where `haunted` says. */
+static struct cleat_save *begin_haunted(struct haunted *haunted, const char *start, bool resume,
+                                        struct cleat_client **of) {
+  init_haunted(haunted);
+  memory_bucket_hook(bucket, hold_hook, haunted);
+  *of = open_as(start);
+  struct cleat_save *save = begin(*of, resume);
+  wait_until_held(haunted);
+  return save;
+}
+
+START_TEST(a_zombie_that_wakes_too_late) {
+  static const struct {
+    const char *op, *part;
+    unsigned skip;
+  } moments[] = {{"create", "a.bin", 0}, {"create", "b.bin", 0},   {"part", "a.bin", 0},
+                 {"part", "b.bin", 0},   {"complete", "a.bin", 0}, {"complete", "b.bin", 0},
+                 {"put", "small", 0},    {"put", "empty", 0},      {"get_small", "rank-", 0},
+                 {"put", "rank-", 1}};
+  struct haunted haunted = {
+      .op = moments[_i / 2].op, .part = moments[_i / 2].part, .skip = moments[_i / 2].skip};
+  struct cleat_client *zombie_client = NULL;
+  struct cleat_save *zombie = begin_haunted(&haunted, "start-zombie", false, &zombie_client);
+  if (_i % 2 == 1) { /* the source has changed meanwhile */
+    bytes[0][5] ^= 1;
+    scratch_write("a.bin", bytes[0], BIG);
+    bytes[3][5] ^= 1; /* sent by one put, which must not replace what was committed */
+    scratch_write("small", bytes[3], 100);
+  }
+  struct cleat_client *client = open_as("start-next");
+  (void)wait_for(begin(client, true));
+  expect_committed();
+
+  let_go(&haunted);
+  cleat_status status = cleat_save_wait(zombie, &err);
+  ck_assert_msg(status == CLEAT_LOST, "%d %s", (int)status, err.message);
+  cleat_save_free(zombie);
+  kit_close_idle(client);
+  kit_close_idle(zombie_client);
+  memory_bucket_hook(bucket, NULL, NULL);
+  expect_committed();
+  /* An upload of its own, of bytes that are there already, is aborted. */
+  if (_i % 2 == 0)
+    ck_assert_uint_eq(memory_uploads(bucket), 0);
+  destroy_haunted(&haunted);
+}
+END_TEST
+
+/* Holds two processes, the second after the first, at calls of their own. */
+static cleat_status hold_two_hook(void *user, const char *op, const char *key, bool done,
+                                  const atomic_bool *cancel, struct cleat_error *error) {
+  struct haunted *both = user;
+  pthread_mutex_lock(&both[0].lock);
+  bool first_is_held = both[0].held;
+  pthread_mutex_unlock(&both[0].lock);
+  return hold_hook(&both[first_is_held ? 1 : 0], op, key, done, cancel, error);
+}
+
 /* The first completes an upload, or adds a part to it, when the second has adopted it already. The second goes on in an
  * attempt of its own, whatever its upload says then; the first loses, and nothing is left of it. */
 START_TEST(an_upload_that_the_first_one_ends) {
@@ -118,10 +128,8 @@ START_TEST(an_upload_that_the_first_one_ends) {
   /* The first list of parts is before the claim. */
   struct haunted both[2] = {{.op = moments[_i].first, .part = "a.bin", .skip = _i == 3 ? 2 : 0},
                             {.op = moments[_i].second, .part = "a.bin", .skip = _i == 0}};
-  for (int i = 0; i < 2; i++) {
-    pthread_mutex_init(&both[i].lock, NULL);
-    pthread_cond_init(&both[i].change, NULL);
-  }
+  for (int i = 0; i < 2; i++)
+    init_haunted(&both[i]);
   memory_bucket_hook(bucket, hold_two_hook, both);
   struct cleat_client *first_client = open_as("start-first");
   struct cleat_save *first = begin(first_client, false);
@@ -140,13 +148,9 @@ START_TEST(an_upload_that_the_first_one_ends) {
   kit_close_idle(client);
   kit_close_idle(first_client);
   memory_bucket_hook(bucket, NULL, NULL);
-  expect_committed();
-  ck_assert_uint_eq(memory_uploads(bucket), 0);
-  ck_assert_uint_eq(memory_count(bucket, ""), FILES + 2);
-  for (int i = 0; i < 2; i++) {
-    pthread_cond_destroy(&both[i].change);
-    pthread_mutex_destroy(&both[i].lock);
-  }
+  expect_committed_alone();
+  for (int i = 0; i < 2; i++)
+    destroy_haunted(&both[i]);
 }
 END_TEST
 
@@ -156,13 +160,9 @@ END_TEST
 START_TEST(a_removal_that_comes_late) {
   die_at("get_small", "rank-", 1, false); /* all objects are there */
   struct haunted haunted = {.op = "remove", .part = ""};
-  pthread_mutex_init(&haunted.lock, NULL);
-  pthread_cond_init(&haunted.change, NULL);
-  memory_bucket_hook(bucket, hold_hook, &haunted);
   write_file(3, "small", 100, 9); /* another file of the same size */
-  struct cleat_client *slow_client = open_as("start-slow");
-  struct cleat_save *slow = begin(slow_client, true);
-  wait_until_held(&haunted);
+  struct cleat_client *slow_client = NULL;
+  struct cleat_save *slow = begin_haunted(&haunted, "start-slow", true, &slow_client);
   write_file(3, "small", 100, 4); /* as it was */
   struct cleat_client *client = open_as("start-next");
   (void)wait_for(begin(client, true));
@@ -174,8 +174,7 @@ START_TEST(a_removal_that_comes_late) {
   kit_close_idle(slow_client);
   memory_bucket_hook(bucket, NULL, NULL);
   expect_committed();
-  pthread_cond_destroy(&haunted.change);
-  pthread_mutex_destroy(&haunted.lock);
+  destroy_haunted(&haunted);
 }
 END_TEST
 
@@ -183,21 +182,11 @@ END_TEST
 START_TEST(two_resume_at_once) {
   die_at("part", "", 5, false);
   struct haunted haunted = {.op = "put", .part = "rank-"};
-  pthread_mutex_init(&haunted.lock, NULL);
-  pthread_cond_init(&haunted.change, NULL);
-  memory_bucket_hook(bucket, hold_hook, &haunted);
-  struct cleat_client *slow_client = open_as("start-slow");
-  struct cleat_save *slow = begin(slow_client, true);
-  pthread_mutex_lock(&haunted.lock);
-  while (!haunted.held)
-    pthread_cond_wait(&haunted.change, &haunted.lock);
-  pthread_mutex_unlock(&haunted.lock);
+  struct cleat_client *slow_client = NULL;
+  struct cleat_save *slow = begin_haunted(&haunted, "start-slow", true, &slow_client);
   struct cleat_client *client = open_as("start-next");
   (void)wait_for(begin(client, true));
-  pthread_mutex_lock(&haunted.lock);
-  haunted.open = true;
-  pthread_cond_broadcast(&haunted.change);
-  pthread_mutex_unlock(&haunted.lock);
+  let_go(&haunted);
   ck_assert_int_eq(cleat_save_wait(slow, &err), CLEAT_LOST);
   ck_assert_str_ne(err.hint, "");
   cleat_save_free(slow);
@@ -206,8 +195,7 @@ START_TEST(two_resume_at_once) {
   memory_bucket_hook(bucket, NULL, NULL);
   expect_committed();
   ck_assert_uint_eq(memory_uploads(bucket), 0);
-  pthread_cond_destroy(&haunted.change);
-  pthread_mutex_destroy(&haunted.lock);
+  destroy_haunted(&haunted);
 }
 END_TEST
 
