@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "tests/mock/each_fault.h"
+#include "tests/mock/environment.h"
 #include "tests/mock/run_suite.h"
 
 #include <check.h>
@@ -31,17 +32,7 @@ static void write_file(const char *name, const char *text) {
 }
 
 static void setup(void) {
-  static const char *const names[] = {"AWS_ACCESS_KEY_ID",
-                                      "AWS_SECRET_ACCESS_KEY",
-                                      "AWS_SESSION_TOKEN",
-                                      "AWS_PROFILE",
-                                      "AWS_SHARED_CREDENTIALS_FILE",
-                                      "AWS_CONFIG_FILE",
-                                      "AWS_WEB_IDENTITY_TOKEN_FILE",
-                                      "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-                                      "AWS_CONTAINER_CREDENTIALS_FULL_URI"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    unsetenv(names[i]);
+  environment_unset("AWS_");
   setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   snprintf(home, sizeof home, "%s", "/tmp/cleat-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(home));

@@ -5,6 +5,8 @@
 
 #include "storage/s3/config.h"
 
+#include "tests/mock/environment.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,20 +18,6 @@ static struct cleat_client_options options;
 static struct cleat__s3_config config;
 static char file_path[64];
 
-/* Not clearenv(): Check has variables of its own. */
-static inline void unset_aws(void) {
-  extern char **environ;
-  char name[128];
-  for (char **at = environ; *at != NULL;) {
-    bool ours = strncmp(*at, "AWS_", 4) == 0 && strcspn(*at, "=") < sizeof name;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
-    if (ours)
-      unsetenv(name); /* moves the rest up */
-    else
-      at++;
-  }
-}
-
 static inline void write_config(const char *text) {
   FILE *file = fopen(file_path, "w");
   ck_assert_ptr_nonnull(file);
@@ -38,7 +26,7 @@ static inline void write_config(const char *text) {
 }
 
 static inline void setup(void) {
-  unset_aws();
+  environment_unset("AWS_");
   snprintf(file_path, sizeof file_path, "%s", "/tmp/cleat-test-XXXXXX");
   int fd = mkstemp(file_path);
   ck_assert_int_ge(fd, 0);

@@ -4,6 +4,7 @@
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
+#include "tests/mock/environment.h"
 #include "tests/mock/run_suite.h"
 #include "tests/mock/s3_script.h"
 #include "tests/mock/store_check.h"
@@ -24,15 +25,8 @@ static struct cleat__s3_config config;
 static char key_file[64];
 
 static void setup(void) {
-  static const char *const names[] = {"AWS_CONFIG_FILE",
-                                      "AWS_PROFILE",
-                                      "AWS_ENDPOINT_URL",
-                                      "AWS_ENDPOINT_URL_S3",
-                                      "AWS_REQUEST_CHECKSUM_CALCULATION",
-                                      "CLEAT_SSE_C_KEY",
-                                      "CLEAT_SSE_C_KEY_FILE"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    unsetenv(names[i]);
+  environment_unset("AWS_");
+  environment_unset("CLEAT_SSE_");
   setenv("AWS_CONFIG_FILE", "/no/such/file", 1);
   memset(&err, 0, sizeof err);
   memset(&config, 0, sizeof config);

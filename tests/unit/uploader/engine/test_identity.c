@@ -2,6 +2,7 @@
 #include "uploader/engine/identity.h"
 
 #include "base/mem.h"
+#include "tests/mock/environment.h"
 #include "tests/mock/run_suite.h"
 
 #include <check.h>
@@ -13,21 +14,9 @@ static struct cleat__identity found;
 static struct cleat_error err;
 
 static void setup(void) {
-  static const char *const names[] = {"CLEAT_RANK",
-                                      "CLEAT_WORLD_SIZE",
-                                      "CLEAT_START",
-                                      "CLEAT_SESSION",
-                                      "RANK",
-                                      "WORLD_SIZE",
-                                      "SLURM_PROCID",
-                                      "SLURM_NTASKS",
-                                      "SLURM_STEP_ID",
-                                      "SLURM_JOB_ID",
-                                      "SLURM_RESTART_COUNT",
-                                      "OMPI_COMM_WORLD_RANK",
-                                      "OMPI_COMM_WORLD_SIZE"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    unsetenv(names[i]);
+  static const char *const prefixes[] = {"CLEAT_", "RANK", "WORLD_SIZE", "SLURM_", "OMPI_"};
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+    environment_unset(prefixes[i]);
   const struct cleat_client_options none = CLEAT_CLIENT_OPTIONS_INIT;
   options = none;
 }
