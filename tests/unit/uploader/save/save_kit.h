@@ -1,5 +1,5 @@
-/* save_kit.h: what the programs of whole saves share: a bucket in memory, a scratch folder, and a model without tensors.
- * The names are theirs alone, so that all is static. */
+/* save_kit.h: what the programs of whole saves share: a bucket in memory, a scratch folder, a model without tensors.
+ * Each program has its own, so that all is static. */
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_SAVE_SAVE_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_SAVE_SAVE_KIT_H
 
