@@ -273,20 +273,24 @@ START_TEST(both_are_cancelled) {
 }
 END_TEST
 
-/* The time limit is for both together. */
+/* The time limit is for both together. A second request begins after 0.7 s; with a limit of its own it would end after
+ * 1.7 s at the earliest, however fast the machine is. A machine that is held up may need another try. */
 START_TEST(a_second_one_has_what_is_left_of_the_limit) {
+  enum { TRIES = 10, LIMIT_MS = 1000, FULL_LIMITS_MS = 1700 };
   const struct cleat__clock *clock = cleat__clock_system();
-  begin(STALLS, STALLS);
-  play.due_after = 7;
-  struct cleat__http_request request = get(whole, 1);
-  request.limit_ms = 1000;
-  int64_t began_ms = clock->monotonic_ms(clock->ctx);
-  ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
-  int64_t took_ms = clock->monotonic_ms(clock->ctx) - began_ms;
-  ck_assert_uint_eq(mock_server_connections(web.server), 2);
-  /* Begun after 0.8 s, with a limit of its own it would have ended after 1.8 s at the earliest. */
-  ck_assert_int_lt(took_ms, 1700);
-  web_stop();
+  bool shared = false;
+  for (int i = 0; i < TRIES && !shared; i++) {
+    begin(STALLS, STALLS);
+    play.due_after = 7;
+    struct cleat__http_request request = get(whole, 1);
+    request.limit_ms = LIMIT_MS;
+    int64_t began_ms = clock->monotonic_ms(clock->ctx);
+    ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
+    int64_t took_ms = clock->monotonic_ms(clock->ctx) - began_ms;
+    shared = mock_server_connections(web.server) == 2 && took_ms < FULL_LIMITS_MS;
+    web_stop();
+  }
+  ck_assert(shared);
 }
 END_TEST
 
