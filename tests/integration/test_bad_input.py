@@ -156,9 +156,9 @@ def say(text):
 SERVERS = {
     "black hole": (lambda connection: None, "TIMEOUT", "no answer"),
     "hangs up": (lambda connection: connection.close(), "NETWORK", "broke"),
-    "speaks something else": (say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"), "STORE", "not that of an S3 store"),
+    "speaks something else": (say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"), "STORE", "not from an S3 store"),
     "is a web page": (say(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n<html>hi</p>\n"), "STORE",
-                      "not that of an S3 store"),
+                      "not from an S3 store"),
     "refuses": (say(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nConnection: close\r\n\r\nno!\r\n"), "DENIED",
                 "403"),
     "is overloaded": (say(b"HTTP/1.1 503 Slow\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), "STORE", "503"),

@@ -193,7 +193,7 @@ def test_the_customers_key_is_told_nowhere(server, source):
     result = run("save", source, "s3://no-such-bucket-here/x", "--step", 1, "-vv", environment=environment)
     assert result.code == 1 and KEY_TEXT[:8] not in result.err + result.out, result
     result = run("save", source, "s3://options/x?sse-c-key=" + KEY_TEXT, "--step", 1, environment=server.environment)
-    assert_error(result, 2, "does not belong into a URL")
+    assert_error(result, 2, "must not be in a URL")
     assert KEY_TEXT[:8] not in result.err, result
 
 

@@ -180,7 +180,7 @@ class Listener:
         self.thread.join()
 
 
-@pytest.mark.parametrize("name, word, advice", [("expired", "has expired", "has ended"),
+@pytest.mark.parametrize("name, word, advice", [("expired", "has expired", "has an expired certificate"),
                                                 ("elsewhere", "127.0.0.1", "other host names")])
 def test_a_certificate_that_does_not_fit(certificates, server, name, word, advice):
     with Listener(certificates / name) as listener:

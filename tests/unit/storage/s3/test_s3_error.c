@@ -211,7 +211,7 @@ static const struct {
 } TLS_HINTS[] = {
     {"SSL certificate problem: unable to get local issuer certificate", "AWS_CA_BUNDLE"},
     {"SSL certificate problem: self-signed certificate", "AWS_CA_BUNDLE"},
-    {"SSL certificate problem: certificate has expired", "has ended"},
+    {"SSL certificate problem: certificate has expired", "has an expired certificate"},
     {"SSL certificate problem: certificate is not yet valid", "clock"},
     {"SSL: no alternative certificate subject name matches target host name 'x'", "other host"},
     {CLEAT__HTTP_NO_TLS, "http:// in the endpoint"},
