@@ -119,7 +119,7 @@ def test_gc_takes_what_a_save_left(place, small, tmp_path):
 def test_the_doctor_finds_the_form(place):
     checks = doctor(URL, place.environment)
     assert wrong(checks) == {}, json.dumps(checks, indent=1)
-    told = "in another form than it tells it" in checks["if-match"]["seen"]
+    told = "in another form than it returns it" in checks["if-match"]["seen"]
     assert told == ("quoted" not in place.store.if_match), checks["if-match"]
 
 

@@ -163,7 +163,7 @@ def test_a_replace_looks_first_and_warns(loose, source, tmp_path):
     report = run("doctor", URL, "--json", environment=environment(loose))
     assert report.json["safe"], report
     check = next(check for check in report.json["checks"] if check["name"] == "if-match")
-    assert check["result"] == "missing" and "looks before it replaces" in check["seen"], check
+    assert check["result"] == "missing" and "checks before it replaces" in check["seen"], check
 
 
 CONDITIONS = {
