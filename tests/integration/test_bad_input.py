@@ -1,7 +1,8 @@
-"""Bad input and bad places, at program and API level: each has its own error, ends in bounded time, and leaves nothing.
+"""Wrong input and wrong places, for the program and the API: each has its own error, ends in bounded time, and leaves
+nothing behind.
 
-What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py
-(manifests, records, stored bytes) show is not repeated here.
+Cases of test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py (manifests,
+records, stored bytes) are not repeated here.
 """
 
 import os

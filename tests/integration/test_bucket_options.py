@@ -1,5 +1,5 @@
-"""The options of s3:// buckets on a real server: a MinIO of its own, with TLS by a private CA, a key for KMS, and
-virtual-host names. What the server keeps is read by boto3."""
+"""The options of s3:// buckets on a real server: a MinIO for this test, with TLS by a private CA, a KMS key, and
+virtual-host names. boto3 reads what the server stores."""
 
 import base64
 import hashlib

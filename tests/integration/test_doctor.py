@@ -1,5 +1,5 @@
-"""`cleat doctor`: on folders, on MinIO, on servers that ignore, lack and deny, and on those that are not there. What it
-says is compared with how each store was set up; that nothing is left is seen from outside."""
+"""`cleat doctor` on folders, on MinIO, on servers that ignore, lack or deny something, and on absent ones. Its verdict
+is compared with the setup of each store. That it leaves nothing behind is checked from outside."""
 
 import json
 import os

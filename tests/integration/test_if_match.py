@@ -1,6 +1,6 @@
-"""A store that answers 412 to If-Match although the object has that ETag: Ceph wants the ETag without its quotes,
-others may want it in no form. Every operation that replaces something works where there is a way, and no message tells
-of another process that nobody has seen."""
+"""A store that answers 412 to If-Match although the object has that ETag. Ceph accepts the ETag only without its
+quotes; other stores may accept no form. Every operation that replaces an object works if there is a way. No message
+blames another process that does not exist."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""Stores that refuse a part of S3, or do it in another way: what Cleat learns, goes without, and says. Each server does
-one such thing (loose_s3.py); what is stored is read from it past Cleat."""
+"""Stores that refuse a part of S3, or implement it differently: what Cleat learns, what it leaves out, and what it
+says. Each server (loose_s3.py) has one such difference. Stored objects are read from it without Cleat."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""HTTPS with a private CA, and what goes wrong with it: each failure ends at once, says what it is and what to do."""
+"""HTTPS with a private CA, and its failures: each one ends at once and says what is wrong and what to do."""
 
 import socket
 import ssl
