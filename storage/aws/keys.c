@@ -239,7 +239,7 @@ static void take_field(struct document_reader *reader, unsigned field) {
 }
 
 static void read_document(struct document_reader *reader) {
-  /* Version comes last: documents without need for one may mean something else by it. */
+  /* An unused name is "". Other documents may use Version or Code for something else. */
   const char *const names[FIELD_COUNT] = {"AccessKeyId",
                                           "SecretAccessKey",
                                           reader->document->token_name,

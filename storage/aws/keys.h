@@ -17,7 +17,7 @@
 
 /* Keys as plain data: a copy for one request. Wipe them with cleat__s3_credentials_wipe. */
 struct cleat__s3_credentials {
-  char access_key_id[CLEAT__S3_ACCESS_KEY_MAX + 1]; /* "": requests are sent unsigned */
+  char access_key_id[CLEAT__S3_ACCESS_KEY_MAX + 1]; /* "": requests are not signed */
   char secret_access_key[CLEAT__S3_SECRET_KEY_MAX + 1];
   char session_token[CLEAT__S3_SESSION_TOKEN_MAX + 1]; /* "" if there is none */
   int64_t expires_s;                                   /* Unix time; 0: never */
@@ -47,7 +47,7 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const c
 #define CLEAT__S3_REDACTED "[redacted]"
 void cleat__s3_keys_hide(const char *secret, char *text);
 
-/* A JSON document with AccessKeyId, SecretAccessKey, a token, Expiration. */
+/* What to expect in a JSON document with AccessKeyId, SecretAccessKey, a token and Expiration. */
 struct cleat__s3_keys_document {
   const char *place;      /* for messages: "the container endpoint" */
   const char *token_name; /* "Token" or "SessionToken" */

@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define FORM_MAX 98304u /* a token of 20,000 bytes, all as %XX, and the other fields */
-/* Time limit of one try. Lower: a slow identity provider behind STS fails. Higher: a black hole delays the save. */
+/* Time limits to connect and for one try. Lower: a slow identity provider behind STS fails. Higher: a black hole
+ * delays the save. */
 #define CONNECT_MS 5000
 #define LIMIT_MS 15000
 #define TRIES 3

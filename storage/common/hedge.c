@@ -90,7 +90,7 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
   cleat__mutex_lock(&hedge->lock);
-  assert(class->ended < class->begun); /* good or not, it is one of those that began */
+  assert(class->ended < class->begun); /* it is one of the requests that began */
   if (request->second)
     hedge->spare_bytes += (int64_t)request->bytes - (int64_t)twice_bytes;
   /* The duration of a straggler must not raise the usual duration. */

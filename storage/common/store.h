@@ -297,7 +297,7 @@ struct cleat__store {
   uint64_t max_put_bytes;       /* largest single put */
   uint32_t max_parts;           /* of one upload */
   uint64_t max_object_bytes;    /* largest object, in one put or in parts */
-  unsigned default_concurrency; /* transfers in flight, at most */
+  unsigned default_concurrency; /* most transfers in flight at a time */
   /* transfers in flight at the start, before the best number is measured; 0: always default_concurrency */
   unsigned first_concurrency;
   atomic_ulong throttles; /* number of times the server asked to slow down */
@@ -321,7 +321,7 @@ void cleat__store_close(struct cleat__store *store);
 /* True if the error says that the object is absent. An absent bucket is not counted: a save would fail there too. */
 bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err);
 
-/* INVALID unless `key` is as described above. */
+/* Fails with INVALID unless `key` is valid as described at the top of this file. */
 cleat_status cleat__key_check(const char *key, struct cleat_error *err);
 
 /* What is wrong with `key`, as a static text to follow "the key ..."; NULL if the key is valid. */

@@ -280,7 +280,7 @@ cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__c
     leave_advice_out(report);
     return CLEAT_OK;
   }
-  /* Nobody sees the report. */
+  /* After a cancel the caller does not show the report, so the log names what is left. */
   if (left->info.result != CLEAT_CHECK_OK)
     cleat__log(log, CLEAT_LOG_WARNING, "%s; %s", left->seen, left->hint);
   return cleat__error_set(err, CLEAT_CANCELLED, "the doctor was cancelled");

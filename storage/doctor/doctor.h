@@ -62,7 +62,7 @@ cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__c
                                const struct cleat__log *log, const atomic_bool *cancel,
                                struct cleat__doctor_report *report, struct cleat_error *err);
 
-/* ---- For doctor_*.c alone ---- */
+/* ---- Only for storage/doctor/ ---- */
 
 /* The objects that the checks make, all below the folder of the doctor. */
 enum cleat__doctor_object {
@@ -111,7 +111,7 @@ struct cleat__doctor {
   cleat_status contact; /* result of the first request */
   struct cleat_error contact_error;
   int64_t contact_ms; /* duration of the first request */
-  char *bytes;        /* owned; a pattern, `bytes_size` long */
+  char *bytes;        /* owned; random bytes to store, `bytes_size` long */
   size_t bytes_size;
 };
 

@@ -94,7 +94,7 @@ static int find_winner(const struct writer writers[2], struct cleat__doctor_chec
   return -1;
 }
 
-/* False: the race is over, and *check says why. */
+/* Runs one round. False: the race has ended, and *check says why. */
 static bool race_once(struct cleat__doctor *doctor, int object, struct cleat__doctor_check *check) {
   struct writer writers[2] = {{.doctor = doctor, .object = object, .text = "writer 1"},
                               {.doctor = doctor, .object = object, .text = "writer 2"}};

@@ -234,7 +234,7 @@ cleat_status cleat__file_journal_open(const struct cleat__file_store *files,
                                       const char *name, int *fd, uint32_t *slots,
                                       struct cleat_error *err);
 
-/* Whether slot `number` holds a part that fits the upload. */
+/* Whether slot `number` holds a valid record of a part of this upload. */
 bool cleat__file_journal_read(int journal, const struct cleat__upload *upload, uint32_t number,
                               struct cleat__stored_part *part);
 

@@ -10,7 +10,7 @@
 
 #include <curl/curl.h>
 
-/* Why a callback ended the request. */
+/* The reason why a callback ended the request. */
 enum cleat__http_verdict {
   CLEAT__HTTP_VERDICT_NONE = 0,
   CLEAT__HTTP_VERDICT_CANCELLED,

@@ -96,12 +96,13 @@ static const struct {
   const char *ending;
   const char *fault;
 } OTHERS[] = {
-    {"--x-s3", "directory buckets (S3 Express One Zone) are not supported: they take keys of "
-               "CreateSession alone, which Cleat does not ask for"},
+    {"--x-s3",
+     "directory buckets (S3 Express One Zone) are not supported: they need credentials of "
+     "CreateSession, which Cleat does not request"},
     {"--xa-s3", "access points of directory buckets (S3 Express One Zone) are not supported: they "
-                "take keys of CreateSession alone, which Cleat does not ask for"},
-    {".mrap", "Multi-Region Access Points are not supported: their requests are signed for many "
-              "regions at once (SigV4A), which Cleat does not do"},
+                "need credentials of CreateSession, which Cleat does not request"},
+    {".mrap", "Multi-Region Access Points are not supported: their requests need a signature for "
+              "several regions (SigV4A), which Cleat does not support"},
 };
 
 static const char *fault_of_ending(const char *bucket) {

@@ -36,7 +36,7 @@ struct sender {
   bool keyless;                    /* the last try had no credentials to sign with */
   char signature[65];              /* hex signature of the last try; "" if it was not signed */
 
-  /* of the last try */
+  /* the state of the last try */
   const struct cleat__s3_config *config;
   struct cleat__s3_credentials credentials;
   struct cleat__http_reply *reply;

@@ -309,7 +309,7 @@ cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLE
 struct parts_reader {
   struct cleat__s3_parts_page page;
   size_t capacity;
-  struct cleat__stored_part part; /* the one that is being read */
+  struct cleat__stored_part part; /* the part that is being read */
   bool has_marker;
 };
 

@@ -166,7 +166,8 @@ START_TEST(what_a_result_means_fits_the_verdict) {
     const char *said, *unsaid;
   } cases[] = {
       {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_STORE, false, "fails", "not affected"},
-      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume", "list of its files"},
+      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume",
+       "list of its files"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_STORE, false, "fails", "one job at a time"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_UNSUPPORTED, false, "fails", "one job at a time"},
   };
