@@ -44,8 +44,8 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"keys", cleat__doctor_keys, 0, ANY, "without keys no request can be signed: nothing is saved"},
     {"reach", cleat__doctor_reach, BIT(KEYS), ANY, "nothing can be saved or loaded from here"},
     {"clock", cleat__doctor_clock, BIT(REACH), 0,
-     "saves work, since requests are signed by the store's clock; the times that checkpoints "
-     "show are wrong, and other programs may fail"},
+     "saves work, because requests are signed with the store's clock; times that checkpoints show "
+     "are wrong, and other programs may fail"},
     {"access", cleat__doctor_access, BIT(REACH), ANY,
      "a save first checks whether the step exists, and the store must report an absent object as "
      "absent"},

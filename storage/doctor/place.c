@@ -77,14 +77,14 @@ void cleat__doctor_clock(struct cleat__doctor *doctor, struct cleat__doctor_chec
     return;
   }
   if (size <= 1)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's clock");
   else
     cleat__doctor_say(check, size < CLOCK_WRONG_S ? CLEAT_CHECK_OK : CLEAT_CHECK_FAILED,
                       "the store's clock is %lld s %s of this machine's%s", size,
                       offset > 0 ? "ahead" : "behind",
                       size > CLOCK_REFUSED_S ? ", beyond what S3 allows" : "");
   if (check->info.result == CLEAT_CHECK_FAILED)
-    snprintf(check->hint, sizeof check->hint, "set the clocks by NTP");
+    snprintf(check->hint, sizeof check->hint, "synchronize the clocks with NTP");
 }
 
 void cleat__doctor_access(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -115,7 +115,7 @@ void cleat__doctor_durable(struct cleat__doctor *doctor, struct cleat__doctor_ch
   if (doctor->facts.needs_keys || doctor->facts.addressing[0] != '\0')
     cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "decided by the store");
   else if (doctor->facts.forgets)
-    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "the folder lies in memory");
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "the folder is in memory");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "objects are synced to the file system");
 }

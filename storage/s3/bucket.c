@@ -38,8 +38,8 @@ static cleat_status refuse(const char *bucket, const char *location, const char 
   if (told)
     cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
   else
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port, and put "
-                           "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port; put keys "
+                           "into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   return err->status;
 }
 

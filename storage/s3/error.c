@@ -236,7 +236,7 @@ static const struct {
 } TLS_ADVICE[] = {
     {CLEAT__HTTP_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
     {CLEAT__HTTP_NO_TLS, "does not speak TLS: write http:// in the endpoint (AWS_ENDPOINT_URL), or "
-                         "switch TLS on there"},
+                         "enable TLS there"},
     {"has expired", "has an expired certificate: renew it there, or correct this machine's clock"},
     {"not yet valid", "has a certificate that is not valid yet: check this machine's clock"},
     {"subject name",
@@ -262,8 +262,8 @@ static void hint_for_tls(const char *message, const char *endpoint, struct cleat
 
 static void hint_for_endpoint(const char *endpoint, struct cleat_error *err) {
   bool plain = strncmp(endpoint, "http://", 7) == 0;
-  cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?%s", endpoint,
-                    plain ? " does it want TLS (https://)?" : "");
+  cleat__error_hint(err, "check that %s (AWS_ENDPOINT_URL) is right and reachable from here%s",
+                    endpoint, plain ? "; it may require TLS (https://)" : "");
 }
 
 static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
@@ -311,8 +311,9 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
                            "checksums in a list of parts: " NO_CHECKSUM " leaves them out");
     break;
   case HINT_KMS:
-    cleat__error_hint(err, "the KMS key must exist, be enabled, and be allowed for you: check "
-                           "sse_kms_key_id, the key's policy, and the bucket's default encryption");
+    cleat__error_hint(
+        err, "the KMS key must exist and be enabled, and you need permission to use it: check "
+             "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_NO_CHECKSUM:
     cleat__error_hint(err, "some stores do not support checksum headers: " NO_CHECKSUM
