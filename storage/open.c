@@ -1,4 +1,4 @@
-/* open.c: chooses the driver that a URL names. Stateless; thread-safe. See open.h. */
+/* open.c: opens the driver for the scheme of a URL. No state; thread-safe. See open.h. */
 #include "storage/open.h"
 
 #include "storage/file/open.h"
@@ -20,7 +20,8 @@ static const struct {
 #endif
 };
 
-/* No part of the URL is repeated but a plain path or scheme: it may hold secrets. */
+/* The message repeats at most a plain path or a scheme, because the rest of the URL may hold
+ * secrets. */
 static cleat_status bad_url(const char *url, struct cleat_error *err) {
   const char *colon = strstr(url, "://");
   if (url[0] == '\0') {
@@ -34,7 +35,7 @@ static cleat_status bad_url(const char *url, struct cleat_error *err) {
     return CLEAT_UNSUPPORTED;
 #endif
   } else {
-    cleat__error_set(err, CLEAT_INVALID, "there is no store of the kind \"%.*s\"",
+    cleat__error_set(err, CLEAT_INVALID, "there is no kind of store called \"%.*s\"",
                      colon - url > 32 ? 32 : (int)(colon - url), url);
   }
   if (url[0] == '/')
@@ -49,7 +50,7 @@ cleat_status cleat__store_open(const char *url, const struct cleat__store_config
   const char *colon = strstr(url, "://");
   size_t length = colon == NULL ? 0 : (size_t)(colon - url);
   for (size_t i = 0; i < sizeof drivers / sizeof drivers[0] && colon != NULL; i++) {
-    /* RFC 3986 §3.1: schemes are compared without regard to case. */
+    /* RFC 3986 §3.1: schemes are case-insensitive. */
     if (strlen(drivers[i].scheme) == length && strncasecmp(url, drivers[i].scheme, length) == 0)
       return drivers[i].open(colon + 3, config, store, err);
   }

@@ -1,8 +1,7 @@
-/* aws/credentials.c: the chain of places that may hold the keys, and the keys that it keeps. See
- * aws/credentials.h.
+/* aws/credentials.c: the chain of places that may have keys, and the keys in use. See aws/credentials.h.
  *
- * Threading: settings, clock and log are read-only after cleat__s3_credentials_new. All else
- * stands under synced.lock, which is held for looks and copies alone. */
+ * Threading: settings, clock and log are read-only after cleat__s3_credentials_new. synced.lock guards all other
+ * fields. It is held only to read and copy them. */
 #include "storage/aws/credentials.h"
 
 #include "base/mem.h"
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long a wait for another thread goes on after its cancel flag was set. */
+/* How often a thread that waits for another one checks its cancel flag. */
 #define CANCEL_POLL_MS 50
 
 struct cleat__s3_chain {
@@ -22,21 +21,21 @@ struct cleat__s3_chain {
   struct cleat__log log;
   struct {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a renewal has ended */
-    bool renewing;          /* some thread is at it */
-    bool known;             /* keys may be used until ends_s */
-    int64_t ends_s;         /* of all of these 0: never */
-    int64_t soon_s;         /* from here on one thread renews them */
-    int64_t now_s;          /* from here on all wait for that */
-    int64_t pause_until_s;  /* no renewal before, while there are keys to use */
-    uint64_t renewals;      /* that have ended */
+    pthread_cond_t changed; /* signalled when a refresh has ended */
+    bool renewing;          /* a thread is refreshing the keys */
+    bool known;             /* there are keys, valid until ends_s */
+    int64_t ends_s;         /* expiry; in this and the next two fields 0 means never */
+    int64_t soon_s;         /* from this time on one thread refreshes the keys */
+    int64_t now_s;          /* from this time on all threads wait for the refresh */
+    int64_t pause_until_s;  /* no refresh before this time while keys can be used */
+    uint64_t renewals;      /* number of refreshes that have ended */
     const char *source;     /* static */
     struct cleat__s3_credentials keys;
-    struct cleat_error error; /* of the last renewal; status CLEAT_OK: it brought keys */
+    struct cleat_error error; /* error of the last refresh; status CLEAT_OK: it returned keys */
   } synced;
 };
 
-/* In the order in which they are asked. */
+/* The providers, in the order in which they are asked. */
 static const struct {
   const char *source;
   cleat__s3_provider_fn *fetch;
@@ -57,11 +56,11 @@ static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cl
       settings->credentials_path ? settings->credentials_path : "~/.aws/credentials",
       settings->instance_disabled ? "" : ", or the instance metadata");
   cleat__error_hint(err, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
-                         "?anonymous=true in the URL does without");
+                         "add ?anonymous=true to the URL to send unsigned requests");
   return err->status;
 }
 
-/* Asks one after the other. `before`: where the keys have come from so far, "" before the first ones. */
+/* Asks the providers one after the other. `before`: the source of the keys used so far; "" before the first ones. */
 static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool *cancel,
                           const char *before, struct cleat__s3_credentials *keys,
                           const char **source, struct cleat_error *err) {
@@ -104,7 +103,7 @@ cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *opt
   return CLEAT_OK;
 }
 
-/* ---- Renewing ---- */
+/* ---- Refreshing ---- */
 
 static int64_t wall_s(const struct cleat__s3_chain *chain) {
   return cleat__s3_now_s(&chain->settings, chain->clock);
@@ -117,7 +116,7 @@ static int64_t at_most(int64_t value, int64_t limit) {
 static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_credentials *keys,
                         const char *source, int64_t now) {
   assert(cleat__mutex_is_mine(&chain->synced.lock));
-  /* One thread renews, and it has just ended. */
+  /* only one thread refreshes, and it has just ended */
   assert(!chain->synced.renewing);
   int64_t life_s = keys->expires_s - now;
   chain->synced.keys = *keys;
@@ -127,7 +126,7 @@ static void keep_locked(struct cleat__s3_chain *chain, const struct cleat__s3_cr
   chain->synced.ends_s = chain->synced.soon_s = chain->synced.now_s = 0;
   if (keys->expires_s == 0)
     return;
-  /* Ended already: by our clock, or because the place is late. The store will tell. */
+  /* The keys look expired, because of the local clock or because the place is late. The store decides. */
   if (life_s <= CLEAT__S3_RENEW_PAUSE_S) {
     chain->synced.ends_s = chain->synced.now_s = chain->synced.soon_s =
         now + CLEAT__S3_RENEW_PAUSE_S;
@@ -147,7 +146,7 @@ static bool usable_locked(const struct cleat__s3_chain *chain, int64_t now) {
 
 enum step { USE, RENEW, WAIT, FAIL };
 
-/* What the caller is to do now; `seen` is how many renewals had ended when it came. */
+/* Returns what the caller must do now. `seen`: how many refreshes had ended when it came. */
 static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, uint64_t seen) {
   assert(cleat__mutex_is_mine(&chain->synced.lock));
   bool usable = usable_locked(chain, now);
@@ -155,8 +154,8 @@ static enum step next_locked(const struct cleat__s3_chain *chain, int64_t now, u
   if (usable && (!due || now < chain->synced.pause_until_s))
     return USE;
   if (!chain->synced.renewing) {
-    /* The error of a renewal that this thread waited for is its own, too: they do not queue up
-     * to fail. */
+    /* A thread that waited for a failed refresh returns that error. So threads do not queue up to fail one after the
+     * other. */
     bool waited = chain->synced.renewals != seen && chain->synced.error.status != CLEAT_OK;
     return !waited ? RENEW : usable ? USE : FAIL;
   }
@@ -175,8 +174,7 @@ static void wait_locked(struct cleat__s3_chain *chain) {
   (void)pthread_cond_timedwait(&chain->synced.changed, &chain->synced.lock, &until);
 }
 
-/* Takes the outcome of a renewal. A cancelled one counts for nobody else. True: the keys are
- * others than before. */
+/* Takes the result of a refresh. A cancelled one does not count for other threads. True: the keys have changed. */
 static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
                         const struct cleat__s3_credentials *fresh, const char *source,
                         const struct cleat_error *problem) {
@@ -201,7 +199,7 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
   return changed;
 }
 
-/* Asks the providers. What came, and what went wrong, stands in the chain after. */
+/* Asks the providers, and stores the keys or the error in the chain. */
 static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel,
                           const char *before, struct cleat_error *err) {
   bool first = before[0] == '\0';
@@ -253,7 +251,7 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
       return err->status;
     if (is_cancelled(cancel) && step != RENEW)
       return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
-    /* The next round uses what came, or the old keys, or tells the error. */
+    /* The next round uses the new keys or the old ones, or returns the error. */
     if (step == RENEW && renew(chain, cancel, before, err) == CLEAT_CANCELLED)
       return CLEAT_CANCELLED;
   }
@@ -278,7 +276,7 @@ const char *cleat__s3_credentials_source(struct cleat__s3_chain *chain) {
 void cleat__s3_credentials_free(struct cleat__s3_chain *chain) {
   if (!chain)
     return;
-  assert(!chain->synced.renewing); /* no thread is in it */
+  assert(!chain->synced.renewing); /* no thread is refreshing */
   cleat__s3_settings_clear(&chain->settings);
   pthread_cond_destroy(&chain->synced.changed);
   cleat__mutex_destroy(&chain->synced.lock);

@@ -1,8 +1,8 @@
-/* aws/credentials_container.c: the endpoint that ECS and EKS Pod Identity give to a container.
- * See aws/provider.h.
+/* aws/credentials_container.c: keys from the endpoint that ECS and EKS Pod Identity provide for
+ * a container. See aws/provider.h.
  *
- * Over plain HTTP keys are asked only from this machine and from AWS's link-local addresses,
- * never by way of a proxy: anybody on the way could read them. Source: AWS SDKs and Tools
+ * Over plain HTTP, only this machine and the link-local addresses of AWS are asked. A proxy is
+ * never used, because everybody on the path could read the keys. Source: AWS SDKs and Tools
  * Reference Guide, "Container credential provider". */
 #include "storage/aws/provider.h"
 
@@ -22,12 +22,12 @@
 
 static cleat_status refuse(const char *why, struct cleat_error *err) {
   (void)cleat__error_set(err, CLEAT_INVALID, "AWS_CONTAINER_CREDENTIALS_FULL_URI: %s", why);
-  cleat__error_hint(err, "plain http:// is for loopback, 169.254.170.2, 169.254.170.23 and "
-                         "[fd00:ec2::23]; others need https://");
+  cleat__error_hint(err, "plain http:// is allowed only for loopback, 169.254.170.2, "
+                         "169.254.170.23 and [fd00:ec2::23]; other hosts need https://");
   return err->status;
 }
 
-/* Whether keys may come from there without TLS. */
+/* Whether keys may be requested from this host without TLS. */
 static bool is_near(const char *host) {
   static const char *const known[] = {"169.254.170.2", "169.254.170.23"};
   struct cleat__s3_endpoint endpoint = {0};
@@ -43,7 +43,7 @@ static bool is_near(const char *host) {
                                              memcmp(&address, &pods, sizeof pods) == 0));
 }
 
-/* The host is the one that libcurl will ask. */
+/* Checks the parts of the URL. libcurl will connect to exactly this host. */
 static cleat_status check_parts(CURLU *parts, struct cleat_error *err) {
   char *scheme = NULL;
   char *host = NULL;
@@ -57,14 +57,14 @@ static cleat_status check_parts(CURLU *parts, struct cleat_error *err) {
   else if (strcmp(scheme, "https") != 0 && strcmp(scheme, "http") != 0)
     status = refuse("it is neither http:// nor https://", err);
   else if (strcmp(scheme, "http") == 0 && !is_near(host))
-    status = refuse("keys are not asked over plain HTTP from another machine", err);
+    status = refuse("keys are not requested from another machine over plain HTTP", err);
   curl_free(scheme);
   curl_free(host);
   curl_free(user);
   return status;
 }
 
-/* libcurl takes the URL apart, so that the host that is checked is the one that is asked. */
+/* The parser of libcurl splits the URL, so that the checked host is the one that libcurl connects to. */
 static cleat_status full_url(const char *text, char **url, struct cleat_error *err) {
   CURLU *parts = cleat__fault_point() ? NULL : curl_url();
   char *whole = NULL;
@@ -72,7 +72,7 @@ static cleat_status full_url(const char *text, char **url, struct cleat_error *e
     return cleat__error_no_memory(err, "the container endpoint");
   cleat_status status = CLEAT_OK;
   if (curl_url_set(parts, CURLUPART_URL, text, CURLU_DISALLOW_USER) != CURLUE_OK)
-    status = refuse("it is no URL", err);
+    status = refuse("it is not a valid URL", err);
   if (!status)
     status = check_parts(parts, err);
   if (!status) {
@@ -86,7 +86,7 @@ static cleat_status full_url(const char *text, char **url, struct cleat_error *e
   return status;
 }
 
-/* Printable ASCII; blanks are for tokens such as "Bearer abc". */
+/* Whether the text is printable ASCII. Blanks are allowed for tokens such as "Bearer abc". */
 static bool is_plain(const char *text, bool blanks) {
   for (; *text != '\0'; text++) {
     if ((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x7f || (*text == ' ' && !blanks))
@@ -101,7 +101,7 @@ cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, 
   *url = NULL;
   if (relative && (relative[0] != '/' || !is_plain(relative, false)))
     return cleat__error_set(err, CLEAT_INVALID,
-                            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is no absolute path");
+                            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not an absolute path");
   if (relative) {
     *url = cleat__strprintf(RELATIVE_HOST "%s", relative);
     return *url ? CLEAT_OK : cleat__error_no_memory(err, "the container endpoint");
@@ -109,12 +109,12 @@ cleat_status cleat__s3_container_url(const struct cleat__s3_settings *settings, 
   if (!settings->container_full)
     return CLEAT_OK;
   if (!is_plain(settings->container_full, false))
-    return refuse("it has a blank, a line end or a non-ASCII character in it", err);
+    return refuse("it contains a blank, a line end or a non-ASCII character", err);
   return full_url(settings->container_full, url, err);
 }
 
-/* "Authorization: <token>", owned; NULL with CLEAT_OK when none is set. The file comes first: it
- * is renewed. */
+/* Makes "Authorization: <token>", owned. NULL with CLEAT_OK if no token is set. The file comes before the variable,
+ * because it is kept up to date. */
 static cleat_status make_header(const struct cleat__s3_settings *settings, char **header,
                                 struct cleat_error *err) {
   char *token = NULL;
@@ -128,8 +128,8 @@ static cleat_status make_header(const struct cleat__s3_settings *settings, char 
     return CLEAT_OK;
   } else if (!is_plain(settings->container_token, true)) {
     return cleat__error_set(err, CLEAT_INVALID,
-                            "AWS_CONTAINER_AUTHORIZATION_TOKEN has a line end or another control "
-                            "character, or a non-ASCII one, in it");
+                            "AWS_CONTAINER_AUTHORIZATION_TOKEN contains a line end, another "
+                            "control character or a non-ASCII character");
   }
   *header = cleat__strprintf("Authorization: %s", token ? token : settings->container_token);
   cleat__s3_wipe_text(token);
@@ -141,7 +141,7 @@ static cleat_status read_answer(const struct cleat__s3_answer *answer, const cha
   const struct cleat__s3_keys_document document = {.place = place, .token_name = "Token"};
   if (answer->http_status < 300)
     return cleat__s3_keys_json(answer->text, answer->length, &document, keys, err);
-  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for keys: it answers HTTP %d", place,
+  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for keys: it answered HTTP %d", place,
                          answer->http_status);
   err->http_status = answer->http_status;
   cleat__error_hint(err,

@@ -1,10 +1,10 @@
-/* aws/credentials_instance.c: the instance metadata of EC2, version 2: a token by PUT, the role's
- * name, its keys. See aws/provider.h.
+/* aws/credentials_instance.c: keys from the instance metadata of EC2, version 2: a token by PUT, the name of the
+ * role, its keys. See aws/provider.h.
  *
- * Most machines have none. Nobody there is no error, and costs about a second and a half; version 1,
- * which answers without a token, is not asked. Who takes the question and does not answer is there:
- * that is an error. So is nobody, where keys have come from here before. Never by way of a proxy. Source: Amazon EC2
- * User Guide, "Use the Instance Metadata Service". */
+ * Most machines have no such service. If nothing accepts the connection, that is no error and costs about 1.5 s.
+ * Version 1 works without a token and is not used. A server that accepts the request and does not answer is an
+ * error. After keys have come from here once, a missing service is an error too. A proxy is never used. Source:
+ * Amazon EC2 User Guide, "Use the Instance Metadata Service". */
 #include "storage/aws/provider.h"
 
 #include "base/mem.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Lower: where a packet is lost, which is sent again after 1 s, the machine has no metadata. Higher: every start on
- * other machines waits. */
+/* Time limit to connect. Lower: if a packet is lost, which is sent again after 1 s, the service is not found.
+ * Higher: every start on other machines waits longer. */
 #define CONNECT_MS 1500
 #define TRIES 3
 #define TOKEN_MAX 1024
@@ -26,11 +26,11 @@
 struct instance {
   const struct cleat__s3_search *search;
   char place[CLEAT__S3_HOST_MAX + 64];
-  char header[sizeof TOKEN_HEADER + TOKEN_MAX]; /* with the token */
+  char header[sizeof TOKEN_HEADER + TOKEN_MAX]; /* header with the token */
   char role[ROLE_MAX + 1];
 };
 
-/* `reached`: for the token, which is what tells whether there is anybody. */
+/* Sends one request. `reached` is for the token request, which shows whether there is a service. */
 static cleat_status ask(const struct instance *instance, const char *method, const char *path,
                         const char *header, bool *reached, struct cleat__s3_answer **answer,
                         struct cleat_error *err) {
@@ -61,20 +61,20 @@ static cleat_status ask(const struct instance *instance, const char *method, con
 
 static cleat_status strange(const struct instance *instance, const char *what, int http_status,
                             struct cleat_error *err) {
-  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for %s: what came is none (HTTP %d)",
+  (void)cleat__error_set(err, CLEAT_DENIED, "asking %s for %s: the answer contains none (HTTP %d)",
                          instance->place, what, http_status);
   err->http_status = http_status;
   cleat__error_hint(err, "AWS_EC2_METADATA_DISABLED=true leaves the instance metadata out");
   return err->status;
 }
 
-/* The first line of the answer as one word of `size` - 1 bytes at most. */
+/* Gets the first line of the answer as one word of at most `size` - 1 bytes. */
 static bool take_word(const struct cleat__s3_answer *answer, char *word, size_t size) {
   size_t length = strcspn(answer->text, "\r\n");
   if (length == 0 || length >= size)
     return false;
   for (size_t i = 0; i < length; i++) {
-    /* What a page of HTML has, and no token or role name. */
+    /* Characters of an HTML page that no token or role name has. */
     if (answer->text[i] <= 0x20 || answer->text[i] >= 0x7f || strchr("<>\"{}/?#%", answer->text[i]))
       return false;
   }
@@ -83,7 +83,7 @@ static bool take_word(const struct cleat__s3_answer *answer, char *word, size_t 
   return true;
 }
 
-/* A token may hold '/' and such, but no blank and no '<'. */
+/* A token may contain '/' and the like, but no blank and no '<'. */
 static bool is_token(const struct cleat__s3_answer *answer) {
   if (answer->length == 0 || answer->length > TOKEN_MAX)
     return false;
@@ -94,7 +94,7 @@ static bool is_token(const struct cleat__s3_answer *answer) {
   return true;
 }
 
-/* *there false: no instance metadata here. */
+/* Gets the token. *there is false if there are no instance metadata here. */
 static cleat_status get_token(struct instance *instance, bool *there, struct cleat_error *err) {
   struct cleat__s3_answer *answer = NULL;
   struct cleat_error problem;
@@ -119,7 +119,7 @@ static cleat_status get_token(struct instance *instance, bool *there, struct cle
   return status;
 }
 
-/* *there false: the machine has no role. */
+/* Gets the name of the role. *there is false if the machine has none. */
 static cleat_status get_role(struct instance *instance, bool *there, struct cleat_error *err) {
   struct cleat__s3_answer *answer = NULL;
   cleat_status status = ask(instance, "GET", ROLE_PATH, instance->header, NULL, &answer, err);

@@ -1,10 +1,10 @@
 /* aws/credentials_process.c: keys that a program prints. See aws/provider.h.
  *
- * The command line is split as Python's shlex does and the AWS CLI with it; no shell sees it.
- * The program runs in a process group of its own, without our files, with nothing to read; what
- * it says on stderr is dropped, since it may hold secrets, and so is the command line in
- * messages. It has bounded time and bounded output: at either bound the whole group is killed.
- * All of it happens on the caller's thread. */
+ * The command line is split like in Python's shlex, which the AWS CLI uses. No shell is
+ * involved. The program runs in its own process group, inherits no files and has no input. Its
+ * stderr is dropped, because it may contain secrets. For the same reason no message shows the
+ * command line. Time and output are limited. At either limit the whole group is killed. All of
+ * it runs on the thread of the caller. */
 #include "storage/aws/provider.h"
 
 #include "base/mem.h"
@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Lower: helpers that ask a slow identity provider fail. Higher: one that hangs holds up the
- * save. */
+/* Time limit of the program. Lower: helpers that ask a slow identity provider fail. Higher: a
+ * helper that hangs delays the save. */
 #define PROCESS_MS 60000
-#define TICK_MS 20 /* between looks at the time, the cancel flag and the child */
+#define TICK_MS 20 /* time between checks of the clock, the cancel flag and the child */
 
 extern char **environ;
 
@@ -32,7 +32,7 @@ struct splitter {
   char *to;
 };
 
-/* What stands up to the closing quote; false: there is none. */
+/* Takes the text up to the closing quote. False: there is none. */
 static bool take_quoted(struct splitter *splitter, char quote) {
   while (*splitter->at != '\0' && *splitter->at != quote) {
     char next = splitter->at[1];
@@ -66,7 +66,7 @@ static bool take_word(struct splitter *splitter) {
 
 cleat_status cleat__s3_split_command(const char *command, char ***words, struct cleat_error *err) {
   size_t length = strlen(command);
-  size_t room = length / 2 + 2; /* every word but the last takes two bytes; and the NULL */
+  size_t room = length / 2 + 2; /* every word except the last takes two bytes; plus the NULL */
   char **made = cleat__calloc(1, room * sizeof *made + length + 1);
   if (!made)
     return cleat__error_no_memory(err, "the credential_process");
@@ -86,7 +86,7 @@ cleat_status cleat__s3_split_command(const char *command, char ***words, struct 
   }
   cleat__free(made);
   return cleat__error_set(err, CLEAT_INVALID, "credential_process: the command line %s",
-                          good ? "is empty" : "ends within quotes or in a backslash");
+                          good ? "is empty" : "has an open quote or ends with a backslash");
 }
 
 /* ---- The program ---- */
@@ -95,13 +95,13 @@ struct process {
   const struct cleat__s3_search *search;
   int64_t deadline_ms;
   pid_t pid;
-  int fd;          /* its standard output */
-  bool ended;      /* it has been waited for */
-  int wait_status; /* 0 also when it is lost */
-  bool closed;     /* all of its output is read */
+  int fd;          /* the read end of its standard output */
+  bool ended;      /* waitpid() has returned its status */
+  int wait_status; /* also 0 if the status is lost */
+  bool closed;     /* its output was read to the end */
   bool too_long;
   size_t size;
-  char output[CLEAT__S3_ANSWER_MAX + 1]; /* one byte more shows that there is too much */
+  char output[CLEAT__S3_ANSWER_MAX + 1]; /* one extra byte detects too much output */
 };
 
 static int set_actions(posix_spawn_file_actions_t *actions, int output) {
@@ -126,7 +126,7 @@ static int set_attributes(posix_spawnattr_t *attributes) {
   return code == 0 ? posix_spawnattr_setsigdefault(attributes, &all) : code;
 }
 
-/* 0, or an errno value. */
+/* Starts the program. Returns 0 or an errno value. */
 static int spawn(char **words, int output, pid_t *pid) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -161,7 +161,7 @@ static cleat_status start(struct process *process, char **words, const char *pla
     return CLEAT_OK;
   }
   close(ends[0]);
-  /* Only the program's name: its arguments may be secrets. */
+  /* Only the name of the program: its arguments may be secrets. */
   (void)cleat__error_errno(err, code, "%s: credential_process %.200s cannot be started", place,
                            words[0]);
   if (err->status != CLEAT_NO_MEMORY)
@@ -175,8 +175,8 @@ static void check_end(struct process *process, int flags) {
   pid_t got = waitpid(process->pid, &process->wait_status, flags);
   if (got < 0 && errno == EINTR)
     return;
-  /* An error: the program that Cleat is part of ignores SIGCHLD or waits for all its children. Then
-   * the exit status is lost, and what was printed has to tell. */
+  /* An error means that the host program ignores SIGCHLD or waits for all its children. Then the
+   * exit status is lost, and the output must be enough. */
   process->ended = got != 0;
 }
 
@@ -191,7 +191,7 @@ static void read_output(struct process *process) {
     if (got < 0 && errno == EINTR)
       continue;
     if (got <= 0) {
-      /* A child of the child that lives on may keep the pipe open: its end is enough. */
+      /* A grandchild that lives on may keep the pipe open. The end of the child is enough. */
       process->closed = got == 0 || errno != EAGAIN || process->ended;
       return;
     }
@@ -209,12 +209,14 @@ static cleat_status attend(struct process *process, const char *place, struct cl
   while (!(process->ended && process->closed)) {
     struct pollfd ready = {.fd = process->closed ? -1 : process->fd, .events = POLLIN};
     (void)poll(&ready, 1, TICK_MS);
-    check_end(process, WNOHANG); /* first: what it wrote before its end is read below */
+    /* first, so that everything it wrote before its end is read below */
+    check_end(process, WNOHANG);
     if (!process->closed)
       read_output(process);
     if (process->too_long)
-      return cleat__error_set(err, CLEAT_DENIED, "%s: credential_process printed over %u bytes",
-                              place, CLEAT__S3_ANSWER_MAX);
+      return cleat__error_set(err, CLEAT_DENIED,
+                              "%s: credential_process printed more than %u bytes", place,
+                              CLEAT__S3_ANSWER_MAX);
     if (cancel && atomic_load(cancel))
       return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
     if (now_ms() >= process->deadline_ms && !(process->ended && process->closed)) {
@@ -227,7 +229,7 @@ static cleat_status attend(struct process *process, const char *place, struct cl
   return CLEAT_OK;
 }
 
-/* Whatever is left of it, before the group's number can mean another. */
+/* Kills the remaining processes of the group, before its number can be reused. */
 static void stop(struct process *process) {
   if (!process->ended) {
     (void)kill(-process->pid, SIGKILL);
@@ -248,7 +250,7 @@ static cleat_status judge_end(const struct process *process, const char *place,
   else
     (void)cleat__error_set(err, CLEAT_DENIED, "%s: credential_process was ended by signal %d",
                            place, WTERMSIG(status));
-  cleat__error_hint(err, "run its command by hand to see what it says");
+  cleat__error_hint(err, "run the command by hand to see its messages");
   return err->status;
 }
 
@@ -288,7 +290,7 @@ cleat_status cleat__s3_from_process(const struct cleat__s3_search *search, const
   if (process)
     explicit_bzero(process, sizeof *process);
   cleat__free(process);
-  explicit_bzero(words[0], strlen(command) + 1); /* the block of all words */
+  explicit_bzero(words[0], strlen(command) + 1); /* one block holds all words */
   cleat__free(words);
   return status;
 }

@@ -1,9 +1,10 @@
-/* aws/credentials_profile.c: what a profile of the shared AWS files says about keys: static ones,
- * a role by way of another profile or place, a web identity, a program. See aws/provider.h. Files
- * are read at each search; their contents are wiped.
+/* aws/credentials_profile.c: keys from a profile of the shared AWS files: static keys, a role of
+ * another profile or place, a web identity, a program. See aws/provider.h. The files are read at
+ * each search. Their contents are wiped.
  *
- * As in the AWS SDKs the role comes first in the profile that was asked for; in one that
- * another's source_profile names, its static keys do, so that a profile may name itself. */
+ * The order is that of the AWS SDKs. In the requested profile, a role comes before static keys.
+ * In a profile that a source_profile names, static keys come first, so a profile may name
+ * itself. */
 #include "storage/aws/provider.h"
 
 #include "base/mem.h"
@@ -12,11 +13,10 @@
 
 #include <string.h>
 
-/* Profiles between the one asked for and the keys; each costs a request to STS and 9 KiB of
- * stack. */
+/* Limit of profiles in a chain. Each costs a request to STS and 9 KiB of stack. */
 #define CHAIN_MAX 5
 
-/* One profile, of both files. */
+/* One profile, from both files. */
 struct sections {
   struct cleat__s3_profile credentials;
   struct cleat__s3_profile config;
@@ -24,7 +24,7 @@ struct sections {
 
 struct walk {
   const struct cleat__s3_search *search;
-  const char *names[CHAIN_MAX]; /* of the profiles on the way; borrowed */
+  const char *names[CHAIN_MAX]; /* names of the profiles on the way; borrowed */
   unsigned depth;
 };
 
@@ -50,7 +50,7 @@ static cleat_status load(const struct cleat__s3_settings *settings, const char *
   return status;
 }
 
-/* The credentials file's counts when both have one. Empty is as good as absent. */
+/* Gets a setting. The credentials file comes first. An empty value counts as absent. */
 static const char *get(const struct sections *sections, const char *key) {
   const char *value = cleat__s3_profile_get(&sections->credentials, key);
   if (!value || value[0] == '\0')
@@ -76,7 +76,7 @@ static cleat_status keys_of(const struct cleat__s3_profile *section, const char 
   return status;
 }
 
-/* A pair must stand in one file. */
+/* Gets static keys. Both must be in the same file. */
 static cleat_status static_keys(const struct cleat__s3_settings *settings,
                                 const struct sections *sections, const char *name,
                                 struct cleat__s3_credentials *keys, bool *found,
@@ -109,8 +109,8 @@ static cleat_status source_place(const struct walk *walk, const char *name, cons
     i++;
   if (i == 3)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': credential_source is none of Environment, EcsContainer, "
-                            "Ec2InstanceMetadata",
+                            "profile '%s': credential_source is not one of Environment, "
+                            "EcsContainer, Ec2InstanceMetadata",
                             name);
   bool found = false;
   cleat_status status = CLEAT_OK;
@@ -121,13 +121,12 @@ static cleat_status source_place(const struct walk *walk, const char *name, cons
     found = true;
   }
   if (!status && !found)
-    return cleat__error_set(err, CLEAT_DENIED,
-                            "profile '%s': there are no keys in its credential_source %s", name,
-                            places[i].name);
+    return cleat__error_set(err, CLEAT_DENIED, "profile '%s': its credential_source %s has no keys",
+                            name, places[i].name);
   return status;
 }
 
-/* The keys that sign for the role. */
+/* Gets the keys that sign the request for the role. */
 static cleat_status source_keys(struct walk *walk, const char *name,
                                 const struct sections *sections, struct cleat__s3_credentials *keys,
                                 struct cleat_error *err) {
@@ -136,8 +135,8 @@ static cleat_status source_keys(struct walk *walk, const char *name,
   bool found = false;
   if (!profile == !place)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': with role_arn goes either source_profile or "
-                            "credential_source or web_identity_token_file",
+                            "profile '%s': role_arn needs exactly one of source_profile, "
+                            "credential_source and web_identity_token_file",
                             name);
   if (place)
     return source_place(walk, name, place, keys, err);
@@ -180,7 +179,8 @@ static cleat_status by_web_identity(const struct walk *walk, const char *name,
                                 .duration_s = get(sections, "duration_seconds")};
   if (!role.arn)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': web_identity_token_file is set, role_arn is not", name);
+                            "profile '%s': web_identity_token_file is set, but role_arn is not",
+                            name);
   cleat_status status = cleat__s3_token_read(get(sections, "web_identity_token_file"),
                                              "the web identity token", &token, err);
   role.web_token = token;
@@ -202,7 +202,7 @@ static cleat_status by_process(const struct walk *walk, const char *name, const 
   return status;
 }
 
-/* Ways to get keys that a profile may ask for and that this chain does not know. */
+/* Refuses ways to get keys that this chain does not support. */
 static cleat_status check_supported(const struct sections *sections, const char *name,
                                     struct cleat_error *err) {
   const char *way = get(sections, "sso_session")     ? "sso_session"
@@ -217,7 +217,7 @@ static cleat_status check_supported(const struct sections *sections, const char 
   return err->status;
 }
 
-/* What `sections` says, in the order of the SDKs. */
+/* Gets the keys that `sections` configures, in the order of the SDKs. */
 static cleat_status by_sections(struct walk *walk, const char *name,
                                 const struct sections *sections, struct cleat__s3_credentials *keys,
                                 bool *found, struct cleat_error *err) {
@@ -253,7 +253,7 @@ static cleat_status unknown(const struct cleat__s3_settings *settings, const cha
   return err->status;
 }
 
-/* A profile that was passed before leads round in a circle, unless it holds the keys itself. */
+/* Whether the profile was visited before, which is a loop unless it has static keys. */
 static bool is_loop(const struct walk *walk, const char *name, const struct sections *sections) {
   bool passed = false;
   for (unsigned i = 0; i < walk->depth; i++)
@@ -268,7 +268,7 @@ static cleat_status resolve(struct walk *walk, const char *name, struct cleat__s
   *found = false;
   if (walk->depth == CHAIN_MAX)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "profile '%s': the chain of source_profile is over %d profiles long",
+                            "profile '%s': the chain of source_profile has more than %d profiles",
                             walk->names[0], CHAIN_MAX);
   cleat_status status = load(settings, name, &sections, err);
   if (status)

@@ -1,6 +1,6 @@
-/* aws/credentials_static.c: keys that are simply there: the client's options, the environment
- * variables; and none, when the user asked for that. See aws/provider.h. All were read when the
- * store was opened. */
+/* aws/credentials_static.c: static keys from the options of the client and from the environment
+ * variables; and no keys, if the user asked for anonymous requests. See aws/provider.h. All were
+ * read when the store was opened. */
 #include "storage/aws/provider.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ cleat_status cleat__s3_from_options(const struct cleat__s3_search *search,
   return CLEAT_OK;
 }
 
-/* A profile named in the URL is meant more than variables that lie about. */
+/* A profile in the URL is explicit, so it comes before variables of the environment. */
 cleat_status cleat__s3_from_environment(const struct cleat__s3_search *search,
                                         struct cleat__s3_credentials *keys, bool *found,
                                         struct cleat_error *err) {

@@ -1,6 +1,6 @@
-/* aws/credentials_web_identity.c: a token that Kubernetes or another identity provider keeps in a
- * file, changed for keys of a role at STS. See aws/provider.h. The file is read anew each time,
- * since its writer replaces the token long before the old one ends. */
+/* aws/credentials_web_identity.c: exchanges a token that Kubernetes or another identity provider
+ * keeps in a file for keys of a role at STS. See aws/provider.h. The file is read each time,
+ * because its writer replaces the token long before it expires. */
 #include "storage/aws/provider.h"
 
 #include "storage/aws/sts.h"
@@ -11,14 +11,14 @@ cleat_status cleat__s3_from_web_identity(const struct cleat__s3_search *search,
   const struct cleat__s3_settings *settings = search->settings;
   char *token = NULL;
   *found = false;
-  /* AWS_ROLE_ARN alone is what some tools leave behind; the file alone is a mistake. */
+  /* Some tools leave AWS_ROLE_ARN alone behind, which is ignored. The file alone is a mistake. */
   if (!settings->web_token_file || settings->profile_in_url)
     return CLEAT_OK;
   if (!settings->role_arn) {
     (void)cleat__error_set(
         err, CLEAT_DENIED,
-        "the environment: AWS_WEB_IDENTITY_TOKEN_FILE is set, AWS_ROLE_ARN is not");
-    cleat__error_hint(err, "set AWS_ROLE_ARN too, or neither");
+        "the environment: AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not");
+    cleat__error_hint(err, "set both, or neither");
     return err->status;
   }
   cleat_status status =

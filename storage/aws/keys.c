@@ -1,5 +1,5 @@
-/* aws/keys.c: checking and reading keys. See aws/keys.h. Pure; what the JSON reader decoded is
- * wiped before it is freed. The reader's own messages quote what it found, so none of them
+/* aws/keys.c: checks and reads keys. See aws/keys.h. Pure; decoded texts of the JSON reader are
+ * wiped before they are freed. The messages of that reader quote what it found, so none of them
  * leaves this file. */
 #include "storage/aws/keys.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define DEPTH_MAX 8 /* of what is skipped in a document; AWS's have one level */
+#define DEPTH_MAX 8 /* depth of skipped values; documents of AWS have one level */
 
 void cleat__s3_credentials_wipe(struct cleat__s3_credentials *credentials) {
   explicit_bzero(credentials, sizeof *credentials);
@@ -32,9 +32,9 @@ static cleat_status copy_key(const char *from, char *to, size_t size, const char
                             size - 1);
   if (!is_clean(from, length)) {
     (void)cleat__error_set(err, CLEAT_INVALID,
-                           "%s of %s has a blank, a line end or a non-ASCII character in it", name,
+                           "%s of %s contains a blank, a line end or a non-ASCII character", name,
                            place);
-    cleat__error_hint(err, "a line end often comes with a secret that was made from a file");
+    cleat__error_hint(err, "a secret that was copied from a file often ends with a line end");
     return err->status;
   }
   if (length > 0)
@@ -43,7 +43,7 @@ static cleat_status copy_key(const char *from, char *to, size_t size, const char
   return CLEAT_OK;
 }
 
-/* Empty is as good as absent: that is how people unset a variable. */
+/* An empty value counts as absent: people unset a variable like that. */
 static bool is_set(const char *text) {
   return text && text[0] != '\0';
 }
@@ -55,8 +55,8 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const c
   if (is_set(id) != is_set(secret) || (is_set(token) && !is_set(id))) {
     const char *missing = is_set(id) ? names->secret : names->id;
     const char *present = is_set(id) ? names->id : is_set(secret) ? names->secret : names->token;
-    (void)cleat__error_set(err, names->status, "%s: %s is set, %s is not", names->place, present,
-                           missing);
+    (void)cleat__error_set(err, names->status, "%s: %s is set, but %s is not", names->place,
+                           present, missing);
     cleat__error_hint(err, "set %s too, or neither", missing);
     return err->status;
   }
@@ -77,8 +77,8 @@ cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const c
 
 /* ---- Secrets that come back ---- */
 
-#define WINDOW 16    /* bytes in a row that are no accident */
-#define SECRET_MIN 6 /* what is shorter is found by accident, and no secret */
+#define WINDOW 16    /* so many equal bytes in a row are no coincidence */
+#define SECRET_MIN 6 /* a shorter text is found by coincidence, and is no secret */
 
 static bool says(const char *text, const char *secret) {
   char window[WINDOW + 1];
@@ -113,7 +113,7 @@ static bool has_shape(const char *text, const char *shape) {
   return true;
 }
 
-/* What stands behind the seconds: "Z", "+01:00", "-0100". */
+/* Parses the zone after the seconds: "Z", "+01:00", "-0100". */
 static bool read_zone(const char *text, size_t length, int64_t *offset_s) {
   *offset_s = 0;
   if (length == 1 && text[0] == 'Z')
@@ -161,14 +161,14 @@ struct document_reader {
   struct cleat__json_reader json;
   const struct cleat__s3_keys_document *document;
   struct cleat__s3_credentials *keys;
-  const char *why; /* static; NULL: nothing wrong beside the JSON */
+  const char *why; /* static; NULL: only the JSON itself may be wrong */
 };
 
 static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* A null counts as an absent string. */
+/* Reads a string. A null counts as absent. */
 static bool read_text(struct cleat__json_reader *json, struct cleat__json_text *text) {
   const char *at = json->at;
   while (at < json->end && is_blank(*at))
@@ -186,7 +186,7 @@ static void take_text(struct document_reader *reader, char *to, size_t size) {
   if (text.length >= size)
     reader->why = "a value is too long";
   else if (!is_clean(text.bytes, text.length))
-    reader->why = "a value has a blank, a line end or a non-ASCII character in it";
+    reader->why = "a value contains a blank, a line end or a non-ASCII character";
   else {
     memcpy(to, text.bytes, text.length);
     to[text.length] = '\0';
@@ -239,7 +239,7 @@ static void take_field(struct document_reader *reader, unsigned field) {
 }
 
 static void read_document(struct document_reader *reader) {
-  /* Version comes last: documents without need for one may mean something else by it. */
+  /* An unused name is "". Other documents may use Version or Code for something else. */
   const char *const names[FIELD_COUNT] = {"AccessKeyId",
                                           "SecretAccessKey",
                                           reader->document->token_name,
@@ -266,7 +266,7 @@ cleat_status cleat__s3_keys_json(const char *text, size_t size,
                                  const struct cleat__s3_keys_document *document,
                                  struct cleat__s3_credentials *keys, struct cleat_error *err) {
   struct cleat__s3_credentials made = {0};
-  struct cleat_error quoting; /* what the reader says may quote a secret */
+  struct cleat_error quoting; /* messages of the reader may quote a secret */
   struct document_reader reader = {.document = document, .keys = &made};
   cleat__error_clear(&quoting);
   cleat__json_reader_init(&reader.json, text, size, DEPTH_MAX, "keys", &quoting);
@@ -276,8 +276,8 @@ cleat_status cleat__s3_keys_json(const char *text, size_t size,
     status = cleat__error_no_memory(err, "the credentials");
   else if (reader.why || quoting.status)
     status =
-        cleat__error_set(err, CLEAT_DENIED, "%s: what came is no document with keys: %s",
-                         document->place, reader.why ? reader.why : "it is not the JSON expected");
+        cleat__error_set(err, CLEAT_DENIED, "%s: the answer is not a valid document with keys: %s",
+                         document->place, reader.why ? reader.why : "it is not the expected JSON");
   else
     *keys = made;
   if (reader.json.value.data)

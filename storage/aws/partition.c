@@ -1,18 +1,19 @@
-/* aws/partition.c: AWS's own endpoints. See aws/partition.h. Pure; no state. */
+/* aws/partition.c: the endpoints of AWS. See aws/partition.h. Pure; no state. */
 #include "storage/aws/partition.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct partition {
-  const char *regions; /* what their names begin with */
+  const char *regions; /* prefix of the names of its regions */
   const char *suffix;
-  const char *dualstack; /* in place of the suffix, but for S3; NULL: it has no such endpoints */
+  const char *dualstack; /* used instead of `suffix`, except for S3; NULL: no such endpoints */
   bool s3_fips;
-  bool sts_always_fips; /* by the plain name: it has no other, unless by dual-stack */
+  /* the normal name of STS has FIPS; there is no other name except for dual-stack */
+  bool sts_always_fips;
 };
 
-/* The last one has all other regions, those too that are not known yet. */
+/* The last entry is for all other regions, also future ones. */
 static const struct partition PARTITIONS[] = {
     {"cn-", ".amazonaws.com.cn", ".api.amazonwebservices.com.cn", false, false},
     {"us-gov-", ".amazonaws.com", ".api.aws", true, true},
@@ -52,7 +53,7 @@ cleat_status cleat__s3_partition_endpoint(const char *region, enum cleat__s3_ser
     return no_such(region, "dual-stack", "AWS_USE_DUALSTACK_ENDPOINT (use_dualstack_endpoint)",
                    err);
   bool marked = variant.fips && (s3 || variant.dualstack || !partition->sts_always_fips);
-  /* S3 had dual-stack names before there was a domain for them. */
+  /* The dual-stack names of S3 are older than the domain for them. */
   *endpoint = (struct cleat__s3_endpoint){.https = true, .port = 443};
   snprintf(endpoint->host, sizeof endpoint->host, "%s%s%s.%.63s%s", s3 ? "s3" : "sts",
            marked ? "-fips" : "", s3 && variant.dualstack ? ".dualstack" : "", region,

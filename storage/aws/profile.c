@@ -1,6 +1,6 @@
-/* aws/profile.c: sections of the AWS shared files. See aws/profile.h. Parsing is pure; only
- * cleat__s3_profile_load touches a file and cleat__s3_profile_path the environment. What was read
- * is wiped before its memory is freed. */
+/* aws/profile.c: reads sections of the shared AWS files. See aws/profile.h. Parsing is pure. Only
+ * cleat__s3_profile_load reads a file, and only cleat__s3_profile_path reads the environment. Memory with file
+ * contents is wiped before it is freed. */
 #include "storage/aws/profile.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_MAX_BYTES 256 /* of a section or a key */
+#define NAME_MAX_BYTES 256 /* longest name of a section or key */
 
 /* A piece of the text being parsed; not NUL-terminated. */
 struct slice {
@@ -25,8 +25,8 @@ struct parser {
   const char *wanted_name;
   struct cleat__s3_profile *profile;
   bool inside;     /* the current section is the wanted one */
-  size_t indent;   /* of the last key at the top level of the section */
-  bool has_parent; /* that key has no value: deeper lines are nested in it */
+  size_t indent;   /* indentation of the last key at the top level of the section */
+  bool has_parent; /* that key has no value: lines with more indentation are nested in it */
   char parent[NAME_MAX_BYTES + 1];
   unsigned line;
 };
@@ -35,7 +35,7 @@ static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* By hand, because tolower() follows the locale. */
+/* Not tolower(), because it depends on the locale. */
 static char lower(char c) {
   return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
@@ -50,7 +50,7 @@ static struct slice trim(struct slice slice) {
   return slice;
 }
 
-/* Without a comment that a blank precedes ("value # comment"); keys of AWS hold no blanks. */
+/* Removes a comment that follows a blank ("value # comment"). Keys of AWS contain no blanks. */
 static struct slice without_comment(struct slice slice) {
   for (size_t i = 1; i < slice.length; i++) {
     if ((slice.text[i] == '#' || slice.text[i] == ';') && is_blank(slice.text[i - 1])) {
@@ -76,7 +76,7 @@ static cleat_status malformed(const struct parser *parser, const char *why,
 static bool section_matches(const struct parser *parser, struct slice name) {
   if (parser->wanted_kind[0] == '\0')
     return equals(name, parser->wanted_name);
-  /* The config file calls its default profile [default]; AWS takes [profile default] too. */
+  /* The config file calls its default profile [default]. AWS also accepts [profile default]. */
   if (strcmp(parser->wanted_kind, "profile") == 0 && equals(name, "default"))
     return strcmp(parser->wanted_name, "default") == 0;
   size_t kind = strlen(parser->wanted_kind);
@@ -98,7 +98,7 @@ static cleat_status read_section(struct parser *parser, struct slice line,
   size_t used = (size_t)(end - line.text) + 1;
   struct slice rest = trim((struct slice){line.text + used, line.length - used});
   if (rest.length > 0 && rest.text[0] != '#' && rest.text[0] != ';')
-    return malformed(parser, "text behind a section", err);
+    return malformed(parser, "text after a section", err);
   parser->inside = section_matches(parser, trim((struct slice){line.text + 1, used - 2}));
   parser->profile->found = parser->profile->found || parser->inside;
   parser->has_parent = false;
@@ -112,7 +112,7 @@ static void wipe(char *text) {
   cleat__free(text);
 }
 
-/* The place of a key: its own, or a new one at the end. */
+/* Finds the entry of a key, or makes a new one at the end. */
 static cleat_status find_place(struct parser *parser, const char *key, size_t *place,
                                struct cleat_error *err) {
   struct cleat__s3_profile *profile = parser->profile;
@@ -145,12 +145,12 @@ static cleat_status set_value(struct parser *parser, const char *key, struct sli
   return CLEAT_OK;
 }
 
-/* A "name = value" of the wanted section; indented below a name without value, it is nested in that. */
+/* Reads a "name = value" of the wanted section. If it is indented below a name without value, it is nested in that. */
 static cleat_status read_setting(struct parser *parser, struct slice line, size_t indent,
                                  struct cleat_error *err) {
   const char *equal = memchr(line.text, '=', line.length);
   if (!equal || equal == line.text)
-    return malformed(parser, "neither a section nor a setting", err);
+    return malformed(parser, "a line that is neither a section nor a setting", err);
   size_t left = (size_t)(equal - line.text);
   struct slice name = trim((struct slice){line.text, left});
   struct slice value =
@@ -187,14 +187,15 @@ static cleat_status read_line(struct parser *parser, struct slice line, struct c
     return CLEAT_OK;
   if (trimmed.text[0] == '[')
     return read_section(parser, trimmed, err);
-  /* What stands in other sections is other programs' business. */
+  /* Other sections are not checked: they belong to other programs. */
   if (!parser->inside)
     return CLEAT_OK;
   return read_setting(parser, trimmed, (size_t)(trimmed.text - line.text), err);
 }
 
 static cleat_status read_lines(struct parser *parser, struct slice text, struct cleat_error *err) {
-  static const char mark[3] = {'\xef', '\xbb', '\xbf'}; /* editors on Windows put it in front */
+  /* byte order mark that editors on Windows write */
+  static const char mark[3] = {'\xef', '\xbb', '\xbf'};
   if (text.length >= sizeof mark && memcmp(text.text, mark, sizeof mark) == 0)
     text = (struct slice){text.text + sizeof mark, text.length - sizeof mark};
   while (text.length > 0) {
@@ -215,7 +216,8 @@ cleat_status cleat__s3_profile_parse(const char *text, size_t size, const char *
                                      struct cleat__s3_profile *profile, struct cleat_error *err) {
   static const char *const kinds[] = {"", "profile", "services"};
   if (size > CLEAT__S3_PROFILE_FILE_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "%s is over %u bytes: this is no AWS file", path,
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "%s is over %u bytes, which is too large for an AWS file", path,
                             CLEAT__S3_PROFILE_FILE_MAX);
   struct cleat__s3_profile made = CLEAT__S3_PROFILE_INIT;
   made.keys = cleat__calloc(CLEAT__S3_PROFILE_KEYS_MAX, sizeof *made.keys);
@@ -276,7 +278,7 @@ cleat_status cleat__s3_profile_path(enum cleat__s3_profile_kind kind, char **pat
   return CLEAT_OK;
 }
 
-/* Reads up to `size` bytes; *got tells how many. */
+/* Reads at most `size` bytes. *got is the number. */
 static cleat_status read_all(int fd, const char *path, char *bytes, size_t size, size_t *got,
                              struct cleat_error *err) {
   size_t used = 0;
@@ -297,7 +299,7 @@ static cleat_status read_all(int fd, const char *path, char *bytes, size_t size,
 cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kind kind,
                                     const char *name, struct cleat__s3_profile *profile,
                                     bool *exists, struct cleat_error *err) {
-  /* O_NONBLOCK: a pipe that nobody writes to must not hang the open. */
+  /* O_NONBLOCK: a pipe without a writer must not block the open. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
     if (exists)
@@ -307,7 +309,7 @@ cleat_status cleat__s3_profile_load(const char *path, enum cleat__s3_profile_kin
   }
   if (fd < 0)
     return cleat__error_errno(err, errno, "open %s", path);
-  /* One byte above the limit, so that the parser sees when it is passed. */
+  /* One byte more than the limit, so that the parser detects a larger file. */
   size_t room = CLEAT__S3_PROFILE_FILE_MAX + 1;
   size_t size = 0;
   char *text = cleat__alloc(room);

@@ -1,6 +1,6 @@
-/* aws/provider.c: the settings of the chain, read once, and what several providers need: a token
- * from a file, one bounded HTTP question. See aws/provider.h. No state; what held a secret is
- * wiped before it is freed. */
+/* aws/provider.c: the settings of the chain, read once, and helpers for several providers: a
+ * token from a file, one bounded HTTP request. See aws/provider.h. No state. Memory that held a
+ * secret is wiped before it is freed. */
 #include "storage/aws/provider.h"
 
 #include "base/mem.h"
@@ -16,7 +16,7 @@
 
 #define INSTANCE_ENDPOINT "http://169.254.169.254"
 #define INSTANCE_ENDPOINT_V6 "http://[fd00:ec2::254]"
-#define RETRY_MS 200 /* before the second try; doubles */
+#define RETRY_MS 200 /* pause before the second try; it doubles each time */
 
 static const struct cleat__s3_key_names OPTION_NAMES = {
     "the options", "access_key_id", "secret_access_key", "session_token", CLEAT_INVALID};
@@ -26,7 +26,7 @@ static const struct cleat__s3_key_names ENVIRONMENT_NAMES = {"the environment", 
 
 /* ---- Settings ---- */
 
-/* Empty is as good as absent: that is how people unset a variable. */
+/* An empty value counts as absent: people unset a variable like that. */
 static const char *or_null(const char *text) {
   return text && text[0] != '\0' ? text : NULL;
 }
@@ -49,8 +49,8 @@ static cleat_status read_keys(struct cleat__s3_settings *settings,
                          client->session_token, &settings->options, &settings->has_options, err);
   if (!status && settings->has_options && options->anonymous)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "the URL asks for anonymous requests and the options hold keys");
-  /* Variables that will not be used need not be in order. */
+                            "the URL asks for anonymous requests, but the options contain keys");
+  /* Variables that are not used are not checked. */
   if (status || settings->has_options || options->anonymous)
     return status;
   struct cleat_error ignored;
@@ -153,7 +153,7 @@ static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Cuts white space off the end; what is left must be one line. */
+/* Removes white space at the end. The rest must be one line. */
 static cleat_status check_token(char *text, size_t size, const char *path, const char *what,
                                 struct cleat_error *err) {
   const char *fault = NULL;
@@ -167,14 +167,14 @@ static cleat_status check_token(char *text, size_t size, const char *path, const
     fault = "it is empty";
   for (size_t i = 0; i < length && !fault; i++) {
     if ((unsigned char)text[i] <= 0x20 || (unsigned char)text[i] >= 0x7f)
-      fault = "it has a line end, a blank or a non-ASCII character inside";
+      fault = "it contains a line end, a blank or a non-ASCII character";
   }
   if (!fault)
     return CLEAT_OK;
   return cleat__error_set(err, CLEAT_INVALID, "%s in %s: %s", what, path, fault);
 }
 
-/* Up to `size` bytes; -1 with errno. */
+/* Reads at most `size` bytes. -1 with errno on failure. */
 static ssize_t read_whole(int fd, char *bytes, size_t size) {
   size_t used = 0;
   while (used < size) {
@@ -192,11 +192,11 @@ static ssize_t read_whole(int fd, char *bytes, size_t size) {
 
 cleat_status cleat__s3_token_read(const char *path, const char *what, char **token,
                                   struct cleat_error *err) {
-  /* O_NONBLOCK: a pipe that nobody writes to must not hang the open. */
+  /* O_NONBLOCK: a pipe without a writer must not block the open. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return cleat__error_errno(err, errno, "open %s, which holds %s", path, what);
-  size_t room = CLEAT__S3_TOKEN_FILE_MAX + 1; /* one more shows that there is too much */
+  size_t room = CLEAT__S3_TOKEN_FILE_MAX + 1; /* one extra byte detects a longer file */
   char *text = cleat__calloc(room + 1, 1);
   cleat_status status = CLEAT_OK;
   ssize_t got = text ? read_whole(fd, text, room) : 0;
@@ -244,7 +244,8 @@ static cleat_status status_of(enum cleat__transport transport) {
   }
 }
 
-/* What is not a reply to look at. Nothing of the body is told: it may be anything. */
+/* Fails unless the reply is 2xx or 4xx. The message quotes nothing of the body, which may be
+ * anything. */
 static cleat_status judge(const struct cleat__s3_question *question,
                           enum cleat__transport transport, const struct cleat__http_reply *reply,
                           struct cleat_error *err) {
@@ -261,8 +262,8 @@ static cleat_status judge(const struct cleat__s3_question *question,
     return CLEAT_OK;
   bool redirect = reply->status >= 300 && reply->status < 400;
   (void)cleat__error_set(err, redirect ? CLEAT_DENIED : CLEAT_STORE,
-                         "asking %s for keys: it answers HTTP %d%s", question->place, reply->status,
-                         redirect ? ", and redirects are not followed" : "");
+                         "asking %s for keys: it answered HTTP %d%s", question->place,
+                         reply->status, redirect ? ", and redirects are not followed" : "");
   err->http_status = reply->status;
   err->retryable = !redirect;
   return err->status;
@@ -273,7 +274,7 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
                              struct cleat__s3_answer *answer, struct cleat_error *err) {
   struct cleat__span body = {NULL, 0};
   if (question->body) {
-    memcpy(&body.base, &question->body, sizeof body.base); /* a span serves both directions */
+    memcpy(&body.base, &question->body, sizeof body.base); /* a span is used in both directions */
     body.length = strlen(question->body);
   }
   struct cleat__span into = {answer->text, CLEAT__S3_ANSWER_MAX};
@@ -284,7 +285,8 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
                                         .has_body = question->body != NULL,
                                         .body = &body,
                                         .body_count = 1,
-                                        .into_spans = true, /* no copies that are not wiped */
+                                        /* so that there are no copies that are not wiped */
+                                        .into_spans = true,
                                         .into = &into,
                                         .into_count = 1,
                                         .limit_ms = question->limit_ms,
@@ -308,7 +310,7 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
   return status;
 }
 
-/* Waits before another try; false: cancelled. */
+/* Waits before the next try. False: cancelled. */
 static bool wait_before(const struct cleat__s3_search *search, unsigned tried) {
   return search->clock->wait_ms(search->clock->ctx, (int64_t)RETRY_MS << (tried - 1),
                                 search->cancel);
@@ -320,7 +322,8 @@ cleat_status cleat__s3_ask(const struct cleat__s3_search *search,
   struct cleat__http *http = NULL;
   struct cleat__http_options options = {.ca_file = question->ca_file,
                                         .connect_ms = question->connect_ms,
-                                        .keep_ms = -1, /* one question, once in hours */
+                                        /* one request in hours: do not keep the connection */
+                                        .keep_ms = -1,
                                         .proxies =
                                             question->direct ? NULL : search->settings->proxies};
   struct cleat__s3_answer *made = cleat__calloc(1, sizeof *made);

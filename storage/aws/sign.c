@@ -1,8 +1,8 @@
-/* aws/sign.c: Signature Version 4. See aws/sign.h. Pure: time and keys are arguments; scratch memory
- * is freed, and what derives from the secret is wiped, before it returns.
+/* aws/sign.c: Signature Version 4. See aws/sign.h. Pure: time and keys are arguments. Scratch memory is freed, and
+ * values that derive from the secret are wiped, before it returns.
  *
- * The steps and their names (canonical request, string to sign, signing key) are those of the Amazon
- * S3 API reference. */
+ * The steps and their names (canonical request, string to sign, signing key) are those of the Amazon S3 API
+ * reference. */
 #include "storage/aws/sign.h"
 
 #include "base/checksum.h"
@@ -11,15 +11,15 @@
 #include <string.h>
 
 #define ALGORITHM "AWS4-HMAC-SHA256"
-/* The scope names it: a signature for one service is worth nothing at another. */
+/* The service is part of the scope: a signature for one service is not valid for another. */
 static const char *service_of(const struct cleat__s3_sign_request *request) {
   return request->service ? request->service : "s3";
 }
 
-/* Above any request of ours: a path of 1,024 bytes as %XX, a query, a session token, 40 headers. */
+/* Larger than any request of Cleat: a path of 1,024 bytes as %XX, a query, a session token, 40 headers. */
 #define CANONICAL_BYTES_MAX 131072u
 
-/* What transports and proxies add, drop or rewrite; signing it makes signatures that break on the way. */
+/* Headers that transports and proxies add, drop or rewrite. A signature over them could become invalid in transit. */
 static const char *const UNSIGNED_HEADERS[] = {
     "accept-encoding", "authorization", "connection",        "content-length",
     "expect",          "user-agent",    "transfer-encoding",
@@ -33,7 +33,7 @@ static bool is_signed(const char *name) {
   return true;
 }
 
-/* The headers to sign: the caller's and ours, in order. */
+/* The headers to sign, those of the caller and those that signing adds, in order. */
 struct header_list {
   struct cleat__s3_pair items[CLEAT__S3_HEADERS_MAX];
   size_t count;
@@ -49,7 +49,8 @@ static void add_header(struct header_list *list, const char *name, const char *v
   list->items[list->count++] = (struct cleat__s3_pair){name, value};
 }
 
-/* Sorted, complete, and without a name twice: a mistake here would show as a refused signature. */
+/* Checks that the headers are complete and no name appears twice. Otherwise the only symptom would be a refused
+ * signature. */
 static cleat_status check_headers(const struct header_list *list, struct cleat_error *err) {
   bool host = false;
   for (size_t i = 0; i < list->count; i++) {
@@ -60,7 +61,7 @@ static cleat_status check_headers(const struct header_list *list, struct cleat_e
     if (strpbrk(list->items[i].value, "\r\n"))
       return cleat__error_set(err, CLEAT_INTERNAL, "signing: line end in header '%s'", name);
     if (i > 0 && strcmp(list->items[i - 1].name, name) == 0)
-      return cleat__error_set(err, CLEAT_INTERNAL, "signing: header '%s' is there twice", name);
+      return cleat__error_set(err, CLEAT_INTERNAL, "signing: header '%s' appears twice", name);
   }
   if (!host)
     return cleat__error_set(err, CLEAT_INTERNAL, "signing: the host header is missing");
@@ -86,7 +87,7 @@ static cleat_status collect_headers(const struct cleat__s3_sign_request *request
   return check_headers(list, err);
 }
 
-/* Trimmed, with runs of blanks as one. */
+/* Appends the value trimmed, with runs of blanks reduced to one. */
 static cleat_status append_value(struct cleat__buffer *out, const char *value) {
   cleat_status status = CLEAT_OK;
   const char *at = value + strspn(value, " \t");

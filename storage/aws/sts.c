@@ -1,5 +1,5 @@
-/* aws/sts.c: AssumeRole and AssumeRoleWithWebIdentity. See aws/sts.h. Stateless; the body of a
- * request, which holds a token, is made in one block of memory and wiped. */
+/* aws/sts.c: AssumeRole and AssumeRoleWithWebIdentity. See aws/sts.h. No state. The body of a request contains a
+ * token, so it is made in one block of memory and wiped. */
 #include "storage/aws/sts.h"
 
 #include "base/checksum.h"
@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORM_MAX 98304u /* a token of 20,000 bytes that are all %XX, and the rest */
-/* Lower: a slow identity provider behind STS fails. Higher: a black hole holds up the save. */
+#define FORM_MAX 98304u /* a token of 20,000 bytes, all as %XX, and the other fields */
+/* Time limits to connect and for one try. Lower: a slow identity provider behind STS fails. Higher: a black hole
+ * delays the save. */
 #define CONNECT_MS 5000
 #define LIMIT_MS 15000
 #define TRIES 3
 #define HEADERS_MAX 6
-/* STS refuses signatures that are over 5 minutes old or early. */
+/* STS refuses signatures whose time differs by more than 5 minutes. */
 #define SUSPECT_SKEW_S 240
 
 /* ---- The reply ---- */
@@ -46,7 +47,7 @@ static void keep(struct cleat__xml_reader *reader, char *to, size_t size, const 
     memcpy(to, text, strlen(text) + 1);
 }
 
-/* Cut to fit, on one line. */
+/* Copies a text as one line, cut to the size. */
 static void keep_line(char *to, size_t size, const char *text) {
   snprintf(to, size, "%s", text);
   for (; *to != '\0'; to++) {
@@ -73,7 +74,7 @@ static void on_leaf(struct cleat__xml_reader *reader, void *target, const char *
     keep_line(reply->message, sizeof reply->message, text);
 }
 
-/* A server must not get a secret printed by saying it back. */
+/* Removes secrets: a server could repeat one in a text that is shown. */
 static void scrub(const struct cleat__s3_role *role, struct sts_reply *reply) {
   const char *const secrets[] = {role->web_token,
                                  role->source ? role->source->secret_access_key : NULL,
@@ -119,13 +120,13 @@ cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *p
   else if (http_status >= 300 || (!status && reply.code[0] != '\0'))
     status = refused(place, action, http_status, &reply, err);
   else if (status)
-    status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: what came is no reply of STS", action,
-                              place);
+    status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: the answer is not a reply of STS",
+                              action, place);
   else
     status = cleat__s3_keys_set(&names, reply.id, reply.secret, reply.token, keys, &found, err);
   if (!status && (!found || keys->session_token[0] == '\0'))
     status =
-        cleat__error_set(err, CLEAT_DENIED, "%s at %s: the reply holds no keys", action, place);
+        cleat__error_set(err, CLEAT_DENIED, "%s at %s: the reply contains no keys", action, place);
   if (!status)
     keys->expires_s = reply.expires_s;
   explicit_bzero(&reply, sizeof reply);
@@ -162,8 +163,8 @@ static cleat_status choose_endpoint(const struct cleat__s3_settings *settings,
   return CLEAT_OK;
 }
 
-/* Whoever reads a web identity token on its way has the role's keys. Requests for other roles are signed, and hold no
- * secret. */
+/* Everybody who can read a web identity token in transit can get the keys of the role. Requests for other roles are
+ * signed and contain no secret. */
 static cleat_status check_confidential(const struct cleat__s3_role *role,
                                        const struct sts_request *request, struct cleat_error *err) {
   const struct cleat__s3_endpoint *endpoint = &request->endpoint;
@@ -173,7 +174,7 @@ static cleat_status check_confidential(const struct cleat__s3_role *role,
                          "the web identity token is not sent over plain HTTP to %s",
                          request->place);
   cleat__error_hint(err, "set AWS_ENDPOINT_URL_STS to an endpoint that begins with https://; "
-                         "without it, AWS_ENDPOINT_URL is STS's too");
+                         "without it, AWS_ENDPOINT_URL applies to STS too");
   return err->status;
 }
 
@@ -191,7 +192,7 @@ static cleat_status make_form(const struct cleat__s3_search *search,
   char session[32];
   snprintf(session, sizeof session, "cleat-%lld",
            (long long)search->clock->wall_s(search->clock->ctx));
-  /* All of it at once, so that no copy of the token stays behind when it grows. */
+  /* Allocated at once, because a growing buffer would leave copies of the token behind. */
   form->data = cleat__alloc(FORM_MAX + 1);
   if (!form->data)
     return cleat__error_no_memory(err, "the credentials");
@@ -208,7 +209,7 @@ static cleat_status make_form(const struct cleat__s3_search *search,
   if (!status)
     status = add_field(form, "WebIdentityToken", role->web_token);
   if (status)
-    return cleat__error_set(err, status, "%s: the request cannot be made", request->action);
+    return cleat__error_set(err, status, "%s: the request could not be built", request->action);
   return CLEAT_OK;
 }
 
@@ -286,8 +287,8 @@ static void clear_lines(struct sts_request *request) {
   request->line_count = 0;
 }
 
-/* A signed request was refused, and the server's clock is another than ours: takes its time. STS has one code for an
- * old signature and for a wrong key, so the header tells. */
+/* Called after a signed request was refused. If the clock of the server differs, takes its time and returns true.
+ * STS has one code for an old signature and for a wrong key, so the Date header decides. */
 static bool learn_time(const struct cleat__s3_search *search, const struct cleat__s3_role *role,
                        const struct cleat__s3_answer *answer) {
   int64_t true_s = 0;

@@ -1,7 +1,7 @@
-/* fault.c: a decorator that fails store operations on order, for tests. See fault.h.
+/* fault.c: a decorator that injects failures into a store, for tests. See fault.h.
  *
- * Thread-safe as the store beneath is. Owns that store from a successful wrap on. Each operation
- * is the same three steps, so they are made by one macro. */
+ * Thread-safe if the wrapped store is. Owns that store after a successful wrap. Each operation
+ * is the same three steps, so one macro makes them. */
 #include "storage/common/fault.h"
 
 #include "base/mem.h"
@@ -20,15 +20,15 @@ static cleat_status injected(const char *op, const char *key, struct cleat_error
   return cleat__error_set(err, CLEAT_STORE, "injected fault in %s %s", op, key);
 }
 
-/* Whether this call fails; counts it. */
+/* Counts this call, and returns whether it fails. */
 static bool fails(const struct cleat__store *store, enum cleat__fault_mode *mode) {
   *mode = ((const struct fault_store *)store)->mode;
   return cleat__fault_point();
 }
 
-/* Makes `call` unless the fault comes before it, and returns when either failed. `undo` frees what
- * the caller will not see of a success that is withheld. What follows is the success: results are
- * handed on only there. */
+/* Runs `call` unless a fault is due before it. Returns from the function if either failed.
+ * `undo` frees the results of a success that is withheld. Code after the macro runs only on
+ * success, and hands the results on. */
 #define FAULTY(op, key, call, undo)            \
   do {                                         \
     enum cleat__fault_mode mode;               \
@@ -113,7 +113,8 @@ static cleat_status fault_create(struct cleat__store *store, struct cleat__uploa
                                  const char *content_type, const atomic_bool *cancel,
                                  struct cleat_error *err) {
   struct cleat__store *inner = inner_of(store);
-  /* As after a lost reply, nobody learns the id of an upload whose success is withheld. */
+  /* Like after a lost reply, the caller does not learn the id of an upload whose success is
+   * withheld. */
   struct cleat__upload made = *upload;
   FAULTY("multipart_create", upload->key,
          cleat__store_multipart_create(inner, &made, content_type, cancel, err), (void)0);

@@ -1,4 +1,4 @@
-/* hedge.c: what is usual, and what is late. See hedge.h. */
+/* hedge.c: measures the usual duration of requests, and detects stragglers. See hedge.h. */
 #include "storage/common/hedge.h"
 
 #include "base/mutex.h"
@@ -38,12 +38,12 @@ static int compare(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* How many of the last ones are known. */
+/* Number of valid entries in the ring. */
 static unsigned sample_count(const struct cleat__hedge_class *class) {
   return class->ended < CLEAT__HEDGE_SAMPLES ? (unsigned)class->ended : CLEAT__HEDGE_SAMPLES;
 }
 
-/* What nine of ten took. */
+/* The 90th percentile of the recent durations. At least one is known. */
 static int64_t usual_ms(const struct cleat__hedge_class *class) {
   uint32_t sorted[CLEAT__HEDGE_SAMPLES];
   unsigned count = sample_count(class);
@@ -53,8 +53,8 @@ static int64_t usual_ms(const struct cleat__hedge_class *class) {
   return sorted[(count - 1) * 9 / 10];
 }
 
-/* Those that were under way already when it began say nothing: a store that becomes slow all at once still ends
- * them. */
+/* How many requests that began after this one have ended. Requests that were already running when it began do not
+ * count: when a store suddenly becomes slow, they still end. */
 static unsigned passed_by(const struct cleat__hedge_request *request) {
   const struct cleat__hedge_class *class = request->class;
   unsigned passed = 0;
@@ -65,7 +65,7 @@ static unsigned passed_by(const struct cleat__hedge_request *request) {
 
 static bool is_late_locked(const struct cleat__hedge_request *request, int64_t elapsed_ms) {
   assert(cleat__mutex_is_mine(&request->hedge->lock));
-  /* What began later has a higher number. */
+  /* numbers are given in the order in which requests begin */
   assert(request->order < request->class->begun);
   const struct cleat__hedge_class *class = request->class;
   return class->ended >= CLEAT__HEDGE_PEERS && passed_by(request) >= CLEAT__HEDGE_PASSED_BY &&
@@ -90,10 +90,10 @@ void cleat__hedge_end(struct cleat__hedge_request *request, bool good, int64_t e
   struct cleat__hedge *hedge = request->hedge;
   struct cleat__hedge_class *class = request->class;
   cleat__mutex_lock(&hedge->lock);
-  assert(class->ended < class->begun); /* good or not, it is one of those that began */
+  assert(class->ended < class->begun); /* it is one of the requests that began */
   if (request->second)
     hedge->spare_bytes += (int64_t)request->bytes - (int64_t)twice_bytes;
-  /* A straggler's own time is no measure for others. */
+  /* The duration of a straggler must not raise the usual duration. */
   if (good && !request->second) {
     uint32_t ms = elapsed_ms < 0 ? 0 : elapsed_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_ms;
     class->order[class->ended % CLEAT__HEDGE_SAMPLES] = request->order;

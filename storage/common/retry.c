@@ -1,6 +1,6 @@
-/* retry.c: backoff with jitter, the time budget of an operation, the retry quota of a client. See
- * retry.h. Waits only through the injected clock; the quota is one atomic, all else belongs to the
- * thread that runs the operation. */
+/* retry.c: backoff with jitter, the time limit of an operation, the retry quota of a client. See retry.h. Waits only
+ * through the injected clock. The quota is one atomic. All other state belongs to the thread that runs the
+ * operation. */
 #include "storage/common/retry.h"
 
 #include "base/checksum.h"
@@ -18,7 +18,7 @@ void cleat__retry_quota_init(struct cleat__retry_quota *quota) {
   atomic_init(&quota->tokens, CLEAT__RETRY_QUOTA);
 }
 
-/* All of `cost` or nothing. */
+/* Takes `cost` tokens, or none if there are fewer. */
 static bool quota_take(struct cleat__retry_quota *quota, int cost) {
   assert(cost > 0);
   int tokens = atomic_load(&quota->tokens);
@@ -68,28 +68,28 @@ int64_t cleat__retry_backoff_ms(unsigned retry, int64_t base_ms, double random) 
   return (int64_t)((double)limit * random);
 }
 
-/* Classes that repeat at once because something was put right in between; but not for ever. */
+/* Classes that are retried without a wait, because their cause was repaired. The number of retries is limited. */
 static bool repeats_at_once(enum cleat__retry_class class) {
   return class == CLEAT__RETRY_CREDENTIALS || class == CLEAT__RETRY_CLOCK ||
          class == CLEAT__RETRY_REGION;
 }
 
-/* Whether this class ends the operation now; counts the classes that are retried a few times. */
+/* Whether this class ends the operation now. Counts the retries of the classes with a limit. */
 static bool is_final(struct cleat__retry *retry, enum cleat__retry_class class) {
   if (class == CLEAT__RETRY_FATAL || class == CLEAT__RETRY_DONE)
     return true;
   if (!repeats_at_once(class) && class != CLEAT__RETRY_DIGEST)
     return false;
-  /* Apart from the others: a wrong clock is found before a wrong region. */
+  /* Counted separately: a request may meet a wrong clock first and a wrong region after it. */
   if (class == CLEAT__RETRY_REGION)
     return retry->regions++ > 0;
   return retry->few++ >= CLEAT__RETRY_FEW;
 }
 
-/* How long to wait before the next try; takes from the quota. */
+/* Returns how long to wait before the next try. Takes tokens from the quota. */
 static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class class,
                         int64_t retry_after_ms) {
-  /* The first try is behind it. */
+  /* Only called after a failed try. */
   assert(retry->tries > 0);
   const struct cleat__retry_config *config = retry->config;
   double random = config->random ? config->random(config->random_ctx) : cleat__retry_random(NULL);
@@ -101,7 +101,7 @@ static int64_t delay_ms(struct cleat__retry *retry, enum cleat__retry_class clas
   if (quota_take(config->quota, cost))
     retry->taken = cost;
   else
-    /* The slow lane: half the cap at least, spread so that the threads do not come back together. */
+    /* The quota is empty: wait half of the cap or more, with jitter, so that the threads do not retry together. */
     delay = (int64_t)(0.5 * CLEAT__RETRY_CAP_MS * (1.0 + random));
   if (retry_after_ms > CLEAT__RETRY_AFTER_MAX_MS)
     retry_after_ms = CLEAT__RETRY_AFTER_MAX_MS;
@@ -116,7 +116,7 @@ static bool stop_for(enum cleat__retry_stop reason, enum cleat__retry_stop *stop
 bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class,
                        int64_t retry_after_ms, const atomic_bool *cancel,
                        enum cleat__retry_stop *stop) {
-  /* It was begun. */
+  /* cleat__retry_begin was called */
   assert(retry->config != NULL);
   const struct cleat__clock *clock = retry->config->clock;
   retry->tries++;
@@ -126,7 +126,7 @@ bool cleat__retry_wait(struct cleat__retry *retry, enum cleat__retry_class class
   if (is_final(retry, class))
     return stop_for(CLEAT__RETRY_STOP_FATAL, stop);
   int64_t delay = repeats_at_once(class) ? 0 : delay_ms(retry, class, retry_after_ms);
-  /* A try that would begin after the deadline is not worth waiting for. */
+  /* Do not wait for a try that could only begin after the deadline. */
   if (delay >= cleat__retry_remaining_ms(retry))
     return stop_for(CLEAT__RETRY_STOP_BUDGET, stop);
   if (delay > 0 && !clock->wait_ms(clock->ctx, delay, cancel))
@@ -140,7 +140,7 @@ void cleat__retry_succeeded(struct cleat__retry *retry) {
   retry->taken = 0;
 }
 
-/* Digits alone: no sign, no blank, no more than nine, so that it cannot overflow. -1: it is none. */
+/* Parses one to nine digits without sign or blanks, so that it cannot overflow. -1 if the text is anything else. */
 static int64_t small_number(const char *text, size_t length) {
   int64_t value = 0;
   if (length == 0 || length > 9)
@@ -166,7 +166,7 @@ int64_t cleat__retry_after_ms(const char *value, int64_t wall_s) {
   return seconds > CLEAT__RETRY_AFTER_MAX_MS / 1000 ? CLEAT__RETRY_AFTER_MAX_MS : seconds * 1000;
 }
 
-/* 0 to 11, or -1. By hand, because strptime() follows the locale. */
+/* Returns 0 to 11, or -1. Not strptime(), because it depends on the locale. */
 static int month_number(const char *name) {
   static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
   for (int i = 0; i < 12; i++) {
@@ -177,7 +177,7 @@ static int month_number(const char *name) {
 }
 
 bool cleat__http_date(const char *text, int64_t *wall_s) {
-  /* "Sun, 06 Nov 1994 08:49:37 GMT": every field has its place. */
+  /* "Sun, 06 Nov 1994 08:49:37 GMT": every field has a fixed position. */
   if (strlen(text) != 29 || strncmp(text + 3, ", ", 2) != 0 || strcmp(text + 25, " GMT") != 0 ||
       text[7] != ' ' || text[11] != ' ' || text[16] != ' ' || text[19] != ':' || text[22] != ':')
     return false;

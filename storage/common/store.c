@@ -1,6 +1,6 @@
-/* store.c: what all drivers share. See store.h.
+/* store.c: code that all drivers share. See store.h.
  *
- * Stateless; thread-safe. */
+ * No state; thread-safe. */
 #include "storage/common/store.h"
 
 #include "base/mem.h"
@@ -11,8 +11,8 @@
 void cleat__store_close(struct cleat__store *store) {
   if (store == NULL)
     return;
-  /* The driver frees its context, which holds *store; the display name lives until after, for a
-   * driver that logs while it closes. */
+  /* The driver frees its context, which holds *store. The display name is freed afterwards,
+   * because a driver may log while it closes. */
   char *display = store->display;
   store->ops->close(store);
   cleat__free(display);
@@ -40,10 +40,10 @@ bool cleat__object_is_absent(cleat_status status, const struct cleat_error *err)
   return status == CLEAT_NOT_FOUND && strcmp(err->s3_code, "NoSuchBucket") != 0;
 }
 
-/* What is wrong with one segment, or NULL. */
+/* Returns what is wrong with one segment, or NULL. */
 static const char *segment_problem(const char *segment, size_t length) {
   if (length == 0)
-    return "has an empty segment, or a '/' at an end";
+    return "has an empty segment, or begins or ends with '/'";
   if ((length == 1 && segment[0] == '.') || (length == 2 && memcmp(segment, "..", 2) == 0))
     return "has a \".\" or \"..\" segment";
   if (strncmp(segment, CLEAT__RESERVED_PREFIX, strlen(CLEAT__RESERVED_PREFIX)) == 0)

@@ -1,4 +1,4 @@
-/* check.c: what the checks share: how a result is noted, and small objects of text. See doctor.h.
+/* check.c: what the checks share: reporting results, and small text objects. See doctor.h.
  *
  * No state. Any thread. */
 #include "storage/doctor/doctor.h"
@@ -38,7 +38,8 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
                                        .or_check = condition == CLEAT__PUT_IF_MATCH,
                                        .content_type = "text/plain",
                                        .crc32c = cleat__crc32c(0, body, length)};
-  /* Two threads that race come here at once, with what was noted before they began. */
+  /* The two threads of the race call this at the same time. The object was noted before they
+   * started. */
   if (!doctor->made[object])
     doctor->made[object] = true;
   return cleat__store_put(doctor->store, doctor->keys[object], &span, 1, &options, doctor->cancel,

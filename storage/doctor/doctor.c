@@ -1,6 +1,6 @@
-/* doctor.c: the table of checks, their order, and the cleaning up. See doctor.h.
+/* doctor.c: the table of checks, their order, and the cleanup. See doctor.h.
  *
- * One thread; the doctor lives on its stack, and owns nothing but its pattern. */
+ * One thread. The doctor lives on the stack of that thread, and owns only its pattern of bytes. */
 #include "storage/doctor/doctor.h"
 
 #include "base/checksum.h"
@@ -10,30 +10,32 @@
 #include <string.h>
 
 #define BIT(name) (1u << CLEAT__DOCTOR_##name)
-/* Of results that make saves unsafe. */
+/* Sets of results, for the column `blocks`. */
 #define FAILED (1u << CLEAT_CHECK_FAILED)
 #define MISSING (1u << CLEAT_CHECK_MISSING)
 #define IGNORED (1u << CLEAT_CHECK_IGNORED)
 #define ANY (FAILED | MISSING | IGNORED)
 
-/* What two meanings share with what is said where no save is safe. */
-#define BY_TOKENS "two writers of one step are told apart by the tokens in their manifests alone"
+/* Texts that are used both in ROWS and in UNADVISED. */
+#define BY_TOKENS                                                                              \
+  "only the tokens in their manifests, which a save reads back, tell two writers of one step " \
+  "apart"
 #define NOT_RESUMED "a save cannot be resumed there, and all of it is sent again"
 #define BY_TOKENS_UNRESUMED BY_TOKENS "; " NOT_RESUMED
 #define BOTH_BELIEVE \
   "of two jobs that save the same step at the same moment, both may believe they committed it"
 #define BOTH_BELIEVE_UNRESUMED BOTH_BELIEVE "; " NOT_RESUMED
-#define NO_SWITCH                                                                               \
-  "replacing a step (--if-exists replace) and going on with a save that died (--resume) fail, " \
-  "or may overwrite what another job does meanwhile"
+#define NO_SWITCH                                                                        \
+  "replacing a step (--if-exists replace) and resuming a crashed save (--resume) fail, " \
+  "or may overwrite what another job saves meanwhile"
 
 static cleat__doctor_fn clean_up;
 
 struct row {
   const char *name;
   cleat__doctor_fn *run;
-  unsigned needs;  /* checks that must have passed */
-  unsigned blocks; /* results with which no save is safe */
+  unsigned needs;  /* checks that must have passed before */
+  unsigned blocks; /* results that mean that no save is safe */
   const char *meaning;
 };
 
@@ -42,69 +44,72 @@ static const struct row ROWS[CLEAT__DOCTOR_CHECKS] = {
     {"keys", cleat__doctor_keys, 0, ANY, "without keys no request can be signed: nothing is saved"},
     {"reach", cleat__doctor_reach, BIT(KEYS), ANY, "nothing can be saved or loaded from here"},
     {"clock", cleat__doctor_clock, BIT(REACH), 0,
-     "saves work, since requests are signed by the store's clock; the times that checkpoints "
-     "show are wrong, and other programs may fail"},
+     "saves work, because requests are signed with the store's clock; times that checkpoints show "
+     "are wrong, and other programs may fail"},
     {"access", cleat__doctor_access, BIT(REACH), ANY,
-     "a save looks for the step before it begins, and must be told that it is not there"},
+     "a save first checks whether the step exists, and the store must report an absent object as "
+     "absent"},
     {"addressing", cleat__doctor_addressing, BIT(ACCESS), 0, ""},
     {"durable", cleat__doctor_durable, BIT(ACCESS), 0,
-     "checkpoints are gone when this machine restarts"},
+     "checkpoints are lost when this machine restarts"},
     {"put", cleat__doctor_put, BIT(ACCESS), ANY, "nothing can be saved"},
     {"get", cleat__doctor_get, BIT(PUT), ANY,
-     "nothing can be loaded, and a save whose answer was lost cannot find out how it ended"},
-    {"range", cleat__doctor_range, BIT(GET), ANY, "files of more than a part cannot be loaded"},
+     "nothing can be loaded, and a save that lost a reply cannot find out whether it was "
+     "committed"},
+    {"range", cleat__doctor_range, BIT(GET), ANY, "files larger than one part cannot be loaded"},
     {"list", cleat__doctor_list, BIT(PUT), ANY,
-     "a job that starts again does not find its newest checkpoint"},
+     "a restarted job does not find its newest checkpoint"},
     {"list-names", cleat__doctor_list_names, BIT(LIST), 0,
-     "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a job that "
-     "starts again"},
+     "a checkpoint with a file whose name holds '+', '%' or blanks looks damaged to a restarted "
+     "job"},
     {"list-folders", cleat__doctor_list_folders, BIT(LIST), 0,
-     "gc does not see what killed saves have left: its space is lost, no checkpoint is"},
+     "gc does not see the leftovers of killed saves: they waste space, but no checkpoint is lost"},
     {"checksum", cleat__doctor_checksum, BIT(PUT), 0,
-     "a file that is damaged on its way to the store is found by a load or 'cleat verify', not by "
-     "the save"},
+     "a load or 'cleat verify' detects a file that was damaged on its way to the store; the save "
+     "does not"},
     {"create-only", cleat__doctor_create_only, BIT(GET), FAILED | MISSING,
-     BY_TOKENS ", which a save reads back: let one job at a time save here; " NOT_RESUMED},
+     BY_TOKENS ": let one job at a time save here; " NOT_RESUMED},
     {"create-only-race", cleat__doctor_race, BIT(CREATE_ONLY), FAILED,
      BOTH_BELIEVE ": let one job at a time save here; " NOT_RESUMED},
     {"if-match", cleat__doctor_if_match, BIT(GET), FAILED,
      NO_SWITCH "; other saves are not affected"},
     {"multipart", cleat__doctor_multipart, BIT(GET), ANY,
-     "files of more than a part cannot be saved"},
+     "files larger than one part cannot be saved"},
     {"create-only-parts", cleat__doctor_create_only_parts,
      BIT(CREATE_ONLY) | BIT(IF_MATCH) | BIT(MULTIPART), 0,
-     "a save with files of more than a part cannot be resumed there, and all of it is sent again"},
+     "a save with files larger than one part cannot be resumed there, and all of it is sent again"},
     {"part-checksum", cleat__doctor_part_checksum, BIT(MULTIPART), 0,
-     "a part that is damaged on its way to the store is found by a load or 'cleat verify', not by "
-     "the save"},
+     "a load or 'cleat verify' detects a part that was damaged on its way to the store; the save "
+     "does not"},
     {"list-parts", cleat__doctor_list_parts, BIT(PART_CHECKSUM), 0,
-     "an interrupted upload cannot be taken up again, nor its removal confirmed"},
+     "an interrupted upload cannot be continued, and its removal cannot be confirmed"},
     {"abort", cleat__doctor_abort, BIT(PART_CHECKSUM), 0,
-     "parts of saves that failed stay and are paid for: let the bucket's lifecycle rules end "
-     "uploads that are not finished"},
+     "parts of failed saves remain and cost money: let the bucket's lifecycle rules abort "
+     "incomplete uploads"},
     {"abort-keeps", cleat__doctor_abort_keeps, BIT(ABORT), ANY,
-     "gc and --resume drop uploads, and may destroy a file of a checkpoint with that"},
+     "gc and --resume abort uploads, which may destroy a file of a checkpoint"},
     {"delete", cleat__doctor_delete, BIT(GET), 0,
-     "what saves that failed have stored stays, and old checkpoints cannot be removed"},
-    {"clean-up", clean_up, 0, 0, "what the doctor stored is still there"},
+     "leftovers of failed saves remain, and old checkpoints cannot be removed"},
+    {"clean-up", clean_up, 0, 0, "the objects of the doctor are still there"},
 };
 
-/* What a result means with which no save is safe, where that is more than the row says. */
+/* The meaning of a result that makes every save unsafe, if it is more than the row says. */
 static const char *const BLOCKED[CLEAT__DOCTOR_CHECKS] = {
-    [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest so, and fails",
-    [CLEAT__DOCTOR_RACE] =
-        "of two jobs that save the same step at the same moment, none may know who committed it",
-    [CLEAT__DOCTOR_IF_MATCH] = "a save of files stores its list of them so, and fails",
+    [CLEAT__DOCTOR_CREATE_ONLY] = "a save stores its manifest with this condition, so it fails",
+    [CLEAT__DOCTOR_RACE] = "of two jobs that save the same step at the same moment, neither may "
+                           "know which one committed it",
+    [CLEAT__DOCTOR_IF_MATCH] =
+        "a save of files stores the list of its files with this condition, so it fails",
 };
 
-/* What a warning means where another check says that no save is safe: nothing on how to save there. */
+/* The meaning of a warning if another check found that no save is safe: without advice on how to save there. */
 static const char *const UNADVISED[CLEAT__DOCTOR_CHECKS] = {
     [CLEAT__DOCTOR_CREATE_ONLY] = (BY_TOKENS_UNRESUMED),
     [CLEAT__DOCTOR_RACE] = (BOTH_BELIEVE_UNRESUMED),
     [CLEAT__DOCTOR_IF_MATCH] = (NO_SWITCH),
 };
 
-/* ---- cleaning up ---- */
+/* ---- cleanup ---- */
 
 static void keep_first(cleat_status *first, cleat_status status, const struct cleat_error *problem,
                        struct cleat_error *err) {
@@ -114,7 +119,7 @@ static void keep_first(cleat_status *first, cleat_status status, const struct cl
   *err = *problem;
 }
 
-/* Removes all that may be there. The first failure is told, the rest is tried all the same. */
+/* Removes everything that may exist. Continues after a failure, and returns the first one. */
 static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error *err) {
   struct cleat_error problem;
   cleat_status first = CLEAT_OK;
@@ -137,7 +142,7 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
   return first;
 }
 
-/* What is listed of the doctor's folder; 0 where lists cannot be relied on. */
+/* Counts the listed objects of the folder of the doctor; 0 if lists are not reliable. */
 static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
                                struct cleat_error *err) {
   struct cleat__list_page page = {0};
@@ -158,14 +163,14 @@ static void clean_up(struct cleat__doctor *doctor, struct cleat__doctor_check *c
   if (status == CLEAT_OK)
     status = count_left(doctor, &left, &err);
   if (status == CLEAT_OK && left == 0) {
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "nothing is left");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "everything was removed");
     return;
   }
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu objects are still there", left);
-  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s by other means",
+  snprintf(check->hint, sizeof check->hint, "remove the folder %s below %.180s with another tool",
            doctor->folder, doctor->store->display);
 }
 
@@ -182,7 +187,7 @@ static void name_objects(struct cleat__doctor *doctor) {
              doctor->folder, i + 1);
 }
 
-/* A file of two parts, the second small, whose bytes are nowhere alike. */
+/* Makes random bytes for a file of two parts, the second one small. */
 static cleat_status prepare(struct cleat__doctor *doctor, struct cleat_error *err) {
   uint64_t size = doctor->store->min_part_bytes + CLEAT__DOCTOR_BYTES / 2;
   uint32_t state = 12345;
@@ -202,7 +207,7 @@ static cleat_status prepare(struct cleat__doctor *doctor, struct cleat_error *er
   return CLEAT_OK;
 }
 
-/* The first check that this one rests on and that did not pass; NULL: none. */
+/* The name of the first needed check that did not pass, or NULL. */
 static const char *missing_need(const struct cleat__doctor *doctor, const struct row *row) {
   for (unsigned i = 0; i < CLEAT__DOCTOR_CHECKS; i++) {
     if ((row->needs & (1u << i)) != 0 && (doctor->passed & (1u << i)) == 0)
@@ -221,15 +226,15 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
   check->info.hint = check->hint;
   check->info.meaning = "";
   if (need != NULL) {
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "rests on '%s'", need);
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "needs '%s'", need);
   } else if (late) {
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "not tried: the checks before took %d s",
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "not tried: the checks before it took %d s",
                       CLEAT__DOCTOR_LIMIT_MS / 1000);
     check->info.blocks = row->blocks != 0;
   } else {
     row->run(doctor, check);
     check->info.blocks = (row->blocks & (1u << check->info.result)) != 0;
-    /* What does not apply stands in nobody's way. */
+    /* A check that does not apply must not block others. */
     if (check->info.result == CLEAT_CHECK_OK || check->info.result == CLEAT_CHECK_SKIPPED)
       doctor->passed |= 1u << number;
     else if (check->info.meaning[0] == '\0')
@@ -240,7 +245,7 @@ static void run_row(struct cleat__doctor *doctor, unsigned number, bool late,
   report->count = number + 1;
 }
 
-/* No warning advises how to save where the verdict is that no save is safe. */
+/* Removes advice on how to save from all warnings if no save is safe. */
 static void leave_advice_out(struct cleat__doctor_report *report) {
   for (unsigned i = 0; !report->safe && i < report->count; i++) {
     struct cleat_check *info = &report->checks[i].info;
@@ -249,7 +254,7 @@ static void leave_advice_out(struct cleat__doctor_report *report) {
   }
 }
 
-/* All checks but the last. */
+/* Runs all checks but the last. */
 static void run_rows(struct cleat__doctor *doctor, struct cleat__doctor_report *report) {
   int64_t end = doctor->clock->monotonic_ms(doctor->clock->ctx) + CLEAT__DOCTOR_LIMIT_MS;
   for (unsigned i = 0; i < CLEAT__DOCTOR_CLEAN_UP && !atomic_load(doctor->cancel); i++)
@@ -275,7 +280,7 @@ cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__c
     leave_advice_out(report);
     return CLEAT_OK;
   }
-  /* Nobody sees the report. */
+  /* After a cancel the caller does not show the report, so the log names what is left. */
   if (left->info.result != CLEAT_CHECK_OK)
     cleat__log(log, CLEAT_LOG_WARNING, "%s; %s", left->seen, left->hint);
   return cleat__error_set(err, CLEAT_CANCELLED, "the doctor was cancelled");

@@ -1,16 +1,16 @@
-/* doctor.h: what a store can and cannot do, found out by trying.
+/* doctor.h: tests what a store can and cannot do.
  *
- * A check is one function that tries one ability and says what it saw; doctor.c has the table of them,
- * with what each rests on and what its failure means for a save. All run on one thread, but for the race
- * of two writers, which takes a second one. Everything that a check stores lies in one folder with a random
- * name, is noted before it is asked for, and is removed at the end, whatever happened. */
+ * A check is one function that tests one ability and reports what it saw. doctor.c has the table of checks: what
+ * each check needs, and what its failure means for a save. All checks run on one thread. Only the race of two
+ * writers uses a second one. A check stores everything in one folder with a random name. It notes each object before
+ * it requests it. So the last check removes everything, whatever happened. */
 #ifndef CLEAT_STORAGE_DOCTOR_DOCTOR_H
 #define CLEAT_STORAGE_DOCTOR_DOCTOR_H
 
 #include "storage/common/store.h"
 
-/* No check begins later than this. Lower: a slow store is not told everything of. Higher: a store
- * where each request times out holds a person up for longer. */
+/* No check starts after this time. Lower: the report on a slow store is incomplete. Higher: a user waits longer for
+ * a store on which every request times out. */
 #define CLEAT__DOCTOR_LIMIT_MS 120000
 
 /* In the order in which they run. */
@@ -43,7 +43,8 @@ enum cleat__doctor_name {
 };
 
 struct cleat__doctor_check {
-  struct cleat_check info; /* `seen` and `hint` point to what follows: not to be copied */
+  /* `seen` and `hint` point to the next fields, so do not copy the struct */
+  struct cleat_check info;
   char seen[600];
   char hint[256];
 };
@@ -54,18 +55,18 @@ struct cleat__doctor_report {
   struct cleat__doctor_check checks[CLEAT__DOCTOR_CHECKS];
 };
 
-/* Runs all checks; blocks for at most CLEAT__DOCTOR_LIMIT_MS, one operation's time limit, and the
- * cleaning up. *report is zeroed by the caller and stays where it is; it is whole also after a failure,
- * as far as it goes. Errors: CANCELLED, NO_MEMORY (of the buffers; a store's is a check that failed). */
+/* Runs all checks. Blocks for at most CLEAT__DOCTOR_LIMIT_MS, the time limit of one operation, and the cleanup. The
+ * caller zeroes *report and does not move it. After a failure it holds the checks that ran. Errors: CANCELLED,
+ * NO_MEMORY (for the buffers; an error of the store is a failed check). */
 cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__clock *clock,
                                const struct cleat__log *log, const atomic_bool *cancel,
                                struct cleat__doctor_report *report, struct cleat_error *err);
 
-/* ---- For doctor_*.c alone ---- */
+/* ---- Only for storage/doctor/ ---- */
 
-/* The objects that the checks make, each below the doctor's folder. */
+/* The objects that the checks make, all below the folder of the doctor. */
 enum cleat__doctor_object {
-  CLEAT__DOCTOR_ABSENT = 0, /* never made */
+  CLEAT__DOCTOR_ABSENT = 0, /* never stored */
   CLEAT__DOCTOR_WHOLE,
   CLEAT__DOCTOR_NESTED,
   CLEAT__DOCTOR_SPOILED,
@@ -73,25 +74,25 @@ enum cleat__doctor_object {
   CLEAT__DOCTOR_SWITCHED,
   CLEAT__DOCTOR_IN_PARTS,
   CLEAT__DOCTOR_UNFINISHED,
-  CLEAT__DOCTOR_KEPT,  /* while an upload of its key is dropped */
-  CLEAT__DOCTOR_DEEP,  /* in a folder of a folder that holds nothing else */
-  CLEAT__DOCTOR_NAMED, /* by a name that encodings change */
+  CLEAT__DOCTOR_KEPT,  /* must survive when an upload of its key is aborted */
+  CLEAT__DOCTOR_DEEP,  /* the only object of a folder within a folder */
+  CLEAT__DOCTOR_NAMED, /* its name contains characters that encodings change */
   CLEAT__DOCTOR_BACKSLASH,
-  CLEAT__DOCTOR_RACED /* and as many as there are rounds */
+  CLEAT__DOCTOR_RACED /* the first of the objects for the race, one for each round */
 };
 #define CLEAT__DOCTOR_ROUNDS 8
 #define CLEAT__DOCTOR_OBJECTS (CLEAT__DOCTOR_RACED + CLEAT__DOCTOR_ROUNDS)
 
-/* The uploads that the checks begin. Each has its place, so that the cleaning up finds all that are open. */
+/* The uploads that the checks begin. Each has an entry, so that the cleanup finds all that are open. */
 enum cleat__doctor_upload {
   CLEAT__DOCTOR_COMPLETED = 0,
-  CLEAT__DOCTOR_REFUSED, /* its completion, since there is an object */
+  CLEAT__DOCTOR_REFUSED, /* its completion must be refused, because the object exists */
   CLEAT__DOCTOR_DROPPED,
-  CLEAT__DOCTOR_BESIDE, /* of an object that is there */
+  CLEAT__DOCTOR_BESIDE, /* the key of this upload is that of an existing object */
   CLEAT__DOCTOR_UPLOADS
 };
 
-/* Of the objects that are no bigger than they must be: enough for a range in the middle. */
+/* Size of the objects whose size does not matter: enough for a range in the middle. */
 #define CLEAT__DOCTOR_BYTES 65536u
 
 /* One run. Borrows store, clock and cancel. */
@@ -100,20 +101,21 @@ struct cleat__doctor {
   const struct cleat__clock *clock;
   const atomic_bool *cancel;
   char folder[24];                      /* "doctor-0123456789abcdef" */
-  char keys[CLEAT__DOCTOR_OBJECTS][48]; /* of the objects */
-  bool made[CLEAT__DOCTOR_OBJECTS];     /* it may be there */
+  char keys[CLEAT__DOCTOR_OBJECTS][48]; /* keys of the objects */
+  bool made[CLEAT__DOCTOR_OBJECTS];     /* the object may exist */
   struct cleat__upload uploads[CLEAT__DOCTOR_UPLOADS];
-  bool upload_open[CLEAT__DOCTOR_UPLOADS]; /* it may be there */
-  unsigned passed;                         /* of 1 << enum cleat__doctor_name: may be rested on */
+  bool upload_open[CLEAT__DOCTOR_UPLOADS]; /* the upload may exist */
+  /* bits 1 << enum cleat__doctor_name of the checks that passed */
+  unsigned passed;
   struct cleat__store_facts facts;
-  cleat_status contact; /* how the first request ended … */
+  cleat_status contact; /* result of the first request */
   struct cleat_error contact_error;
-  int64_t contact_ms; /* … and how long it took */
-  char *bytes;        /* owned; a pattern, `bytes_size` long */
+  int64_t contact_ms; /* duration of the first request */
+  char *bytes;        /* owned; random bytes to store, `bytes_size` long */
   size_t bytes_size;
 };
 
-/* A check: fills *check, whose result is OK before. Its meaning is the row's, unless the check sets one. */
+/* A check fills *check, whose result is OK before. Its meaning is that of the row unless the check sets one. */
 typedef void cleat__doctor_fn(struct cleat__doctor *doctor, struct cleat__doctor_check *check);
 
 cleat__doctor_fn cleat__doctor_keys, cleat__doctor_reach, cleat__doctor_clock, cleat__doctor_access,
@@ -129,23 +131,23 @@ cleat__doctor_fn cleat__doctor_multipart, cleat__doctor_create_only_parts,
 
 /* ---- check.c: what the checks share ---- */
 
-/* Sets result and what was seen. */
+/* Sets the result and the text of what was seen. */
 void cleat__doctor_say(struct cleat__doctor_check *check, enum cleat_check_result result,
                        const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The result of an operation that should have succeeded. */
+/* Reports an operation that should have succeeded and did not. */
 void cleat__doctor_fail(struct cleat__doctor_check *check, const struct cleat_error *err);
 
-/* Puts `text` as object number `object`, and notes that it may be there. */
+/* Puts `text` as object number `object`, and notes that the object may exist. */
 cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, const char *text,
                                     enum cleat__put_condition condition, const char *etag,
                                     struct cleat_error *err);
 
-/* Reads it back; *same tells whether it is `text`. */
+/* Reads the object. *same tells whether it contains `text`. */
 cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
                                    bool *same, struct cleat_error *err);
 
-/* Whether a request with a wrong checksum that ended so was refused for it, and not for another reason. */
+/* Whether the result of a request with a wrong checksum means that it was refused because of the checksum. */
 bool cleat__doctor_is_refusal(cleat_status status, const struct cleat_error *err);
 
 #endif

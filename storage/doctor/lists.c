@@ -1,23 +1,23 @@
-/* doctor/lists.c: the checks whether a list shows names as they are, those too that an encoding could change, and
- * all folders. See doctor.h. */
+/* doctor/lists.c: checks whether lists show all folders, and names unchanged, also names that an encoding could
+ * change. See doctor.h. */
 #include "storage/doctor/doctor.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What it means where a backslash alone is the trouble, or that too. */
+/* The meaning if a backslash is the only problem, or one of them. */
 #define BACKSLASH_REFUSED "a file whose name holds '\\' cannot be saved there"
 #define BACKSLASH_CHANGED \
-  "a checkpoint with a file whose name holds '\\' looks damaged to a job that starts again"
+  "a checkpoint with a file whose name holds '\\' looks damaged to a restarted job"
 #define ALL_CHANGED                                                                               \
   "a checkpoint with a file whose name holds '\\', '+', '%' or blanks cannot be saved, or looks " \
-  "damaged to a job that starts again"
+  "damaged to a restarted job"
 
-/* How two objects of odd names fared: the second has a backslash. */
+/* The results for two objects with unusual names. The second name has a backslash. */
 struct names {
-  bool named, backslash;      /* listed as they are */
-  bool refused;               /* the second was not stored … */
-  struct cleat_error refusal; /* … as this says */
+  bool named, backslash;      /* listed with their names unchanged */
+  bool refused;               /* the store refused the second one */
+  struct cleat_error refusal; /* the error of that refusal */
 };
 
 static cleat_status put_names(struct cleat__doctor *doctor, struct names *names,
@@ -33,7 +33,8 @@ static cleat_status put_names(struct cleat__doctor *doctor, struct names *names,
     return status;
   }
   names->refused = status != CLEAT_OK;
-  /* A store that refuses the name may also refuse to remove it. What is there all the same, the cleaning up lists. */
+  /* A store that refuses the name may also refuse to remove it. If the object exists after all, the cleanup lists
+   * it. */
   if (status == CLEAT_DENIED || status == CLEAT_UNSUPPORTED ||
       cleat__doctor_is_refusal(status, &names->refusal))
     doctor->made[CLEAT__DOCTOR_BACKSLASH] = false;
@@ -62,7 +63,7 @@ static void say_changed(struct cleat__doctor *doctor, struct cleat__doctor_check
   if (names->named && names->refused)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s", names->refusal.message);
   else
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s was stored, and is listed under another name",
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s was stored, but is listed under another name",
                       key);
   if (!names->named && !names->backslash)
     check->info.meaning = ALL_CHANGED;
@@ -81,15 +82,15 @@ void cleat__doctor_list_names(struct cleat__doctor *doctor, struct cleat__doctor
   else if (!names.named || !names.backslash)
     say_changed(doctor, check, &names);
   else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_PLAIN_KEYS) != 0)
-    cleat__doctor_say(check, CLEAT_CHECK_OK,
-                      "lists say that they are url-encoded and are not: names are taken as they "
-                      "stand there");
+    cleat__doctor_say(
+        check, CLEAT_CHECK_OK,
+        "lists say that they are url-encoded, but they are not: names are used as listed");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK,
                       "names with +, %%, \\ and a blank are listed as they are");
 }
 
-/* As gc asks for the steps: a step whose save was killed holds no object, but a folder that does. */
+/* Lists folders like gc lists steps: the step of a killed save has no object, but a folder with one. */
 void cleat__doctor_list_folders(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   struct cleat__list_page page = {0};
   struct cleat_error err;

@@ -1,5 +1,4 @@
-/* doctor/objects.c: the checks of whole objects: stored, read, listed, refused when damaged, removed. See
- * doctor.h. */
+/* doctor/objects.c: the checks of single objects: put, get, list, refusal of damaged ones, removal. See doctor.h. */
 #include "storage/doctor/doctor.h"
 
 #include "base/checksum.h"
@@ -8,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the range that is read in the middle, and of the one that goes beyond the end. */
+/* Size of the range in the middle, and of the one beyond the end. */
 #define RANGE_BYTES 1000u
 
 static cleat_status put_bytes(struct cleat__doctor *doctor, int object, bool wrong_checksum,
@@ -47,12 +46,13 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (size != CLEAT__DOCTOR_BYTES || memcmp(bytes, doctor->bytes, size) != 0)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: what comes back is not what was stored", key);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: GET returned other bytes than were stored",
+                      key);
   else if (seen.size != size || strcmp(seen.etag, got.etag) != 0)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: HEAD and GET tell different sizes or ETags",
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: HEAD and GET return different sizes or ETags",
                       key);
   else
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "what was stored comes back at once");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "a stored object can be read at once");
   cleat__free(bytes);
 }
 
@@ -75,23 +75,24 @@ void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_chec
     return;
   }
   if (memcmp(bytes, doctor->bytes + middle, sizeof bytes) != 0) {
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "other bytes come than those asked for");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "GET returned other bytes than the requested range");
     return;
   }
   cleat_status across = get_range(doctor, near_end, bytes, &crc, &err);
   if (across == CLEAT_INTEGRITY)
     across = get_range(doctor, CLEAT__DOCTOR_BYTES, bytes, &crc, &err);
   if (across == CLEAT_INTEGRITY)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "exact bytes; none are made up beyond the end");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "exactly the requested bytes; none beyond the end");
   else if (across == CLEAT_OK)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "bytes come from beyond the object's end");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "GET returned bytes beyond the end of the object");
   else
     cleat__doctor_fail(check, &err);
 }
 
 /* ---- lists ---- */
 
-/* Looks for an object, or with `delimited` a prefix, among the keys that begin with `prefix`. */
+/* Searches the keys that begin with `prefix` for an object, or with `delimited` for a common prefix. */
 static cleat_status find_listed(struct cleat__doctor *doctor, const char *prefix, bool delimited,
                                 const char *key, bool *found, uint64_t *size,
                                 struct cleat_error *err) {
@@ -125,8 +126,9 @@ void cleat__doctor_list(struct cleat__doctor *doctor, struct cleat__doctor_check
   else if (!object)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object that was just stored is not listed");
   else if (size != CLEAT__DOCTOR_BYTES)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "an object is listed with %llu of its %u bytes",
-                      (unsigned long long)size, CLEAT__DOCTOR_BYTES);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "an object is listed with %llu bytes instead of %u", (unsigned long long)size,
+                      CLEAT__DOCTOR_BYTES);
   else if (!prefix)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "folders are not listed (delimiter)");
   else

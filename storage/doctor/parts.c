@@ -1,5 +1,5 @@
-/* doctor/parts.c: the checks of uploads in parts: one that is completed and read back, and one whose
- * parts are refused, listed, and dropped. See doctor.h. */
+/* doctor/parts.c: the checks of uploads in parts. One upload is completed and read back. The parts of another are
+ * refused and listed, and that upload is aborted. See doctor.h. */
 #include "storage/doctor/doctor.h"
 
 #include "base/checksum.h"
@@ -22,7 +22,7 @@ static cleat_status put_part(struct cleat__doctor *doctor, const struct cleat__u
   return cleat__store_multipart_part(doctor->store, upload, &span, 1, part, doctor->cancel, err);
 }
 
-/* Begins the upload of an object in the place `which`, where clean_up finds it. */
+/* Begins an upload in the entry `which`, where clean_up finds it. */
 static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_upload which,
                            int object, uint64_t size, uint64_t part_bytes,
                            struct cleat_error *err) {
@@ -47,7 +47,7 @@ static cleat_status drop(struct cleat__doctor *doctor, enum cleat__doctor_upload
 
 /* ---- an upload that is completed ---- */
 
-/* The first bytes that are read go across the end of the first part. */
+/* Reads back pieces of the object. The first piece spans the end of the first part. */
 static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cleat_error *err) {
   const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_COMPLETED];
   char across[1000];
@@ -67,7 +67,7 @@ static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cle
 
 static cleat_status upload_whole(struct cleat__doctor *doctor, struct cleat_error *err) {
   struct cleat__stored_part parts[2] = {{.number = 1}, {.number = 2}};
-  /* The smallest parts of a driver may be smaller than the pieces that are compared. */
+  /* A driver may allow parts that are smaller than the compared pieces. */
   const uint64_t least = CLEAT__DOCTOR_BYTES / 2, min = doctor->store->min_part_bytes;
   uint64_t part_bytes = min < least ? least : min;
   const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_COMPLETED];
@@ -92,15 +92,16 @@ void cleat__doctor_multipart(struct cleat__doctor *doctor, struct cleat__doctor_
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (!same)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "the parts do not come back as they were stored");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED,
+                      "GET returned other bytes than were stored in the parts");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "an object of two parts, %llu bytes",
                       (unsigned long long)doctor->uploads[CLEAT__DOCTOR_COMPLETED].size);
 }
 
-/* ---- an upload that must not replace what is there ---- */
+/* ---- an upload that must not replace an object ---- */
 
-/* Stays open where its completion is refused: the cleaning up drops it. */
+/* The upload stays open if its completion is refused. The cleanup aborts it. */
 static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_error *err) {
   struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_REFUSED];
   struct cleat__stored_part part = {.number = 1};
@@ -116,13 +117,13 @@ static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_err
   return status;
 }
 
-/* A resume tries the same, see uploader/commit/prove.c. */
+/* A resume tests the same, see uploader/commit/prove.c. */
 void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
                                      struct cleat__doctor_check *check) {
   struct cleat_error err;
   bool first = false;
   if ((doctor->store->capabilities & CLEAT__STORE_UNPROVEN) == 0) {
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "Cleat itself sees to it here");
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "Cleat itself enforces it on this store");
     return;
   }
   cleat_status status = complete_over(doctor, &err);
@@ -137,18 +138,18 @@ void cleat__doctor_create_only_parts(struct cleat__doctor *doctor,
     cleat__doctor_fail(check, &err);
   else if (!first)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "the completion of an upload was refused, and has replaced an object");
+                      "the completion of an upload was refused, but it replaced an object");
   else if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_REFUSED_CREATE_ONLY) != 0)
     cleat__doctor_say(check, CLEAT_CHECK_MISSING,
-                      "the store refuses If-None-Match where an upload is completed: Cleat looks "
+                      "the store refuses If-None-Match when an upload is completed: Cleat checks "
                       "before it instead");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "the completion of an upload replaces no object");
 }
 
-/* ---- an upload that is dropped ---- */
+/* ---- an upload that is aborted ---- */
 
-/* Leaves the upload open, with one part that is whole: what the next two checks need. */
+/* Leaves the upload open with one complete part, which the next two checks need. */
 void cleat__doctor_part_checksum(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   const struct cleat__upload *upload = &doctor->uploads[CLEAT__DOCTOR_DROPPED];
   struct cleat__stored_part part = {.number = 1}, again = {.number = 1};
@@ -171,7 +172,7 @@ void cleat__doctor_part_checksum(struct cleat__doctor *doctor, struct cleat__doc
     cleat__doctor_say(check, CLEAT_CHECK_OK, "a part with a wrong %s is refused", checksum);
   else
     cleat__doctor_fail(check, &problem);
-  /* That the store takes any checksum keeps nothing else from being tried. */
+  /* A store that accepts wrong checksums must not block the other checks. */
   if (check->info.result == CLEAT_CHECK_IGNORED)
     doctor->passed |= 1u << CLEAT__DOCTOR_PART_CHECKSUM;
 }
@@ -185,8 +186,7 @@ void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (count != 1 || parts[0].number != 1 || parts[0].size != CLEAT__DOCTOR_BYTES)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu parts are listed, where one was stored",
-                      count);
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%zu parts are listed, but one was stored", count);
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "the parts of an open upload are listed%s",
                       parts[0].has_crc32c || parts[0].has_crc64nvme ? ", with checksums" : "");
@@ -198,10 +198,10 @@ void cleat__doctor_abort(struct cleat__doctor *doctor, struct cleat__doctor_chec
   if (drop(doctor, CLEAT__DOCTOR_DROPPED, &err) != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "an upload is dropped with its parts");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "an aborted upload is gone with its parts");
 }
 
-/* An upload of the key of an object that is there, with a part as those have that gc drops. */
+/* Begins an upload with the key of an existing object, sends a part as gc would find it, and aborts it. */
 static cleat_status drop_beside(struct cleat__doctor *doctor, struct cleat_error *err) {
   struct cleat__stored_part part = {.number = 1};
   cleat_status status =
@@ -223,13 +223,13 @@ void cleat__doctor_abort_keeps(struct cleat__doctor *doctor, struct cleat__docto
     status = cleat__doctor_is_text(doctor, CLEAT__DOCTOR_KEPT, "kept", &same, &err);
   if (dropped && status == CLEAT_NOT_FOUND)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "when an upload is dropped, the object of the same key goes too");
+                      "when an upload is aborted, the object of the same key is removed too");
   else if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (!same)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "when an upload is dropped, the object of the same key changes");
+                      "when an upload is aborted, the object of the same key changes");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK,
-                      "an object stays when an upload of its key is dropped");
+                      "an object stays when an upload of its key is aborted");
 }

@@ -1,5 +1,5 @@
-/* doctor/place.c: the checks of the way to the store: keys, answer, clock, access, addressing, and what
- * the place keeps. See doctor.h. One request tells them all. */
+/* doctor/place.c: the checks of the way to the store: credentials, connection, clock, access, addressing,
+ * durability. See doctor.h. One request serves them all. */
 #include "storage/doctor/doctor.h"
 
 #include "base/mem.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* S3 refuses requests that are 15 minutes off. */
+/* S3 refuses requests whose time differs by more than 15 minutes. */
 #define CLOCK_REFUSED_S 900
-/* NTP keeps clocks within a second; more than this is a clock that nobody sets. */
+/* NTP keeps clocks within a second. A larger difference means that nobody sets the clock. */
 #define CLOCK_WRONG_S 60
 
-/* The first request, for an object that is not there. */
+/* Sends the first request, for an absent object. */
 static void contact(struct cleat__doctor *doctor) {
   struct cleat__store *store = doctor->store;
   const char *key = doctor->keys[CLEAT__DOCTOR_ABSENT];
@@ -36,7 +36,7 @@ static void contact(struct cleat__doctor *doctor) {
 
 void cleat__doctor_keys(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   const struct cleat__store_facts *facts = &doctor->facts;
-  char ends[64] = "they do not end";
+  char ends[64] = "they do not expire";
   char time[21];
   contact(doctor);
   if (!facts->needs_keys) {
@@ -50,12 +50,12 @@ void cleat__doctor_keys(struct cleat__doctor *doctor, struct cleat__doctor_check
   }
   if (facts->keys_end_s != 0) {
     cleat__time_rfc3339(facts->keys_end_s, time);
-    snprintf(ends, sizeof ends, "they end at %s", time);
+    snprintf(ends, sizeof ends, "they expire at %s", time);
   }
   cleat__doctor_say(check, CLEAT_CHECK_OK, "from %s; %s", facts->keys, ends);
 }
 
-/* Something answered: what it said is another check's. */
+/* Whether there was an answer. Other checks judge what it said. */
 static bool is_answered(const struct cleat__doctor *doctor) {
   return doctor->contact == CLEAT_OK || doctor->contact_error.http_status != 0 ||
          (doctor->contact == CLEAT_NOT_FOUND || doctor->contact == CLEAT_DENIED);
@@ -73,35 +73,35 @@ void cleat__doctor_clock(struct cleat__doctor *doctor, struct cleat__doctor_chec
   long long offset = doctor->facts.clock_offset_s;
   long long size = llabs(offset);
   if (!doctor->facts.has_clock) {
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "the store tells no time");
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "the store does not send its time");
     return;
   }
   if (size <= 1)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "within a second of the store's clock");
   else
     cleat__doctor_say(check, size < CLOCK_WRONG_S ? CLEAT_CHECK_OK : CLEAT_CHECK_FAILED,
                       "the store's clock is %lld s %s of this machine's%s", size,
                       offset > 0 ? "ahead" : "behind",
                       size > CLOCK_REFUSED_S ? ", beyond what S3 allows" : "");
   if (check->info.result == CLEAT_CHECK_FAILED)
-    snprintf(check->hint, sizeof check->hint, "set the clocks by NTP");
+    snprintf(check->hint, sizeof check->hint, "synchronize the clocks with NTP");
 }
 
 void cleat__doctor_access(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   if (doctor->contact == CLEAT_OK) {
     cleat__doctor_say(check, CLEAT_CHECK_OK,
-                      "%s may be read, and an absent object is told as absent",
+                      "%s may be read, and an absent object is reported as absent",
                       doctor->store->display);
     return;
   }
   cleat__doctor_fail(check, &doctor->contact_error);
-  /* S3 says so of an absent object to who may not list. What else is allowed is worth knowing. */
+  /* S3 answers AccessDenied for an absent object if listing is not allowed. The other checks still run, because they
+   * show what else is allowed. */
   if (strcmp(doctor->contact_error.s3_code, "AccessDenied") == 0) {
     doctor->passed |= 1u << CLEAT__DOCTOR_ACCESS;
-    snprintf(
-        check->hint, sizeof check->hint,
-        "allow s3:GetObject on the objects and s3:ListBucket on the bucket: without the latter "
-        "S3 answers 403 for what is not there");
+    snprintf(check->hint, sizeof check->hint,
+             "allow s3:GetObject on the objects and s3:ListBucket on the bucket: without the "
+             "latter S3 answers 403 for an absent object");
   }
 }
 
@@ -113,9 +113,9 @@ void cleat__doctor_addressing(struct cleat__doctor *doctor, struct cleat__doctor
 
 void cleat__doctor_durable(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   if (doctor->facts.needs_keys || doctor->facts.addressing[0] != '\0')
-    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "up to the store");
+    cleat__doctor_say(check, CLEAT_CHECK_SKIPPED, "decided by the store");
   else if (doctor->facts.forgets)
-    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "the folder lies in memory");
+    cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "the folder is in memory");
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "objects are synced to the file system");
 }

@@ -1,8 +1,8 @@
-/* doctor/writers.c: the checks of what keeps two writers apart: create-only, one after the other and at
- * the same moment, and replacing by ETag. See doctor.h.
+/* doctor/writers.c: the checks of what keeps two writers apart: create-only puts, one after the other and at the
+ * same moment, and replacing by ETag. See doctor.h.
  *
- * Each round of the race has a second thread (base/pair.h), which ends before the round does. The two share nothing
- * but the barrier, and the doctor, which they only read. */
+ * Each round of the race has a second thread (base/pair.h), which ends before the round does. The two threads share
+ * only the barrier and the doctor, which they only read. */
 #include "storage/doctor/doctor.h"
 
 #include "base/pair.h"
@@ -12,7 +12,7 @@
 
 /* ---- one after the other ---- */
 
-/* The second put of a key succeeded: what stands there now? */
+/* Called when the second put of a key succeeded: finds out what the object is now. */
 static void judge_second(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   struct cleat_error err;
   bool second = false;
@@ -21,7 +21,7 @@ static void judge_second(struct cleat__doctor *doctor, struct cleat__doctor_chec
   else
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
                       second ? "a second put with If-None-Match: * replaced the first"
-                             : "a second put with If-None-Match: * was told to have succeeded");
+                             : "a second put with If-None-Match: * was reported as a success");
 }
 
 void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -35,7 +35,7 @@ void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__docto
   }
   if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0) {
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
-                      "the store refuses If-None-Match: Cleat looks before each put instead");
+                      "the store refuses If-None-Match: Cleat checks before each put instead");
     return;
   }
   status = cleat__doctor_put_text(doctor, CLEAT__DOCTOR_ONCE, "second", CLEAT__PUT_CREATE_ONLY,
@@ -49,9 +49,9 @@ void cleat__doctor_create_only(struct cleat__doctor *doctor, struct cleat__docto
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (!first)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "a put that was refused has replaced the object");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "a refused put replaced the object");
   else
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "a second put is refused, and the first stands");
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "a second put is refused, and the first object stays");
 }
 
 /* ---- at the same moment ---- */
@@ -70,7 +70,7 @@ static void write_once(void *ctx) {
                                           CLEAT__PUT_CREATE_ONLY, NULL, &writer->err);
 }
 
-/* Who of the two won; -1: not exactly one, or what happened is another failure, and *check says so. */
+/* The number of the winner. -1 if there is not exactly one, or after another failure; *check then says which. */
 static int find_winner(const struct writer writers[2], struct cleat__doctor_check *check) {
   unsigned won = 0;
   int winner = -1;
@@ -87,14 +87,14 @@ static int find_winner(const struct writer writers[2], struct cleat__doctor_chec
   if (won == 1)
     return winner;
   if (won == 0)
-    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "of two writers at once, both were refused");
+    cleat__doctor_say(check, CLEAT_CHECK_FAILED, "two concurrent writers were both refused");
   else
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED,
-                      "two writers at once were both told that they made the object");
+                      "two concurrent writers were both told that they created the object");
   return -1;
 }
 
-/* False: the race is over, and *check says why. */
+/* Runs one round. False: the race has ended, and *check says why. */
 static bool race_once(struct cleat__doctor *doctor, int object, struct cleat__doctor_check *check) {
   struct writer writers[2] = {{.doctor = doctor, .object = object, .text = "writer 1"},
                               {.doctor = doctor, .object = object, .text = "writer 2"}};
@@ -114,8 +114,7 @@ static bool race_once(struct cleat__doctor *doctor, int object, struct cleat__do
     cleat__doctor_fail(check, &err);
   else if (!same)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED,
-                      "of two writers at once, the one that was refused "
-                      "stands");
+                      "of two concurrent writers, the refused one replaced the object");
   return check->info.result == CLEAT_CHECK_OK;
 }
 
@@ -124,7 +123,8 @@ void cleat__doctor_race(struct cleat__doctor *doctor, struct cleat__doctor_check
     if (!race_once(doctor, CLEAT__DOCTOR_RACED + i, check))
       return;
   }
-  cleat__doctor_say(check, CLEAT_CHECK_OK, "two writers at once: one won, in each of %d rounds",
+  cleat__doctor_say(check, CLEAT_CHECK_OK,
+                    "two concurrent writers: exactly one won in each of %d rounds",
                     CLEAT__DOCTOR_ROUNDS);
 }
 
@@ -152,7 +152,7 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   }
   if ((atomic_load(&doctor->store->lacks) & CLEAT__STORE_NO_IF_MATCH) != 0) {
     cleat__doctor_say(check, CLEAT_CHECK_MISSING,
-                      "the store refuses If-Match: Cleat looks before it replaces a step instead, "
+                      "the store refuses If-Match: Cleat checks before it replaces a step instead, "
                       "and refuses --resume");
     return;
   }
@@ -162,9 +162,9 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (kept)
-    cleat__doctor_say(check, CLEAT_CHECK_OK, "only the object that was seen is replaced%s",
+    cleat__doctor_say(check, CLEAT_CHECK_OK, "only the object with the given ETag is replaced%s",
                       atomic_load(&doctor->store->other_etags)
-                          ? "; the store takes its ETag in another form than it tells it"
+                          ? "; the store accepts the ETag only in another form than it returns it"
                           : "");
   else
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "If-Match with an old ETag replaced the object");

@@ -1,7 +1,7 @@
-/* file/facts.c: what the file:// driver knows of its folder, for the doctor: where it is, on which file
- * system, and whether that outlives the machine.
+/* file/facts.c: facts about the folder for the doctor: its path, its file system, and whether its files survive a
+ * restart.
  *
- * Stateless; thread-safe; touches nothing. */
+ * No state; thread-safe; changes nothing. */
 #include "storage/file/file.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-/* Those that linux/magic.h lacks, from their own sources. */
+/* Numbers that linux/magic.h lacks, from the sources of the file systems. */
 #define MAGIC_CIFS 0xFF534D42u
 #define MAGIC_GPFS 0x47504653u
 #define MAGIC_LUSTRE 0x0BD00BD0u
@@ -35,13 +35,13 @@ static const struct {
     {RAMFS_MAGIC, "ramfs", true},
 };
 
-/* Cuts the last segment off; "/" at the end. */
+/* Removes the last segment; "/" stays "/". */
 static void to_parent(char *path) {
   char *slash = strrchr(path, '/');
   path[slash == path ? 1 : slash - path] = '\0';
 }
 
-/* The file system that the folder is on, or will be. 0 or an errno value. */
+/* Finds the file system of the folder, or the one it will be on. Returns 0 or an errno value. */
 static int find_file_system(const char *root, struct statfs *info, dev_t *device, bool *there) {
   struct stat folder;
   char path[PATH_MAX];
@@ -57,7 +57,7 @@ static int find_file_system(const char *root, struct statfs *info, dev_t *device
   return 0;
 }
 
-/* Copies the value of an option of "a=1,b,c=2"; false: it is not there. Without a value, "". */
+/* Copies the value of an option from "a=1,b,c=2". An option without a value gives "". False: the option is absent. */
 static bool mount_option(const char *options, const char *name, char *value, size_t size) {
   size_t length = strlen(name);
   for (const char *at = options; at != NULL; at = strchr(at, ',')) {
@@ -71,7 +71,7 @@ static bool mount_option(const char *options, const char *name, char *value, siz
   return false;
 }
 
-/* How an NFS mount is made, in words: its version, and what lets two machines not be told apart. */
+/* Describes an NFS mount: its version, and options that keep two machines from seeing each other. */
 static void tell_nfs(const char *options, char *name, size_t size) {
   char version[8] = "";
   char locks[16] = "";
@@ -82,12 +82,12 @@ static void tell_nfs(const char *options, char *name, size_t size) {
   bool blind = mount_option(options, "nocto", ignored, sizeof ignored);
   snprintf(name, size, "nfs %s%s%s", version,
            local ? ", mounted with locks that other machines do not see (nolock, local_lock): save "
-                   "from this machine alone"
+                   "only from this machine"
                  : "",
-           blind ? ", mounted so that changes of other machines are seen late (nocto)" : "");
+           blind ? ", mounted so that changes of other machines become visible late (nocto)" : "");
 }
 
-/* The mount that the folder is on, by its device, from the kernel's table. */
+/* Finds the mount of the folder by its device in the table of the kernel. */
 static void find_nfs(dev_t device, char *name, size_t size) {
   char line[4096];
   char wanted[32];
@@ -127,13 +127,13 @@ cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
   memset(facts, 0, sizeof *facts);
   int failure = find_file_system(files->root, &info, &device, &there);
   if (failure != 0)
-    return cleat__file_fail(files, failure, "look at", NULL, err);
+    return cleat__file_fail(files, failure, "check", NULL, err);
   tell_file_system(&info, name, sizeof name, facts);
   if (info.f_type == NFS_SUPER_MAGIC)
     find_nfs(device, name, sizeof name);
   snprintf(facts->place, sizeof facts->place, "%.300s on %s%s",
            files->root[0] == '\0' ? "/" : files->root, name,
-           there ? "" : "; it is not there yet, and is made now");
+           there ? "" : "; the folder does not exist yet and is made now");
   snprintf(facts->checksum, sizeof facts->checksum, "CRC-32C");
   cleat_status status = cleat__store_head(store, key, &object, cancel, err);
   return status == CLEAT_NOT_FOUND ? CLEAT_OK : status;

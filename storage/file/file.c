@@ -1,9 +1,9 @@
-/* file.c: the file:// store: opening, and the operations on single objects. See file.h.
+/* file.c: opens a file:// store; operations on single objects. See file.h.
  *
- * An object is a regular file below the root folder; its key is its path from there. The root is
- * made by the first write, never by opening or reading. Thread-safe: objects are immutable once
- * they have their name (a replacement is another file), so readers need no lock. The store owns
- * its strings and the pins of its uploads; files are open only during an operation. */
+ * An object is a regular file below the root folder. Its key is its path from there. The root is made by the first
+ * write, never by opening or reading. Thread-safe: an object never changes under its name, because a replacement is
+ * another file. So readers need no lock. The store owns its strings and the pins of its uploads. Files are open only
+ * during an operation. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -22,11 +22,11 @@
 
 #define DEFAULT_TIME_LIMIT_S 900
 #define DEFAULT_CONCURRENCY 4
-#define MIN_PART_BYTES 4096 /* a page: parts that share one would be written back twice */
-#define MAX_PARTS 10000     /* as S3, so that a checkpoint can be copied there part by part */
+#define MIN_PART_BYTES 4096 /* a page: two parts on one page would be written to disk twice */
+#define MAX_PARTS 10000     /* as on S3, so that a checkpoint can be copied there part by part */
 
-/* Between two looks at `cancel`, and small enough that the checksum finds the bytes in the
- * cache. */
+/* How many bytes to read between two checks of `cancel`. Small enough that the checksum finds the bytes in the cache
+ * of the CPU. */
 #define READ_CHUNK_BYTES ((size_t)1 << 20)
 #define SCRATCH_BYTES ((size_t)256 << 10)
 
@@ -36,7 +36,7 @@ static struct cleat__file_store *file_store(struct cleat__store *store) {
 
 /* ---- Writing ---- */
 
-/* Writes the body to the hidden file, checks it against what was announced, syncs, and closes. */
+/* Writes the body to the hidden file, compares it with the given checksum, syncs and closes. */
 static int write_and_close(int fd, const struct cleat__span *body, size_t body_count,
                            uint32_t announced, const atomic_bool *cancel) {
   uint32_t crc = 0;
@@ -59,7 +59,8 @@ static cleat_status file_put(struct cleat__store *store, const char *key,
   char hidden[] = CLEAT__FILE_PUT_PREFIX "0123456789abcdef";
   int fd = -1;
   if (cleat__random_hex(8, hidden + strlen(hidden) - 16) != CLEAT_OK)
-    return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had", key);
+    return cleat__error_set(err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
+                            key);
   cleat_status status = cleat__file_place_create(files, key, hidden, &place, &fd, err);
   if (status != CLEAT_OK)
     return status;
@@ -80,14 +81,14 @@ static cleat_status file_put(struct cleat__store *store, const char *key,
 
 /* ---- Reading ---- */
 
-/* Opens what has the name. Over NFS a file is what it is at the server when it is opened, so it is asked about only
- * then. 0 or an errno value. */
+/* Opens the file of the name. NFS gets the state of a file from the server when it is opened, so the file is
+ * examined only after that. Returns 0 or an errno value. */
 static int open_name(const struct cleat__file_store *files, const struct cleat__file_place *place,
                      int *fd, struct stat *info, const atomic_bool *cancel) {
   unsigned absent = 0;
   int found = -1;
   do {
-    /* O_NONBLOCK: a FIFO that somebody left here must not hang us. */
+    /* O_NONBLOCK: a FIFO in the folder must not block. */
     found = openat(place->folder, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   } while (found < 0 && errno == ENOENT &&
            cleat__file_may_reappear(files, place->folder, &absent, cancel));
@@ -102,7 +103,7 @@ static int open_name(const struct cleat__file_store *files, const struct cleat__
   return 0;
 }
 
-/* Opens the object of `key`, which is a regular file. NOT_FOUND when there is none. */
+/* Opens the object of `key`, a regular file. NOT_FOUND if there is none. */
 static cleat_status open_object(const struct cleat__file_store *files, const char *key, int *fd,
                                 struct stat *info, const atomic_bool *cancel,
                                 struct cleat_error *err) {
@@ -110,7 +111,7 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
   int found = -1;
   int failure = ESTALE;
   memset(info, 0, sizeof *info);
-  /* ESTALE: another machine has removed it, or its folder, in between. Then the name is asked again. */
+  /* ESTALE: another machine has removed the file or its folder since it was found. Try the name again. */
   for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
     cleat_status status = cleat__file_place_open(files, key, false, "read", &place, err);
     if (status != CLEAT_OK)
@@ -129,7 +130,7 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
   return cleat__file_fail(files, failure, "read", key, err);
 }
 
-/* Reads exactly `size` bytes. 0, an errno value, or ENODATA at an early end. */
+/* Reads exactly `size` bytes. Returns 0, an errno value, or ENODATA if the file ends early. */
 static int read_exactly(int fd, uint64_t offset, char *to, size_t size) {
   while (size > 0) {
     ssize_t got = pread(fd, to, size, (off_t)offset);
@@ -144,7 +145,7 @@ static int read_exactly(int fd, uint64_t offset, char *to, size_t size) {
   return 0;
 }
 
-/* Fills one range, or reads past it through `scratch` where it has no base. */
+/* Fills one span. If it has no base, reads and discards its bytes through `scratch`. */
 static int read_span(int fd, uint64_t offset, const struct cleat__span *span, char *scratch,
                      const atomic_bool *cancel, uint32_t *crc) {
   size_t chunk_bytes = span->base == NULL ? SCRATCH_BYTES : READ_CHUNK_BYTES;
@@ -206,7 +207,7 @@ static cleat_status read_object(const struct cleat__file_store *files, const cha
     if (scratch == NULL)
       return cleat__error_no_memory(err, "reading a file");
   }
-  /* Doubles the kernel's read-ahead; a hint, so its failure means nothing. */
+  /* A hint that doubles the read-ahead of the kernel. Its failure does not matter. */
   if (length > READ_CHUNK_BYTES)
     (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_SEQUENTIAL);
   int failure = read_spans(fd, offset, into, into_count, scratch, cancel, &crc);
@@ -219,7 +220,8 @@ static cleat_status read_object(const struct cleat__file_store *files, const cha
   return CLEAT_OK;
 }
 
-/* Whether another machine has removed the object since it was opened, so that what has its name now is to be read. */
+/* Whether another machine has removed the object since it was opened. Then the file that has the name now must be
+ * read. */
 static bool is_gone(cleat_status status, const struct cleat_error *err, int *tries) {
   return status != CLEAT_OK && err->os_errno == ESTALE && ++*tries < CLEAT__FILE_VANISH_TRIES;
 }
@@ -248,13 +250,13 @@ static void describe(const struct stat *info, struct cleat__object *object) {
   cleat__file_etag(info, object->etag);
 }
 
-/* The whole of an open file of at most `cap` bytes, NUL-terminated. */
+/* Reads a whole open file of at most `cap` bytes, and adds a NUL. */
 static cleat_status read_small(const struct cleat__file_store *files, const char *key, int fd,
                                uint64_t size, size_t cap, char **bytes, const atomic_bool *cancel,
                                struct cleat_error *err) {
   uint32_t crc = 0;
   if (size > cap)
-    return cleat__error_set(err, CLEAT_LIMIT, "%s/%s has %llu bytes; at most %zu are read here",
+    return cleat__error_set(err, CLEAT_LIMIT, "%s/%s has %llu bytes; the limit here is %zu",
                             files->root, key, (unsigned long long)size, cap);
   char *text = cleat__alloc((size_t)size + 1);
   if (text == NULL)
@@ -359,7 +361,7 @@ static const struct cleat__store_ops file_ops = {
     .close = file_close,
 };
 
-/* Decodes %XX in place. False: malformed, or a NUL. */
+/* Decodes %XX in place. False: an invalid escape, or a NUL. */
 static bool percent_decode(char *text) {
   char *to = text;
   for (const char *from = text; *from != '\0'; from++, to++) {
@@ -375,7 +377,7 @@ static bool percent_decode(char *text) {
   return true;
 }
 
-/* The folder of "/dir/" or "localhost/dir" (RFC 8089 §2), decoded, without '/' at its end. */
+/* Gets the folder of "/dir/" or "localhost/dir" (RFC 8089 §2), decoded, without a '/' at its end. */
 static cleat_status parse_root(const char *location, char **root, struct cleat_error *err) {
   const char *path = location;
   if (strncasecmp(path, "localhost/", strlen("localhost/")) == 0)

@@ -1,11 +1,11 @@
-/* file/journal.c: the file beside an upload that says which key it is for and which parts it holds. See
- * file.h and file/multipart.c.
+/* file/journal.c: the file beside an upload that says which key it is for and which parts it holds. See file.h and
+ * file/multipart.c.
  *
- * A header of fixed size (the last segment of the key: the folder is that of the journal), then one record
- * of fixed size a part, at its place. Every record stands for itself, with a checksum, so that parts are
- * noted from many threads without a lock, and a torn write is no record. Nothing syncs a journal: after a
- * power cut it promises nothing about the bytes, which is why an upload is read again before it is
- * adopted. No state beyond a call; any thread. */
+ * It has a header of fixed size with the last segment of the key; the folder of the journal gives the rest. Then
+ * follows one record of fixed size for each part, at the place of its number. Every record has its own checksum. So
+ * many threads add records without a lock, and a torn write is not a valid record. Journals are not synced. After a
+ * power cut, a record proves nothing about the bytes of its part. So the bytes are read and compared before an
+ * upload is adopted. No state after a call; any thread. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -25,7 +25,7 @@
 
 struct header {
   uint32_t magic;
-  uint32_t check; /* CRC-32C of the name, to its end */
+  uint32_t check; /* CRC-32C of the name up to its end */
   char name[NAME_MAX + 1];
 };
 
@@ -34,7 +34,7 @@ struct record {
   uint32_t number;
   uint64_t size;
   uint32_t crc32c;
-  uint32_t check; /* CRC-32C of what stands before */
+  uint32_t check; /* CRC-32C of the fields before it */
 };
 
 uint64_t cleat__file_part_count(const struct cleat__upload *upload) {

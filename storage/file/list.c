@@ -1,10 +1,10 @@
-/* file/list.c: listing a file:// store. See file.h.
+/* file/list.c: lists a file:// store. See file.h.
  *
- * Keys come in byte order, as S3 gives them. A folder sorts as its name with '/' behind, since that
- * is how it stands in keys: "a-b" before "a/b". Each page reads the folders on its way again and
- * skips what is not above `after`; sizes are asked for only of what is returned. Hidden are the
- * names of unfinished writes, files that NFS keeps for those who have them open, links, and everything that is no
- * folder or regular file, or no key. Thread-safe; all state is in struct walk, on the caller's stack. */
+ * Keys come in byte order, as on S3. A folder sorts as its name followed by '/', because that is how it appears in
+ * keys: "a-b" before "a/b". Each page reads the folders on its way again and skips entries that are not after
+ * `after`. Sizes are read only for entries that are returned. These are not listed: unfinished writes, files that
+ * NFS keeps for processes that have them open, links, anything that is neither a folder nor a regular file, and
+ * names that are not valid keys. Thread-safe; all state is in struct walk on the stack of the caller. */
 #include "storage/file/file.h"
 
 #include "base/buffer.h"
@@ -24,16 +24,16 @@ struct walk {
   const char *prefix;
   const char *after; /* "" for the first page */
   bool delimited;
-  bool full; /* there is more than fits on the page */
+  bool full; /* more entries exist than fit on the page */
   struct cleat__list_page *page;
   size_t capacity;
   const atomic_bool *cancel;
   struct cleat_error *err;
-  /* The key of the folder at hand with its '/', or of what is looked at in it. */
+  /* The key of the current folder with its '/', or of the current entry in it. */
   char key[CLEAT__KEY_MAX + 2];
 };
 
-/* The wanted names of one folder, those of folders with '/' behind. */
+/* The wanted names of one folder. Those of folders end in '/'. */
 struct names {
   struct cleat__buffer text; /* all names, each with its NUL */
   const char **sorted;
@@ -49,7 +49,7 @@ static bool starts_with(const char *text, const char *start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Whether walk->key, complete now, can be or hold something for this page. */
+/* Whether walk->key, which is complete, can be or contain an entry for this page. */
 static bool is_wanted(const struct walk *walk, bool is_folder) {
   if (!starts_with(walk->key, walk->prefix))
     return false;
@@ -58,14 +58,14 @@ static bool is_wanted(const struct walk *walk, bool is_folder) {
   return is_folder && !walk->delimited && starts_with(walk->after, walk->key);
 }
 
-/* 1 folder, 0 regular file, -1 neither. */
+/* Returns 1 for a folder, 0 for a regular file, -1 for others. */
 static int kind_of(int folder, const struct dirent *entry) {
   struct stat info;
   if (entry->d_type == DT_DIR)
     return 1;
   if (entry->d_type == DT_REG)
     return 0;
-  /* Some file systems do not tell. */
+  /* Some file systems do not return the type. */
   if (entry->d_type != DT_UNKNOWN ||
       fstatat(folder, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return -1;
@@ -76,8 +76,8 @@ static cleat_status add_name(struct walk *walk, struct names *names, int folder,
                              const struct dirent *entry) {
   int kind = kind_of(folder, entry);
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", entry->d_name);
-  /* "." and "..", unfinished writes, removed files, and names that were cut here because they are too long, are no
-   * keys either. */
+  /* These are not valid keys either: "." and "..", unfinished writes, removed files, and names that were cut above
+   * because they are too long. */
   if (kind < 0 || used < 0 || cleat__key_problem(walk->key) != NULL ||
       cleat__file_is_silly(entry->d_name))
     return CLEAT_OK;
@@ -89,7 +89,7 @@ static cleat_status add_name(struct walk *walk, struct names *names, int folder,
   return cleat__buffer_append(&names->text, walk->key + length, strlen(walk->key + length) + 1);
 }
 
-/* Takes the names that are wanted out of the folder whose key is walk->key[0..length). */
+/* Reads the wanted names of the folder whose key is walk->key[0..length). */
 static cleat_status read_names(struct walk *walk, DIR *dir, size_t length, struct names *names) {
   cleat_status status = CLEAT_OK;
   unsigned seen = 0;
@@ -106,7 +106,7 @@ static cleat_status read_names(struct walk *walk, DIR *dir, size_t length, struc
   }
   int failure = atomic_load(walk->cancel) ? ECANCELED : errno;
   walk->key[length] = '\0';
-  /* ESTALE: another machine has removed the folder, so that it was empty. */
+  /* ESTALE: another machine has removed the folder, so it was empty. */
   if (failure != 0 && failure != ESTALE)
     return cleat__file_fail(walk->store, failure, "list", walk->key, walk->err);
   return CLEAT_OK;
@@ -129,7 +129,7 @@ static cleat_status sort_names(struct walk *walk, struct names *names) {
   return CLEAT_OK;
 }
 
-/* Puts walk->key on the page; where there is no room, ends the page before it. */
+/* Adds walk->key to the page. If the page is full, ends it before this key. */
 static cleat_status emit(struct walk *walk, uint64_t size, int64_t modified_s, bool is_prefix) {
   struct cleat__list_page *page = walk->page;
   if (page->count == CLEAT__LIST_PAGE) {
@@ -151,12 +151,12 @@ static cleat_status emit(struct walk *walk, uint64_t size, int64_t modified_s, b
 
 static cleat_status walk_folder(struct walk *walk, int fd, size_t length);
 
-/* One wanted name of the folder `fd`; walk->key is complete. */
+/* Handles one wanted name of the folder `fd`. walk->key is complete. */
 static cleat_status visit(struct walk *walk, int fd, const char *name) {
   struct stat info;
   size_t length = strlen(walk->key);
   if (walk->key[length - 1] != '/') {
-    /* Gone meanwhile, or replaced by something else: not listed. */
+    /* Removed, or replaced by something else: do not list it. */
     if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
       return CLEAT_OK;
     return emit(walk, (uint64_t)info.st_size, (int64_t)info.st_mtim.tv_sec, false);
@@ -182,8 +182,8 @@ static cleat_status visit_all(struct walk *walk, int fd, size_t length, const st
   return status;
 }
 
-/* Lists the folder `fd`, which is closed, and what is below. Its key is walk->key[0..length).
- * Recursion is as deep as a key has segments. */
+/* Lists the folder `fd` and everything below, and closes `fd`. The key of the folder is walk->key[0..length). The
+ * recursion is as deep as a key has segments. */
 static cleat_status walk_folder(struct walk *walk, int fd, size_t length) {
   struct names names = {0};
   cleat__buffer_init(&names.text, SIZE_MAX / 2);
@@ -214,12 +214,12 @@ cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bo
                       .cancel = cancel,
                       .err = err};
   struct cleat__file_place place;
-  /* No key is that long. */
+  /* No key is that long, so the page is empty. */
   if (strlen(prefix) > CLEAT__KEY_MAX) {
     *page = found;
     return CLEAT_OK;
   }
-  /* The folder that the prefix lies in is that of a key that starts so. */
+  /* The folder of the prefix is the folder of a key with that prefix. */
   cleat_status status = cleat__file_place_open(walk.store, prefix, false, "list", &place, err);
   if (status == CLEAT_OK) {
     size_t length = (size_t)(place.name - prefix);

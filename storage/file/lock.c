@@ -1,4 +1,4 @@
-/* file/lock.c: files of a file:// store that are opened to be locked. See file.h. */
+/* file/lock.c: opens files of a file:// store for locking. See file.h. */
 #include "storage/file/file.h"
 
 #include "base/fork.h"

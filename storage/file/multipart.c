@@ -1,22 +1,20 @@
 /* file/multipart.c: uploads in parts to a file:// store. See file.h.
  *
- * An upload is two hidden files in the folder of its key: ".cleat-upload-<id>" has the object's
- * size from the start (so that a full disk is found before any byte is sent) and each part is
- * written to its place in it; ".cleat-upload-<id>.parts" is the journal (file/journal.c), with one record
- * a part, written after the part's bytes. To complete is to check the journal, sync and rename.
+ * An upload is two hidden files in the folder of its key. ".cleat-upload-<id>" has the size of the object from the
+ * start, so that a full disk is noticed before any byte is written. Each part is written to its place in it.
+ * ".cleat-upload-<id>.parts" is the journal (file/journal.c). It gets one record for each part, after the bytes of
+ * the part. Completing an upload checks the journal, syncs and renames.
  *
- * Parts of one upload arrive from many threads: they touch different ranges of both files, so no
- * lock is needed. After each part the kernel is asked to start writing it to the disk, so that the
- * sync at the end finds little to do.
+ * Parts of one upload arrive from many threads. They write to different ranges of both files, so no lock is needed.
+ * After each part the kernel is asked to start writing it to the disk, so that the final sync has little to do.
  *
- * The process that begins an upload keeps the file open until its end (a "pin"): the kernel reports
- * a failed write-back through a file that was open when it happened, and it saves opening the file
- * for each part. Whoever holds the file open holds a lock on it (flock), shared but for the one who
- * adopts it (file/uploads.c): so it is known whether the process that began an upload lives, and one that
- * lost its upload to another can write no more bytes into it. An upload beyond PINS_MAX is opened by name for
- * each call. The list of pins is guarded by store->synced.lock; the file of a pin is used outside
- * of it, since the caller ends an upload only when no part is in flight.
- */
+ * The process that begins an upload keeps the file open until its end (a "pin"). The kernel reports a failed
+ * write-back through a file that was open at that time. It also saves opening the file for each part. Every process
+ * that has the file open holds a shared lock on it (flock). A process that adopts the upload takes an exclusive lock
+ * (file/uploads.c). So the lock shows whether the process that began an upload is alive. A process that lost its
+ * upload to another one cannot write to it any more. Uploads beyond PINS_MAX are opened by name for each call.
+ * store->synced.lock guards the list of pins. The file of a pin is used outside the lock, because the caller ends an
+ * upload only when no part is in flight. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -34,7 +32,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* Each pin costs a file descriptor; a process may have 1,024 by default. */
+/* Each pin uses a file descriptor. A process may have 1,024 by default. */
 #define PINS_MAX 128
 
 static cleat_status no_such_upload(const struct cleat__upload *upload, struct cleat_error *err) {
@@ -42,7 +40,7 @@ static cleat_status no_such_upload(const struct cleat__upload *upload, struct cl
                           upload->key);
 }
 
-/* The names of the two files. False: the id is none of ours. */
+/* Makes the names of the two files. False: the id is not one of this store. */
 static bool hidden_names(const struct cleat__upload *upload, char data[CLEAT__FILE_HIDDEN_MAX],
                          char journal[CLEAT__FILE_HIDDEN_MAX]) {
   uint8_t id[CLEAT__FILE_UPLOAD_ID_BYTES];
@@ -127,7 +125,7 @@ struct open_upload {
   bool pinned;
 };
 
-/* NOT_FOUND when its file is gone. Close with close_upload. */
+/* Opens the file of the upload. NOT_FOUND if it is gone. Close with close_upload. */
 static cleat_status open_upload(struct cleat__file_store *store, const struct cleat__upload *upload,
                                 const char *verb, struct open_upload *open,
                                 struct cleat_error *err) {
@@ -143,7 +141,7 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   if (open->pinned)
     return CLEAT_OK;
   open->fd = cleat__file_lock_open(open->place.folder, open->data, O_RDWR);
-  /* A file system without locks is no reason to fail. */
+  /* A file system without locks does not make this fail. */
   if (open->fd >= 0 && (flock(open->fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK))
     return CLEAT_OK;
   bool adopted = open->fd >= 0;
@@ -156,7 +154,7 @@ static cleat_status open_upload(struct cleat__file_store *store, const struct cl
   return status;
 }
 
-/* 0, or what close said; for a pinned file, 0. */
+/* Returns 0 or the error of close; always 0 for a pinned file. */
 static int close_upload(struct open_upload *open) {
   int failure = !open->pinned ? cleat__file_lock_close(open->fd) : 0;
   cleat__file_place_close(&open->place);
@@ -165,7 +163,7 @@ static int close_upload(struct open_upload *open) {
 
 /* ---- Create ---- */
 
-/* Gives the new file its size and, where the file system can, its space. */
+/* Sets the size of the new file, and allocates its space if the file system can. */
 static int reserve(int fd, uint64_t size) {
   int failure = 0;
   if (cleat__fault_point())
@@ -182,7 +180,7 @@ static int reserve(int fd, uint64_t size) {
   return failure;
 }
 
-/* Makes the upload's file, locks it, and keeps it open; 0 or an errno value. */
+/* Makes the file of the upload, locks it and keeps it open. Returns 0 or an errno value. */
 static int make_data(struct cleat__file_store *files, int folder, const char *hidden,
                      const char *id, uint64_t size) {
   int fd = cleat__file_lock_open(folder, hidden, O_RDWR | O_CREAT | O_EXCL);
@@ -199,8 +197,8 @@ static int make_data(struct cleat__file_store *files, int folder, const char *hi
   return failure;
 }
 
-/* The journal comes first and goes last: an upload that is found by it can be cleaned up, wherever its
- * process was killed. */
+/* The journal is made first and removed last. So an upload can be found and cleaned up wherever its process was
+ * killed. */
 cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
                                           const char *content_type, const atomic_bool *cancel,
                                           struct cleat_error *err) {
@@ -216,7 +214,7 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
     return cleat__error_set(err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts", upload->key,
                             store->max_parts);
   if (cleat__random_hex(CLEAT__FILE_UPLOAD_ID_BYTES, id) != CLEAT_OK)
-    return cleat__error_set(err, CLEAT_IO, "cannot write %s: no random bytes to be had",
+    return cleat__error_set(err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
                             upload->key);
   snprintf(hidden, sizeof hidden, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
   snprintf(journal, sizeof journal, "%s.parts", hidden);
@@ -254,20 +252,20 @@ static cleat_status check_part(const struct cleat__upload *upload,
                           part->number, upload->key, body_bytes, size);
 }
 
-/* Its bytes are written, and `crc` is theirs. */
+/* Adds the record of a part whose bytes are written. `crc` is their checksum. */
 static int note_part(const struct open_upload *open, const struct cleat__upload *upload,
                      const struct cleat__stored_part *part, uint32_t crc) {
-  /* check_part has seen it. */
+  /* checked by check_part */
   assert(part->number >= 1 && part->size == cleat__file_part_size(upload, part->number));
   uint64_t offset = (part->number - 1) * upload->part_bytes;
   if (crc != part->crc32c)
     return EBADMSG;
-  /* Only begins the write-back; whether it worked, the sync at the end tells. */
+  /* This only starts the write-back. The final sync reports whether it worked. */
   (void)sync_file_range(open->fd, (off_t)offset, (off_t)part->size, SYNC_FILE_RANGE_WRITE);
   return cleat__file_journal_note(open->place.folder, open->journal, part);
 }
 
-/* `failure`: 0, an errno value, or CLEAT__FILE_FEED_FAILED with *err filled. */
+/* Ends a part. `failure` is 0, an errno value, or CLEAT__FILE_FEED_FAILED with *err filled. */
 static cleat_status end_part(struct cleat__file_store *files, const struct cleat__upload *upload,
                              struct open_upload *open, int failure, struct cleat__stored_part *part,
                              struct cleat_error *err) {
@@ -278,7 +276,7 @@ static cleat_status end_part(struct cleat__file_store *files, const struct cleat
     failure = close_failure;
   if (failure == EBADMSG)
     return cleat__file_changed(files, upload->key, err);
-  if (failure == ESTALE) /* another machine has ended it */
+  if (failure == ESTALE) /* another machine has ended the upload */
     return no_such_upload(upload, err);
   if (failure != 0)
     return cleat__file_fail(files, failure, "write", upload->key, err);
@@ -365,7 +363,7 @@ cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
 
 /* ---- Complete and abort ---- */
 
-/* Whether the caller's parts are all there are, and the journal has each of them as it is. */
+/* Checks that the parts of the caller are complete and match the records of the journal. */
 static cleat_status check_parts(const struct cleat__file_store *files,
                                 const struct cleat__upload *upload, const struct open_upload *open,
                                 const struct cleat__stored_part *parts, size_t count,
@@ -392,7 +390,7 @@ static cleat_status check_parts(const struct cleat__file_store *files,
   return status;
 }
 
-/* Syncs the bytes and gives them their name. */
+/* Syncs the bytes and gives the file its final name. */
 static cleat_status finish(const struct cleat__file_store *files,
                            const struct cleat__upload *upload, const struct open_upload *open,
                            const atomic_bool *cancel, struct cleat_error *err) {
@@ -410,9 +408,8 @@ static cleat_status finish(const struct cleat__file_store *files,
                              upload->create_only ? &create_only : NULL, cancel, err);
 }
 
-/* The upload is gone: perhaps an earlier complete has won, by another process, or one whose caller
- * did not hear of it. It may have failed at its last step, the sync of the folder: that is made up
- * for here. */
+/* Called when the upload is gone. An earlier complete may have succeeded, in another process, or with a lost reply.
+ * It may have failed only in its last step, the sync of the folder. So that sync is repeated here. */
 static cleat_status settle_lost_reply(struct cleat__file_store *files,
                                       const struct cleat__upload *upload, const atomic_bool *cancel,
                                       struct cleat_error *err) {
@@ -423,7 +420,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
   if (status != CLEAT_OK || object.size != upload->size)
     return no_such_upload(upload, err);
   if (upload->create_only)
-    return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
+    return cleat__error_set(err, CLEAT_EXISTS, "%s exists already", upload->key);
   status = cleat__file_place_open(files, upload->key, false, "complete", &place, err);
   if (status != CLEAT_OK)
     return status;
@@ -434,7 +431,7 @@ static cleat_status settle_lost_reply(struct cleat__file_store *files,
   return CLEAT_OK;
 }
 
-/* Whether the upload still has its hidden name; a pinned file may have lost it. */
+/* Whether the upload still has its hidden name. A pinned file may have lost it. */
 static bool is_pending(const struct open_upload *open) {
   struct stat info;
   return cleat__file_stat(open->place.folder, open->data, &info) == 0;

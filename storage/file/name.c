@@ -1,12 +1,14 @@
-/* file/name.c: what a name of a file:// store stands for right now, on a network file system too. See file.h.
+/* file/name.c: finds what a name of a file:// store refers to now, on network file systems too. See file.h.
  *
- * An NFS client answers stat() and lookups out of a cache that may be a minute old, and it does four more things:
- *  - A file that is removed or replaced while this machine has it open stays as ".nfs" and 24 hex digits until it is
- *    closed. Such a replacement is two steps: for a moment the name is missing.
- *  - What another machine has removed is ESTALE.
- *  - A request may be sent twice, so that the second finds done what the first did: EEXIST of a link, ENOENT of a
+ * An NFS client answers stat() and lookups from a cache that may be a minute old. It differs from a local disk in
+ * four more ways:
+ *  - A file that is removed or replaced while this machine has it open stays until it is closed. Its name is then
+ *    ".nfs" and 24 hex digits. Such a replacement takes two steps. Between them the name is missing.
+ *  - A file that another machine has removed gives ESTALE.
+ *  - A request may be sent twice. The second one then meets the result of the first: EEXIST from link, ENOENT from
  *    rename.
- *  - flock() locks all bytes of the file at the server. An exclusive lock needs a descriptor that is open for writing.
+ *  - flock() locks all bytes of the file at the server. An exclusive lock needs a descriptor that is open for
+ *    writing.
  * No state; any thread. */
 #include "storage/file/file.h"
 
@@ -21,10 +23,10 @@
 #define SILLY_PREFIX ".nfs"
 #define SILLY_DIGITS 24
 #define POLL_MS 5
-/* What a replacement takes is two requests; whoever holds the lock for longer has something else to do. */
+/* A replacement takes two requests. A lock that is held for longer has another reason. */
 #define REAPPEAR_MS 5000
 
-/* Only for what it has the kernel do; a kernel that does not know the call has no such cache to be asked about. */
+/* Called only for its effect on the cache of the kernel. A kernel without this call has no such cache. */
 static void ask_server(int folder, const char *name) {
   struct statx ignored;
   int flags = AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW | (name[0] == '\0' ? AT_EMPTY_PATH : 0);
@@ -37,7 +39,7 @@ void cleat__file_refresh(int fd) {
 
 int cleat__file_stat(int folder, const char *name, struct stat *info) {
   for (int looks = 0; looks < STATS_MAX; looks++) {
-    /* The names first: a folder that has changed has each name looked up anew. */
+    /* The names first: if a folder has changed, the client looks up each name again. */
     cleat__file_refresh(folder);
     ask_server(folder, name);
     if (fstatat(folder, name, info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -71,7 +73,7 @@ bool cleat__file_on_nfs(int folder) {
   return fstatfs(folder, &info) == 0 && info.f_type == NFS_SUPER_MAGIC;
 }
 
-/* Whether somebody holds the lock on the folder's names. */
+/* Whether a process holds the lock on the names of the folder. */
 static bool is_changing(int folder) {
   int fd = cleat__file_lock_open(folder, CLEAT__FILE_LOCK_NAME, O_RDONLY);
   if (fd < 0)
@@ -98,7 +100,7 @@ int cleat__file_await_change(const struct cleat__file_store *store, int folder, 
 
 bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder, unsigned *absent,
                               const atomic_bool *cancel) {
-  /* More than once: it may have been missing for one replacement after another. */
+  /* More than once, because several replacements may follow each other. */
   return cleat__file_on_nfs(folder) && ++*absent <= STATS_MAX &&
          cleat__file_await_change(store, folder, REAPPEAR_MS, cancel) != ECANCELED;
 }

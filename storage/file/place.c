@@ -1,7 +1,7 @@
 /* file/place.c: the folders of a file:// store. See file.h.
  *
- * Thread-safe without a lock: folders are made and removed by the kernel's atomic calls, and a
- * folder that another removes between two of ours is made again. */
+ * Thread-safe without a lock: the calls of the kernel that make and remove folders are atomic. If another process
+ * removes a folder between two calls, it is made again. */
 #include "storage/file/file.h"
 
 #include "base/mem.h"
@@ -20,15 +20,16 @@ static void add_hint(struct cleat_error *err) {
   switch (err->os_errno) {
   case ENOSPC:
   case EDQUOT:
-    cleat__error_hint(err, "free some space there, or remove old checkpoints; nothing that was "
-                           "saved before is touched");
+    cleat__error_hint(err,
+                      "free some space there, or remove old checkpoints; earlier saves are intact");
     break;
   case EFBIG:
-    cleat__error_hint(err, "the file system, or a limit (ulimit -f), allows no file of this size");
+    cleat__error_hint(err,
+                      "the file system or a limit (ulimit -f) does not allow a file of this size");
     break;
   case EACCES:
   case EPERM:
-    cleat__error_hint(err, "check owner and mode of the folder, and which user this runs as");
+    cleat__error_hint(err, "check owner and mode of the folder, and the user of this process");
     break;
   case EROFS:
     cleat__error_hint(err, "the file system is mounted read-only: mount it read-write, or save "
@@ -46,12 +47,13 @@ static void add_hint(struct cleat_error *err) {
     cleat__error_hint(err, "raise the limit on open files (ulimit -n)");
     break;
   case ENOLCK:
-    cleat__error_hint(err, "this machine gets no file locks there: mount NFS by version 4, or with "
-                           "rpc.statd running for version 3");
+    cleat__error_hint(err, "this machine gets no file locks there: mount NFS with version 4, or "
+                           "run rpc.statd for version 3");
     break;
   case ESTALE:
-    cleat__error_hint(err, "the NFS server does not know this file or folder any more: look at the "
-                           "mount, and mount it again");
+    cleat__error_hint(
+        err,
+        "the NFS server no longer knows this file or folder: check the mount, and mount it again");
     break;
   default:
     break;
@@ -75,15 +77,15 @@ cleat_status(cleat__file_fail)(const struct cleat__file_store *store, int os_err
 cleat_status cleat__file_changed(const struct cleat__file_store *store, const char *key,
                                  struct cleat_error *err) {
   cleat__error_set(err, CLEAT_INTEGRITY,
-                   "cannot write %s/%s: the bytes are not those whose CRC-32C was taken before",
+                   "cannot write %s/%s: the bytes do not match the CRC-32C that was taken before",
                    store->root, key);
   cleat__error_hint(err, "the source must not change while it is saved; if nothing writes to it, "
-                         "suspect the machine's memory");
+                         "this machine's memory may be faulty");
   return CLEAT_INTEGRITY;
 }
 
-/* Makes the folder and opens it; -1 with errno. It is synced into its parent, or a power cut could
- * take it away with all that it holds. */
+/* Makes the folder and opens it; -1 with errno on failure. The folder is synced into its parent. Otherwise a power
+ * cut could remove it with its contents. */
 static int make_folder(int parent, const char *name) {
   if (mkdirat(parent, name, 0777) == 0) {
     int failure = cleat__sync_folder(parent);
@@ -97,12 +99,11 @@ static int make_folder(int parent, const char *name) {
   return openat(parent, name, FOLDER_FLAGS | O_NOFOLLOW);
 }
 
-/* Makes the folder `path`, and syncs it into its parent, unless it is there. 0 or an errno
- * value. */
+/* Makes the folder `path` unless it exists, and syncs it into its parent. Returns 0 or an errno value. */
 static int make_path(const char *path) {
   char parent[PATH_MAX];
   struct stat info;
-  /* Asked first: NFS may answer mkdir of a folder that exists with EACCES. */
+  /* stat first: NFS may answer EACCES to mkdir of an existing folder. */
   if (stat(path, &info) == 0)
     return 0;
   if (mkdir(path, 0777) != 0)
@@ -117,7 +118,7 @@ static int make_path(const char *path) {
   return failure;
 }
 
-/* mkdir -p. The way to the root is the user's own, so links on it are followed. */
+/* Like mkdir -p. The path to the root belongs to the user, so links on it are followed. */
 static int make_root(const char *root) {
   char path[PATH_MAX];
   for (const char *end = root; *end != '\0';) {
@@ -132,8 +133,7 @@ static int make_root(const char *root) {
   return open(root, FOLDER_FLAGS);
 }
 
-/* Asks the server about each folder on the way to the root: an NFS client remembers for a while that a name was
- * absent. */
+/* Refreshes each folder on the path to the root: an NFS client remembers for a while that a name was absent. */
 static void refresh_way(const char *root) {
   char path[PATH_MAX];
   int fd = 0;
@@ -159,7 +159,7 @@ static int open_root(const struct cleat__file_store *store, bool create) {
   return fd;
 }
 
-/* The folder `name` in `parent`, which is closed. -1 with errno. */
+/* Opens the folder `name` in `parent`, and closes `parent`. -1 with errno on failure. */
 static int step_down(int parent, const char *name, bool create) {
   int fd = openat(parent, name, FOLDER_FLAGS | O_NOFOLLOW);
   if (fd < 0 && errno == ENOENT && create)
@@ -170,7 +170,7 @@ static int step_down(int parent, const char *name, bool create) {
   return fd;
 }
 
-/* From the open root down to the folder of the key; *name is what remains. Takes `fd`. */
+/* Walks from the open root to the folder of the key. *name is the last segment. Takes `fd`. */
 static int walk_down(int fd, const char *key, bool create, const char **name) {
   char segment[NAME_MAX + 1];
   for (const char *slash = strchr(key, '/'); slash != NULL && fd >= 0; slash = strchr(key, '/')) {
@@ -203,13 +203,13 @@ cleat_status cleat__file_place_open(const struct cleat__file_store *store, const
       return cleat__error_failed(err->status);
     }
     fd = root < 0 ? -1 : walk_down(root, key, create, &name);
-    /* ESTALE: another machine has removed a folder on the way. */
+    /* ESTALE: another machine has removed a folder on the path. */
     if (fd >= 0 || (errno != ESTALE && (errno != ENOENT || !create)))
       break;
   }
   if (fd < 0) {
     cleat__file_fail(store, errno, verb, key, err);
-    /* Below a file there is no key; to a reader that is all there is to say. */
+    /* There is no key below a file. For a reader the object is simply absent. */
     if (!create && err->os_errno == ENOTDIR)
       err->status = CLEAT_NOT_FOUND;
     return cleat__error_failed(err->status);
@@ -256,7 +256,7 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
   struct cleat_error ignored;
   int failure = 0;
   snprintf(folder, sizeof folder, "%s", key);
-  /* Other failures do not end it: the inner part of the way may never have been made. */
+  /* Other failures do not end the loop: inner folders may not exist. */
   for (char *slash = strrchr(folder, '/');
        slash != NULL && failure != ENOTEMPTY && failure != EEXIST; slash = strrchr(folder, '/')) {
     *slash = '\0';

@@ -1,9 +1,10 @@
-/* file/sweep.c: what processes that died left hidden in a file:// store: the file of a put, the lock on a folder's
- * names, the bytes of an upload without its journal; and what an NFS client has left of removed files. See file.h.
+/* file/sweep.c: removes hidden leftovers of crashed processes from a file:// store. These are files of puts, the
+ * lock on the names of a folder, bytes of an upload without its journal, and what an NFS client has left of removed
+ * files. See file.h.
  *
- * By whom it was made nobody can tell, but whether its maker lives: the lock and the bytes of an upload are locked as
- * long as it does. The file of a put is written in one go, so its age tells. No state beyond a call; any
- * thread. */
+ * It cannot know which process made a file, but it can know whether that process is alive. The lock on names and the
+ * bytes of an upload are locked while it lives. The file of a put is written at once, so its age is enough. No state
+ * after a call; any thread. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -17,7 +18,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define DEPTH_MAX (CLEAT__KEY_MAX / 2) /* a key has no more folders */
+#define DEPTH_MAX (CLEAT__KEY_MAX / 2) /* a key has no more folders than this */
 
 struct sweep {
   const struct cleat__file_store *store;
@@ -26,18 +27,18 @@ struct sweep {
   struct cleat__swept *found;
   const atomic_bool *cancel;
   struct cleat_error *err;
-  char key[CLEAT__KEY_MAX + 2]; /* of the folder at hand, with its '/' */
+  char key[CLEAT__KEY_MAX + 2]; /* key of the current folder with its '/' */
 };
 
-/* Whether somebody has the file open who holds a lock on it, or may. */
+/* Whether a process has the file open and holds a lock on it, or may hold one. */
 static bool is_held(int folder, const char *name) {
-  /* For writing: over NFS nothing else can be locked by one alone. */
+  /* For writing: NFS gives an exclusive lock only on a file that is open for writing. */
   int fd = cleat__file_lock_open(folder, name, O_RDWR | O_NONBLOCK);
   if (fd < 0 && (errno == EACCES || errno == EROFS))
     fd = cleat__file_lock_open(folder, name, O_RDONLY | O_NONBLOCK);
   if (fd < 0)
     return errno != ENOENT && errno != ESTALE;
-  /* A file system without locks cannot tell: then it is age alone that counts. */
+  /* Without locks only the age counts. */
   bool held = flock(fd, LOCK_EX | LOCK_NB) != 0 && !cleat__file_has_no_locks(errno);
   (void)cleat__file_lock_close(fd);
   return held;
@@ -49,7 +50,7 @@ cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *
   char data[CLEAT__FILE_HIDDEN_MAX];
   struct cleat__file_place place;
   struct stat info = {0};
-  cleat_status status = cleat__file_place_open(files, key, false, "look at", &place, err);
+  cleat_status status = cleat__file_place_open(files, key, false, "check", &place, err);
   if (status != CLEAT_OK && status != CLEAT_NOT_FOUND)
     return status;
   snprintf(data, sizeof data, CLEAT__FILE_UPLOAD_PREFIX "%.32s", id);
@@ -63,7 +64,7 @@ cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *
   return CLEAT_OK;
 }
 
-/* Whether `name` is `prefix` and `digits` hex digits. */
+/* Whether `name` is `prefix` followed by `digits` hex digits. */
 static bool is_named(const char *name, const char *prefix, size_t digits) {
   uint8_t bytes[CLEAT__FILE_UPLOAD_ID_BYTES];
   size_t length = strlen(prefix);
@@ -71,7 +72,7 @@ static bool is_named(const char *name, const char *prefix, size_t digits) {
          cleat__unhex(name + length, digits / 2, bytes);
 }
 
-/* Whether an upload has its journal: then it is listed, and ended by an abort. */
+/* Whether an upload has its journal. Then it is listed, and an abort ends it. */
 static bool has_journal(int folder, const char *name) {
   char journal[CLEAT__FILE_HIDDEN_MAX];
   struct stat info;
@@ -79,8 +80,8 @@ static bool has_journal(int folder, const char *name) {
   return cleat__file_stat(folder, journal, &info) != ENOENT;
 }
 
-/* Whether it is the journal of an upload that never was: its process died right after it had made the file. One that
- * says of what it is is listed, and ended by an abort. */
+/* Whether it is a journal without an upload: its process died right after it had made the file. A journal that names
+ * its object is listed, and an abort ends it. */
 static bool is_empty_journal(int folder, const char *name) {
   static const char ending[] = ".parts";
   char data[CLEAT__FILE_HIDDEN_MAX];
@@ -94,7 +95,7 @@ static bool is_empty_journal(int folder, const char *name) {
          cleat__file_stat(folder, name, &info) == 0 && info.st_size == 0;
 }
 
-/* Whether it is one of the names that are swept, and nobody's any more. */
+/* Whether the name is one of those that are swept, and no process holds the file. */
 static bool is_left(int folder, const char *name) {
   if (strcmp(name, CLEAT__FILE_LOCK_NAME) == 0)
     return cleat__file_drop_lock(folder, true);
@@ -106,7 +107,7 @@ static bool is_left(int folder, const char *name) {
          !has_journal(folder, name) && !is_held(folder, name);
 }
 
-/* When it was last written to; of a removed file that NFS keeps, when it was removed. */
+/* When the file was last written; for a removed file that NFS keeps, when it was removed. */
 static int64_t changed_s(const char *name, const struct stat *info) {
   return (int64_t)(cleat__file_is_silly(name) ? info->st_ctim.tv_sec : info->st_mtim.tv_sec);
 }
@@ -150,7 +151,7 @@ static cleat_status visit_folder(struct sweep *sweep, int fd, size_t length, con
   return status;
 }
 
-/* Looks through the folder `fd`, which is closed, and what is below. Its key is sweep->key[0..length). */
+/* Sweeps the folder `fd` and everything below, and closes `fd`. The key of the folder is sweep->key[0..length). */
 static cleat_status walk_folder(struct sweep *sweep, int fd, size_t length, unsigned depth) {
   cleat_status status = CLEAT_OK;
   uint64_t before = sweep->found->objects;

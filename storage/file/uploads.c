@@ -1,8 +1,8 @@
-/* file/uploads.c: which uploads to a file:// store are unfinished, and going on with one that another
- * process began. See file.h and file/multipart.c.
+/* file/uploads.c: lists the unfinished uploads of a file:// store, and adopts one that another process began. See
+ * file.h and file/multipart.c.
  *
- * Listing reads all folders below the prefix for each page; unfinished uploads are few. Thread-safe; all
- * state is on the caller's stack. */
+ * Each page reads all folders below the prefix; unfinished uploads are few. Thread-safe; all state is on the stack
+ * of the caller. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -20,7 +20,7 @@
 
 #define JOURNAL_ENDING ".parts"
 #define READ_BYTES (256u << 10)
-#define DEPTH_MAX (CLEAT__KEY_MAX / 2) /* a key has no more folders */
+#define DEPTH_MAX (CLEAT__KEY_MAX / 2) /* a key has no more folders than this */
 
 struct uploads_walk {
   const struct cleat__file_store *store;
@@ -29,14 +29,14 @@ struct uploads_walk {
   size_t capacity;
   const atomic_bool *cancel;
   struct cleat_error *err;
-  char key[CLEAT__KEY_MAX + 2]; /* of the folder at hand, with its '/' */
+  char key[CLEAT__KEY_MAX + 2]; /* key of the current folder with its '/' */
 };
 
 static bool starts_with(const char *text, const char *start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Whether the name is that of an upload's journal; its id. */
+/* Whether the name is that of a journal, and the id of its upload. */
 static bool journal_id(const char *name, char id[CLEAT__FILE_UPLOAD_ID_HEX]) {
   uint8_t bytes[CLEAT__FILE_UPLOAD_ID_BYTES];
   size_t prefix = strlen(CLEAT__FILE_UPLOAD_PREFIX);
@@ -65,7 +65,7 @@ static cleat_status add_upload(struct uploads_walk *walk, const char *id, int64_
   return CLEAT_OK;
 }
 
-/* One name of the folder `fd` that may be a journal. */
+/* Handles one name of the folder `fd` that may be a journal. */
 static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t length,
                                   const char *name) {
   char id[CLEAT__FILE_UPLOAD_ID_HEX];
@@ -73,7 +73,7 @@ static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t leng
   struct stat info;
   if (!journal_id(name, id) || !cleat__file_journal_object(fd, name, object))
     return CLEAT_OK;
-  /* Its bytes may have got their name already, or never been begun: there is still something to abort. */
+  /* The bytes may have their final name already, or may never have been begun. The upload still needs an abort. */
   if (fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
     return CLEAT_OK;
   snprintf(walk->key + length, sizeof walk->key - length, "%s", object);
@@ -86,7 +86,7 @@ static cleat_status visit_journal(struct uploads_walk *walk, int fd, size_t leng
 
 static cleat_status walk_uploads(struct uploads_walk *walk, int fd, size_t length, unsigned depth);
 
-/* One name that may be a folder in which keys of the prefix lie. */
+/* Handles one name that may be a folder with keys of the prefix. */
 static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t length, const char *name,
                                  unsigned depth) {
   int used = snprintf(walk->key + length, sizeof walk->key - length, "%s", name);
@@ -108,9 +108,9 @@ static cleat_status visit_folder(struct uploads_walk *walk, int fd, size_t lengt
   return status;
 }
 
-/* Looks through the folder `fd`, which is closed, and what is below. Its key is walk->key[0..length). */
+/* Searches the folder `fd` and everything below, and closes `fd`. The key of the folder is walk->key[0..length). */
 static cleat_status walk_uploads(struct uploads_walk *walk, int fd, size_t length, unsigned depth) {
-  /* The key is that of a folder, with its slash; the root's is empty. */
+  /* the key of a folder ends in a slash; that of the root is empty */
   assert(length == 0 || walk->key[length - 1] == '/');
   assert(walk->key[length] == '\0' && depth <= DEPTH_MAX);
   cleat_status status = CLEAT_OK;
@@ -144,12 +144,12 @@ static int compare_uploads(const void *left, const void *right) {
   return order != 0 ? order : strcmp(a->id, b->id);
 }
 
-/* "KEY\nID": a line end is in neither. */
+/* Makes the token "KEY\nID". Neither part contains a line end. */
 static char *token_of(const struct cleat__upload_entry *entry) {
   return cleat__strprintf("%s\n%s", entry->key, entry->id);
 }
 
-/* Whether the entry comes behind the token. */
+/* Whether the entry comes after the token. */
 static bool is_behind(const struct cleat__upload_entry *entry, const char *after) {
   size_t key_length = strcspn(after, "\n");
   int order = strncmp(entry->key, after, key_length);
@@ -160,7 +160,7 @@ static bool is_behind(const struct cleat__upload_entry *entry, const char *after
   return strcmp(entry->id, after + key_length + 1) > 0;
 }
 
-/* Leaves one page of what was found: what is behind `after`, and no more than fits. */
+/* Reduces the list to one page: entries after `after`, and no more than fit. */
 static cleat_status cut_page(struct cleat__upload_page *found, const char *after,
                              struct cleat_error *err) {
   size_t kept = 0;
@@ -217,11 +217,11 @@ cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *
 
 static cleat_status not_to_be_had(const struct cleat__upload *upload, const char *why,
                                   struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_LOST, "the upload %.64s of %s cannot be gone on with: %s",
+  return cleat__error_set(err, CLEAT_LOST, "the upload %.64s of %s cannot be continued: %s",
                           upload->id, upload->key, why);
 }
 
-/* 0 with the CRC-32C of `size` bytes from `offset` on, or an errno value. */
+/* Computes the CRC-32C of `size` bytes from `offset` on. Returns 0 or an errno value. */
 static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const atomic_bool *cancel,
                     uint32_t *crc32c) {
   uint32_t crc = 0;
@@ -241,8 +241,8 @@ static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const a
   return 0;
 }
 
-/* Reads every part that the journal notes, and takes back the notes of those that are not as noted: the
- * machine may have lost power since. */
+/* Reads every part that the journal records. Removes the records of parts whose bytes differ: the machine may have
+ * lost power since. */
 static cleat_status check_notes(const struct cleat__file_store *files,
                                 const struct cleat__upload *upload,
                                 const struct cleat__file_place *place, const char *name, int fd,
@@ -261,7 +261,7 @@ static cleat_status check_notes(const struct cleat__file_store *files,
     if (!cleat__file_journal_read(journal, upload, number, &part))
       continue;
     failure = read_crc(fd, (number - 1) * upload->part_bytes, part.size, block, cancel, &crc);
-    /* What cannot be read is not there; the new part may fare better. */
+    /* An unreadable part counts as absent. Writing it again may work. */
     if (failure == EIO || (failure == 0 && crc != part.crc32c))
       failure = cleat__file_journal_drop(place->folder, name, number);
   }
@@ -273,7 +273,7 @@ static cleat_status check_notes(const struct cleat__file_store *files,
   return status;
 }
 
-/* Locks the upload's file for this process alone; *fd is the caller's on success. */
+/* Locks the file of the upload exclusively. The caller owns *fd on success. */
 static cleat_status lock_upload(const struct cleat__file_store *files,
                                 const struct cleat__upload *upload, int folder, const char *data,
                                 int *fd, struct cleat_error *err) {
@@ -291,8 +291,9 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
                                             : "it cannot be locked";
   cleat__file_refresh(opened);
   if (why == NULL && (fstat(opened, &info) != 0 || (uint64_t)info.st_size != upload->size))
-    why = "it is of another size";
-  /* Its process died right after the object got its name, before the hidden one went. Nobody writes into an object. */
+    why = "it has another size";
+  /* Its process died after the object got its name and before the hidden name was removed. Objects are never written
+   * to. */
   else if (why == NULL && info.st_nlink != 1)
     why = "it is an object already";
   if (why == NULL) {
@@ -313,7 +314,7 @@ cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
   uint8_t id[CLEAT__FILE_UPLOAD_ID_BYTES];
   int fd = -1;
   if (!cleat__unhex(upload->id, sizeof id, id) || upload->part_bytes == 0)
-    return not_to_be_had(upload, "its id is none of this store", err);
+    return not_to_be_had(upload, "its id is not one of this store", err);
   snprintf(data, sizeof data, CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload->id);
   snprintf(journal, sizeof journal, CLEAT__FILE_UPLOAD_PREFIX "%.32s" JOURNAL_ENDING, upload->id);
   cleat_status status = cleat__file_place_open(files, upload->key, false, "write", &place, err);

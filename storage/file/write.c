@@ -1,24 +1,24 @@
-/* file/write.c: bytes into a file, and its publication under the final name. See file.h.
+/* file/write.c: writes a file, and publishes it under its final name. See file.h.
  *
- * An object is written under a hidden name, synced, and appears under its own name in one atomic
- * step; then the folder is synced. A failed sync is a failure: after it nobody knows what is on
- * disk.
+ * An object is written under a hidden name and synced. Then it gets its own name in one atomic step, and the folder
+ * is synced. A failed sync is a failure, because afterwards the content of the disk is unknown.
  *
  * Which writers exclude each other:
- *  - To create a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link). Over NFS a name that is
- *    replaced may be missing for a moment (file/name.c). Whoever creates it then waits until the lock is free, and
- *    looks whose it is.
- *  - To replace or remove a name that exists is done under an exclusive flock on the file
- *    ".cleat-lock" in the same folder, so that a put with IF_MATCH can compare and rename with
- *    nobody in between. While it compares, the name exists, so a creation cannot succeed either.
- *  - The lock file lives only while it is used: its owner unlinks it before letting go, and whoever
- *    got the lock of an unlinked file tries again with a new one. It never keeps a folder from being
- *    removed. It is empty until it is unlinked, and then has one byte: that is seen by all who get its lock, while NFS
- *    may be late to tell which file has the name. A process that dies leaves it unlocked, for the next one to use.
- *  - Where locks cannot be had (a full disk, a file system without them) removing and replacing go
- *    on without; only IF_MATCH fails.
- * An object's tag leaves out the time of its last change (ctime), which its second name changes as it comes and goes.
- * Programs other than Cleat do not know the lock. */
+ *  - Creating a name is atomic by itself (renameat2 with RENAME_NOREPLACE, else link). On NFS a name that is being
+ *    replaced may be missing for a moment (file/name.c). So the creator then waits until the lock is free, and
+ *    checks that the name is still its own.
+ *  - Replacing or removing an existing name needs an exclusive flock on the file ".cleat-lock" in the same folder.
+ *    So a put with IF_MATCH can compare and rename without interference. While it compares, the name exists, so no
+ *    creation can succeed either.
+ *  - The lock file exists only while it is used. Its owner unlinks it before it releases the lock. A process that
+ *    got the lock of an unlinked file tries again with a new one. So the lock file never keeps a folder from being
+ *    removed. It is empty, and gets one byte when it is unlinked. All processes that get its lock see that byte,
+ *    while NFS may be late to tell which file has the name. A process that dies leaves it unlocked, and the next one
+ *    uses it.
+ *  - If there can be no lock (a full disk, a file system without locks), removing and replacing work without it.
+ *    Only IF_MATCH fails.
+ * The ETag of an object leaves out the time of its last change (ctime), because that changes when its second name
+ * comes and goes. Programs other than Cleat do not respect the lock. */
 #include "storage/file/file.h"
 
 #include "base/checksum.h"
@@ -38,15 +38,14 @@
 #define LOCK_NAME CLEAT__FILE_LOCK_NAME
 #define LOCK_POLL_MS 5
 
-/* Between two looks at `cancel`; the checksum is taken while the chunk is in the CPU's cache. The page
- * cache takes folios as large as the write: with 1 MiB, ext4 asked for memory that a virtual machine's
- * host had taken away, and writing took up to five times as long (measured on Linux 6.18). Lower: more
+/* How many bytes to write between two checks of `cancel`. The checksum is taken while the chunk is in the cache of
+ * the CPU. The page cache uses folios as large as the write. With 1 MiB, ext4 requested memory that the host of a
+ * virtual machine had taken away, and writing took up to five times as long (measured on Linux 6.18). Lower: more
  * system calls. */
 #define CHUNK_BYTES ((size_t)64 * 1024)
 #define CHUNK_RANGES 64
 
-/* The next ranges of the stream, at most CHUNK_BYTES; returns how many. Does not move the
- * cursor. */
+/* Gets the next ranges of the stream, at most CHUNK_BYTES. Returns how many. Does not move the cursor. */
 static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[CHUNK_RANGES]) {
   assert(cursor->index <= cursor->count);
   size_t room = CHUNK_BYTES;
@@ -64,7 +63,7 @@ static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[C
   return count;
 }
 
-/* Moves on by `size` bytes, which are in the ranges; returns the checksum continued. */
+/* Moves the cursor by `size` bytes, which are in the ranges. Returns the continued checksum. */
 static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t crc) {
   while (size > 0) {
     assert(cursor->index < cursor->count);
@@ -150,13 +149,14 @@ void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]) {
 
 static int open_lock(int folder) {
   int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDWR | O_CREAT);
-  /* Another user's, in a shared folder. */
+  /* The file of another user, in a shared folder. */
   if (fd < 0 && errno == EACCES)
     fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDONLY);
   return fd;
 }
 
-/* Whether the lock file that we hold is still the one that others would open. `marked`: even though it has bytes. */
+/* Whether the lock file that we hold is still the one that others would open. `marked`: accept it even if it has
+ * bytes. */
 static bool is_current_lock(int folder, int fd, bool marked) {
   struct stat held;
   cleat__file_refresh(fd);
@@ -164,26 +164,26 @@ static bool is_current_lock(int folder, int fd, bool marked) {
          cleat__file_is_same(folder, LOCK_NAME, &held);
 }
 
-/* Unlinks the lock file that we hold, for good. */
+/* Marks and unlinks the lock file that we hold. */
 static bool end_lock(int folder, int fd) {
   if (unlinkat(folder, LOCK_NAME, 0) != 0)
     return false;
-  /* It takes no space, so that a full disk allows it. */
+  /* This needs no space, so it works on a full disk. */
   int marked = ftruncate(fd, 1);
   (void)marked;
   return true;
 }
 
-/* 0 with the exclusive lock, or an errno value. */
+/* Takes the exclusive lock. Returns 0 or an errno value. */
 static int take_lock(int fd) {
   if (flock(fd, LOCK_EX | LOCK_NB) == 0)
     return 0;
-  /* Over NFS: another user's, which we may not write to. */
+  /* On NFS: the file of another user, which we may not write. */
   return errno == EBADF ? EACCES : errno;
 }
 
-/* Waits for the lock; *fd is the holder, or -1 where no lock can be had. Returns ECANCELED,
- * ETIMEDOUT, or else 0 with a lock, or why there is none. */
+/* Waits for the lock. *fd holds it, or is -1 if no lock is possible. Returns 0, ECANCELED, ETIMEDOUT, or the reason
+ * why there is no lock. */
 static int lock_names(const struct cleat__file_store *store, int folder, const atomic_bool *cancel,
                       int *fd) {
   const struct cleat__clock *clock = store->clock;
@@ -215,7 +215,7 @@ static void unlock_names(int folder, int fd) {
   (void)cleat__file_lock_close(fd);
 }
 
-/* As any other who wants the lock: whoever opened the file before it is unlinked finds it unlinked. */
+/* Works like any process that wants the lock: a process that opened the file before finds it unlinked. */
 bool cleat__file_drop_lock(int folder, bool dry_run) {
   int fd = cleat__file_lock_open(folder, LOCK_NAME, O_RDWR);
   if (fd < 0)
@@ -234,22 +234,22 @@ static bool is_final(int failure) {
 /* ---- Publication ---- */
 
 #define REPLACED \
-  EREMCHG /* among errno values: the name stands for another object; no file system says so */
+  EREMCHG /* marks a name that refers to another object; no file system returns this value */
 
-/* Gives the file `hidden` the name by a link unless that exists (EEXIST). */
+/* Gives the file `hidden` the name by a link unless the name exists (EEXIST). */
 static int link_name(int folder, const char *hidden, const char *name, const struct stat *made) {
   int failure = linkat(folder, hidden, folder, name, 0) == 0 ? 0 : errno;
   if (failure == EPERM || failure == ENOSYS)
     return EOPNOTSUPP;
-  /* A request that was sent twice finds its own link; one without a reply may have made it. */
+  /* A request that was sent twice finds its own link. One without a reply may have made it. */
   if (failure != 0 && !cleat__file_is_same(folder, name, made))
     return failure;
   unlinkat(folder, hidden, 0);
   return 0;
 }
 
-/* Over NFS a name that is replaced may be missing for a moment. Whoever created it in that moment has lost it as soon
- * as the replacement is through. */
+/* On NFS a name that is being replaced may be missing for a moment. A process that creates it in that moment loses
+ * it when the replacement finishes. */
 static int confirm_name(const struct cleat__file_store *store,
                         const struct cleat__file_place *place, const struct stat *made,
                         const atomic_bool *cancel) {
@@ -261,8 +261,8 @@ static int confirm_name(const struct cleat__file_store *store,
   return cleat__file_is_same(place->folder, place->name, made) ? 0 : EEXIST;
 }
 
-/* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success says that nobody has
- * replaced it by what was there before. EOPNOTSUPP: this file system can do that in no way. */
+/* Gives `hidden` the name of the place unless that exists (EEXIST). With `confirm`, a success means that no
+ * replacement has taken the name since. EOPNOTSUPP: this file system has no way to do that. */
 static int create_name(const struct cleat__file_store *store, const struct cleat__file_place *place,
                        const char *hidden, bool confirm, const atomic_bool *cancel) {
   struct stat made;
@@ -272,14 +272,14 @@ static int create_name(const struct cleat__file_store *store, const struct cleat
     return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
     return errno;
-  /* NFS, for one. */
+  /* For example on NFS. */
   int failure = cleat__file_stat(place->folder, hidden, &made);
   if (failure == 0)
     failure = link_name(place->folder, hidden, place->name, &made);
   return failure == 0 && confirm ? confirm_name(store, place, &made, cancel) : failure;
 }
 
-/* Under the lock: whether the object is the one with `etag`. 0, ENOENT, or REPLACED. */
+/* Called under the lock: compares the ETag of the object. Returns 0, ENOENT, or REPLACED. */
 static int compare_etag(const struct cleat__file_place *place, const char *etag) {
   struct stat info;
   char found[CLEAT__ETAG_MAX];
@@ -290,18 +290,18 @@ static int compare_etag(const struct cleat__file_place *place, const char *etag)
   return strcmp(found, etag) == 0 ? 0 : REPLACED;
 }
 
-/* Under the lock: `hidden` takes the name from whatever has it. */
+/* Called under the lock: gives `hidden` the name, whichever file had it. */
 static int rename_over(const struct cleat__file_place *place, const char *hidden) {
   struct stat made;
   bool known = fstatat(place->folder, hidden, &made, AT_SYMLINK_NOFOLLOW) == 0;
   int failure = renameat(place->folder, hidden, place->folder, place->name) == 0 ? 0 : errno;
-  /* A request that was sent twice finds nothing to rename; one without a reply may have done it. */
+  /* A request that was sent twice finds nothing to rename. One without a reply may have done it. */
   if (failure != 0 && known && cleat__file_is_same(place->folder, place->name, &made))
     failure = 0;
   return failure;
 }
 
-/* Replaces whatever has the name; with `etag`, only if it is that. */
+/* Replaces the file that has the name. With `etag`, only if its ETag is that. */
 static int replace_name(const struct cleat__file_store *store,
                         const struct cleat__file_place *place, const char *hidden, const char *etag,
                         const atomic_bool *cancel) {
@@ -329,13 +329,12 @@ static cleat_status explain(const struct cleat__file_store *store, const char *k
   cleat__file_fail(store, failure, "write", key, err);
   if (condition == CLEAT__PUT_IF_MATCH && cleat__file_has_no_locks(failure)) {
     err->status = CLEAT_UNSUPPORTED;
-    cleat__error_hint(err, "two writers could not be told apart without file locks: mount NFS by "
-                           "version 4, or with rpc.statd "
-                           "running for version 3, or use another file system");
+    cleat__error_hint(err, "without file locks, two writers cannot be kept apart: mount NFS with "
+                           "version 4, run rpc.statd for version 3, or use another file system");
   } else if (failure == EOPNOTSUPP) {
     err->status = CLEAT_UNSUPPORTED;
     cleat__error_hint(err, "this file system can neither rename without replacing nor make hard "
-                           "links, so two writers could not be told apart: use another one");
+                           "links, so two writers cannot be kept apart: use another file system");
   }
   return err->status;
 }
@@ -346,7 +345,7 @@ cleat_status cleat__file_publish(const struct cleat__file_store *store, const ch
                                  const atomic_bool *cancel, struct cleat_error *err) {
   enum cleat__put_condition condition = options == NULL ? CLEAT__PUT_ALWAYS : options->condition;
   int failure = EEXIST;
-  /* A name that is new needs no lock; objects of a new checkpoint never do. */
+  /* A new name needs no lock. So objects of a new checkpoint never need one. */
   if (condition != CLEAT__PUT_IF_MATCH)
     failure = create_name(store, place, hidden, condition == CLEAT__PUT_CREATE_ONLY, cancel);
   if (condition == CLEAT__PUT_IF_MATCH)
@@ -373,6 +372,6 @@ int cleat__file_unlink(const struct cleat__file_store *store, const struct cleat
     return failure;
   failure = unlinkat(place->folder, place->name, 0) == 0 || errno == ENOENT ? 0 : errno;
   unlock_names(place->folder, lock);
-  /* A name that comes back after a power cut would be a checkpoint whose files are gone. */
+  /* A name that comes back after a power cut would be a checkpoint without its files. */
   return failure != 0 ? failure : cleat__sync_folder(place->folder);
 }

@@ -1,5 +1,5 @@
-/* http/call.c: libcurl's callbacks: bodies between spans and the network, the headers that matter,
- * the idle limit and the cancel flag. See http/call.h.
+/* http/call.c: the callbacks for libcurl. They copy bodies between spans and the network, keep the headers that
+ * matter, and check the idle limit and the cancel flag. See http/call.h.
  *
  * All of it runs on the thread that runs the request; nothing is shared. */
 #include "storage/http/call.h"
@@ -17,8 +17,8 @@ static int64_t now_ms(void) {
   return clock->monotonic_ms(clock->ctx);
 }
 
-/* A request whose body is cut short has no effect; one that is whole may have it at any time after its
- * connection is closed, and overtake what the caller sends to undo it. */
+/* A request whose body is cut short has no effect. A request that was completely sent may take effect at any time
+ * after its connection is closed, also after the request that should undo it. */
 static bool is_cancelled(struct cleat__http_call *call) {
   if (call->request->cancel == NULL || !atomic_load(call->request->cancel))
     return false;
@@ -36,13 +36,13 @@ static bool is_success(const struct cleat__http_call *call) {
 
 /* ---- the body that is sent ---- */
 
-/* Waits for bytes of the store, which are the answer, or a TLS ticket. */
+/* Waits until the store sends bytes: the answer, or a TLS ticket. */
 static bool is_answering(struct cleat__http_call *call) {
   struct pollfd socket = {.fd = cleat__http_sockets_active(call->sockets), .events = POLLIN};
   return socket.fd != CURL_SOCKET_BAD && poll(&socket, 1, CLEAT__HTTP_CHECK_MS) == 1;
 }
 
-/* True: no more of the body for now; libcurl reads what came. */
+/* True: send no more of the body for now. libcurl reads what has arrived. */
 static bool holds_body(struct cleat__http_call *call) {
   if (!call->tasted || call->looked)
     return false;
@@ -70,7 +70,7 @@ static void rewind_body(struct cleat__http_call *call) {
   call->unread_bytes = cleat__http_body_bytes(call->request);
 }
 
-/* The next bytes of the body, at most `room`; false when what feeds it failed. */
+/* Reads the next bytes of the body, at most `room`. False: the feed failed. */
 static bool read_body(struct cleat__http_call *call, char *to, size_t room, size_t *taken) {
   const struct cleat__feed *feed = call->request->feed;
   if (feed == NULL) {
@@ -106,7 +106,7 @@ static size_t on_read(char *to, size_t size, size_t count, void *ctx) {
   return taken;
 }
 
-/* libcurl rewinds before it would send the body once more; it asks for nothing but the start. */
+/* libcurl rewinds before it sends the body again. It only seeks to the start. */
 static int on_seek(void *ctx, curl_off_t offset, int origin) {
   struct cleat__http_call *call = ctx;
   if (origin != SEEK_SET || offset != 0)
@@ -139,7 +139,7 @@ static bool take_into_text(struct cleat__http_call *call, const char *bytes, siz
   return true;
 }
 
-/* The beginning of it is enough to tell what went wrong. */
+/* Keeps the beginning of an error text, which is enough to tell what went wrong. */
 static bool take_error_text(struct cleat__http_call *call, const char *bytes, size_t size) {
   size_t room = CLEAT__HTTP_ERROR_TEXT_MAX - call->reply->text.length;
   size_t taken = size < room ? size : room;
@@ -198,7 +198,7 @@ static bool is_blank(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* RFC 9110 §5.5 allows none but a tab. An ETag goes back to the store in a header of ours. */
+/* RFC 9110 §5.5 allows no control character except a tab. An ETag goes back to the store in a header of Cleat. */
 static bool has_control(const char *value, size_t length) {
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)value[i] < 0x20 || value[i] == 0x7f)
@@ -206,7 +206,7 @@ static bool has_control(const char *value, size_t length) {
   return false;
 }
 
-/* A value that does not fit is as good as none: half an ETag would be a wrong one. */
+/* A value that does not fit is dropped: half an ETag would be a wrong one. */
 static void keep_value(char *field, size_t field_size, const char *value, size_t length) {
   while (length > 0 && is_blank(value[0])) {
     value++;
@@ -241,7 +241,7 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
     call->verdict = CLEAT__HTTP_VERDICT_HEADERS;
     return 0;
   }
-  /* A status line: what came before it was an interim reply. */
+  /* A status line: the headers before it belong to an interim reply. */
   if (length >= 5 && memcmp(line, "HTTP/", 5) == 0) {
     forget_headers(call->reply);
     call->headers_ended = false;
@@ -255,9 +255,9 @@ static size_t on_header(char *line, size_t one, size_t length, void *ctx) {
 
 /* ---- sending again ---- */
 
-/* Called before the request is sent, each time. When a kept connection closes without a reply, libcurl sends the
- * request on another one by itself: the caller would take two copies for one. So it does after a 417, with the same
- * headers. */
+/* libcurl calls this each time before it sends the request. If a kept connection closes without a reply, libcurl
+ * sends the request on another one by itself. The caller would then not know that there are two copies. libcurl does
+ * the same after a 417, with the same headers. */
 static int on_send(void *ctx, char *peer, char *self, int peer_port, int self_port) {
   struct cleat__http_call *call = ctx;
   (void)peer;
@@ -276,8 +276,8 @@ static int on_send(void *ctx, char *peer, char *self, int peer_port, int self_po
 
 /* ---- progress ---- */
 
-/* Bytes that were handed to the kernel and that the other side has not acknowledged: with a large
- * send buffer on a slow line they keep moving long after the last byte was written. */
+/* Bytes that the kernel has and the other side has not acknowledged. With a large send buffer on a slow line they
+ * still move long after the last byte was written. */
 static int64_t unsent_bytes(const struct cleat__http_call *call) {
   curl_socket_t socket = cleat__http_sockets_active(call->sockets);
   int unsent = 0;
@@ -287,8 +287,8 @@ static int64_t unsent_bytes(const struct cleat__http_call *call) {
   return unsent;
 }
 
-/* Whether a body is on its way. The store may think before it answers for as long as the idle limit lets it, but once
- * it reads or sends, it keeps a pace. */
+/* Whether a body is being transferred. A store may be silent up to the idle limit before it answers. Once it reads
+ * or sends, it must keep the minimum rate. */
 static bool is_moving(const struct cleat__http_call *call, int64_t received, int64_t unsent) {
   return call->unread_bytes > 0 || unsent > 0 || received > 0;
 }
@@ -315,7 +315,7 @@ static enum cleat__http_verdict watch(struct cleat__http_call *call, int64_t rec
                                                : CLEAT__HTTP_VERDICT_NONE;
 }
 
-/* Called after every piece of work, and about once a second while there is none. */
+/* libcurl calls this after every piece of work, and about once a second when idle. */
 static int on_progress(void *ctx, curl_off_t receive_total, curl_off_t received,
                        curl_off_t send_total, curl_off_t sent) {
   struct cleat__http_call *call = ctx;

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above any query of ours: a prefix, a continuation token and an upload id, every byte as %XX. */
+/* Larger than any query of Cleat: a prefix, a continuation token and an upload id, every byte as
+ * %XX. */
 #define QUERY_BYTES_MAX 65536u
 
-/* Unreserved characters of RFC 3986 §2.3; by hand, because isalnum() follows the locale. */
+/* Unreserved characters of RFC 3986 §2.3. Not isalnum(), because it depends on the locale. */
 static bool unreserved(unsigned char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '.' || c == '_' || c == '~';
@@ -23,7 +24,7 @@ cleat_status cleat__s3_encode(struct cleat__buffer *out, const char *text, size_
                               bool keep_slash) {
   size_t done = 0;
   while (done < length) {
-    /* Runs of plain characters go over in one piece. */
+    /* Copy runs of plain characters at once. */
     size_t run = done;
     while (run < length &&
            (unreserved((unsigned char)text[run]) || (keep_slash && text[run] == '/')))
@@ -43,7 +44,8 @@ cleat_status cleat__s3_encode(struct cleat__buffer *out, const char *text, size_
   return CLEAT_OK;
 }
 
-/* A pair in its encoded form: offsets into one buffer, then pointers, because the buffer moves. */
+/* A pair in its encoded form. Offsets first and pointers later, because the buffer may move
+ * while it grows. */
 struct encoded {
   size_t name_at;
   size_t value_at;
@@ -58,7 +60,7 @@ static int compare_encoded(const void *left, const void *right) {
   return order ? order : strcmp(a->value, b->value);
 }
 
-/* Encodes one text into the scratch buffer, with its NUL, and tells where it begins. */
+/* Encodes one text into the scratch buffer with its NUL, and sets *at to its offset. */
 static cleat_status encode_text(struct cleat__buffer *scratch, const char *text, size_t *at) {
   *at = scratch->length;
   cleat_status status = cleat__s3_encode(scratch, text, strlen(text), false);

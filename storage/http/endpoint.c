@@ -1,4 +1,4 @@
-/* http/endpoint.c: endpoint URLs. See http/endpoint.h. Pure; no state. */
+/* http/endpoint.c: parses endpoint URLs. See http/endpoint.h. Pure; no state. */
 #include "storage/http/endpoint.h"
 
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 
 static cleat_status refuse(const char *text, const char *source, const char *why,
                            struct cleat_error *err) {
-  /* What stands before an '@' may be a password. */
+  /* Text before an '@' may be a password. */
   bool quotable = strchr(text, '@') == NULL;
   (void)cleat__error_set(err, CLEAT_INVALID, "endpoint%s%.300s%s (from %s): %s",
                          quotable ? " '" : "", quotable ? text : "", quotable ? "'" : "", source,
@@ -21,7 +21,7 @@ static char lower(char c) {
   return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* The host's length: up to the port, the path or the end; 0 when it is not one. */
+/* Length of the host: up to the port, the path or the end. 0 if it is not a valid host. */
 static size_t host_length(const char *text) {
   if (text[0] == '[') {
     size_t inside = strspn(text + 1, "0123456789abcdefABCDEF:.");
@@ -37,7 +37,8 @@ static size_t host_length(const char *text) {
   return dots ? 0 : length;
 }
 
-/* ":9000" at *text, moved on; leaves the port alone when there is none. False: not a port. */
+/* Parses ":9000" at *text and moves *text past it. Without a port it changes nothing. False: not
+ * a valid port. */
 static bool read_port(const char **text, unsigned *port) {
   if (**text != ':')
     return true;
@@ -52,7 +53,7 @@ static bool read_port(const char **text, unsigned *port) {
   return true;
 }
 
-/* A path that needs no encoding and no normalising, or nothing. */
+/* Accepts no path, or one that needs no encoding and no normalising. */
 static bool read_path(const char *text, char path[CLEAT__S3_ENDPOINT_PATH_MAX + 1]) {
   size_t length = strlen(text);
   while (length > 0 && text[length - 1] == '/')
@@ -87,8 +88,7 @@ cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
   }
   if (strchr(at, '@'))
     return refuse(text, source,
-                  "it holds a user name; keys belong into AWS_ACCESS_KEY_ID and "
-                  "AWS_SECRET_ACCESS_KEY",
+                  "it holds a user name; put keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
                   err);
   if (strpbrk(at, "?#"))
     return refuse(text, source, "it has a query or a fragment", err);
@@ -104,7 +104,10 @@ cleat_status cleat__s3_endpoint_parse(const char *text, const char *source,
   if (*at != '\0' && *at != '/')
     return refuse(text, source, "it has no valid host", err);
   if (!read_path(at, made.path))
-    return refuse(text, source, "its path holds more than plain names", err);
+    return refuse(text, source,
+                  "its path holds other characters than letters, digits and - . _ ~, or an empty "
+                  "or relative segment",
+                  err);
   *endpoint = made;
   return CLEAT_OK;
 }
@@ -124,7 +127,7 @@ bool cleat__s3_endpoint_is_loopback(const struct cleat__s3_endpoint *endpoint) {
   struct in_addr address;
   if (inet_pton(AF_INET, endpoint->host, &address) == 1)
     return ntohl(address.s_addr) >> 24 == 127;
-  /* RFC 6761 §6.3 keeps localhost and all below it for this machine. */
+  /* RFC 6761 §6.3 reserves localhost and all names below it for this machine. */
   return strcmp(endpoint->host, "[::1]") == 0 || strcmp(endpoint->host, "localhost") == 0 ||
          ends_with(endpoint->host, ".localhost");
 }

@@ -1,7 +1,6 @@
 /* http.c: one request on a libcurl handle. See http.h.
  *
- * The pool of handles is the only thing that threads share. Everything else belongs to the thread that runs the
- * request. */
+ * Threads share only the pool of handles. All other state belongs to the thread that runs the request. */
 #include "storage/http/http.h"
 
 #include "base/fork.h"
@@ -68,19 +67,19 @@ void cleat__http_free(struct cleat__http *http) {
 
 #define SET(option, value) code = code == CURLE_OK ? curl_easy_setopt(curl, option, value) : code
 
-/* What is the same for every request. */
+/* Sets the options that are the same for every request. */
 static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   CURLcode code = CURLE_OK;
   SET(CURLOPT_NOSIGNAL, 1L);
   SET(CURLOPT_PROTOCOLS_STR, "http,https");
   SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-  SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirected request must be signed anew */
-  SET(CURLOPT_PATH_AS_IS, 1L);     /* S3 signs paths as they are */
+  SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirected request needs a new signature */
+  SET(CURLOPT_PATH_AS_IS, 1L);     /* S3 signs paths unchanged */
   SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   SET(CURLOPT_USERAGENT, http->user_agent);
   SET(CURLOPT_TCP_NODELAY, 1L);
   SET(CURLOPT_TCP_KEEPALIVE, 1L);
-  SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spreads the threads over S3's servers */
+  SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spreads the threads over the servers of S3 */
   SET(CURLOPT_CONNECTTIMEOUT_MS, (long)http->connect_ms);
   SET(CURLOPT_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
   SET(CURLOPT_UPLOAD_BUFFERSIZE, CLEAT__HTTP_BUFFER_BYTES);
@@ -89,14 +88,14 @@ static CURLcode set_transport(CURL *curl, const struct cleat__http *http) {
   SET(CURLOPT_SSL_VERIFYHOST, 2L);
   if (http->ca_file != NULL) {
     SET(CURLOPT_CAINFO, http->ca_file);
-    SET(CURLOPT_CAPATH, NULL); /* instead of the system's, not beside them */
+    SET(CURLOPT_CAPATH, NULL); /* only this file, without the certificates of the system */
     SET(CURLOPT_PROXY_CAINFO, http->ca_file);
     SET(CURLOPT_PROXY_CAPATH, NULL);
   }
   return code;
 }
 
-/* The environment is not left to libcurl: see http/proxy.c. */
+/* libcurl must not read the environment: see http/proxy.c. */
 static CURLcode set_proxy(CURL *curl, const struct cleat__http_proxy *proxy) {
   CURLcode code = CURLE_OK;
   SET(CURLOPT_NOPROXY, "");
@@ -130,10 +129,10 @@ static CURLcode set_request(CURL *curl, const struct cleat__http_request *reques
 
 #undef SET
 
-/* NULL on no memory. */
+/* Returns NULL without memory. */
 static struct curl_slist *make_headers(const struct cleat__http_request *request) {
-  /* libcurl asks for "100 Continue" before each body over 1 MiB, which costs a round trip, and sends in
-   * chunks what a store wants to have with a length: both are switched off. */
+  /* libcurl sends "Expect: 100-continue" before each body over 1 MiB, which costs a round trip. It also sends bodies
+   * in chunks where a store needs a length. Both are switched off. */
   struct curl_slist *list =
       curl_slist_append(NULL, request->ask_first ? "Expect: 100-continue" : "Expect:");
   bool whole = list != NULL && curl_slist_append(list, "Transfer-Encoding:") != NULL;
@@ -161,7 +160,7 @@ static enum cleat__transport transport_of(CURLcode code) {
     return CLEAT__TRANSPORT_CONNECT;
   case CURLE_OPERATION_TIMEDOUT:
     return CLEAT__TRANSPORT_TIMEOUT;
-  case CURLE_SSL_CONNECT_ERROR: /* of those that are final */
+  case CURLE_SSL_CONNECT_ERROR: /* a handshake that failed for good */
   case CURLE_PEER_FAILED_VERIFICATION:
   case CURLE_SSL_CERTPROBLEM:
   case CURLE_SSL_CIPHER:
@@ -180,7 +179,8 @@ static enum cleat__transport transport_of(CURLcode code) {
   case CURLE_NO_CONNECTION_AVAILABLE:
   case CURLE_AGAIN:
     return CLEAT__TRANSPORT_BROKEN;
-  case CURLE_UNSUPPORTED_PROTOCOL: /* what came is not HTTP; the URL's scheme was checked at open */
+  /* the reply is not HTTP; the scheme of the URL was checked at open */
+  case CURLE_UNSUPPORTED_PROTOCOL:
   case CURLE_WEIRD_SERVER_REPLY:
   case CURLE_BAD_CONTENT_ENCODING:
   case CURLE_WRITE_ERROR:
@@ -229,13 +229,13 @@ static enum cleat__transport transport_of_verdict(const struct cleat__http_call 
   }
 }
 
-/* A handshake that is cut off is a broken connection, not a wrong certificate. */
+/* A handshake that is cut off means a broken connection, not a wrong certificate. */
 static enum cleat__transport transport_of_handshake(const struct cleat__http_call *call) {
   char *message = call->reply->message;
   size_t size = sizeof call->reply->message;
   switch (cleat__http_tls_judge(&call->tls, call->sockets->ended)) {
   case CLEAT__HTTP_HANDSHAKE_CUT:
-    snprintf(message, size, "the connection was closed within the TLS handshake");
+    snprintf(message, size, "the connection was closed during the TLS handshake");
     return CLEAT__TRANSPORT_BROKEN;
   case CLEAT__HTTP_HANDSHAKE_NOT_TLS:
     snprintf(message, size, CLEAT__HTTP_NO_TLS);
@@ -245,18 +245,18 @@ static enum cleat__transport transport_of_handshake(const struct cleat__http_cal
   }
 }
 
-/* A proxy that does not let us through: no (it wants a password, or forbids the host), or not now. */
+/* The class of a refusal by the proxy: final (it requires a password, or forbids the host), or temporary. */
 static enum cleat__transport transport_of_refusal(long connect_status) {
   bool final = connect_status < 500 && connect_status != 408 && connect_status != 429;
   return final ? CLEAT__TRANSPORT_PROXY : CLEAT__TRANSPORT_CONNECT;
 }
 
-/* CURLE_TOO_LARGE, of libcurl 8.6 and later: a header line over its limit of 100 KiB. Older headers lack the name, and
- * older libraries say CURLE_OUT_OF_MEMORY. */
+/* CURLE_TOO_LARGE of libcurl 8.6 and later: a header line over its limit of 100 KiB. Older headers do not define it,
+ * and older libraries return CURLE_OUT_OF_MEMORY. */
 #define TOO_LARGE 100
 
-/* Once the first byte of a reply is here, what libcurl fails with is the reply's fault: it has another code for a
- * trailer with a NUL (bad argument). */
+/* After the first byte of a reply, failures of libcurl are caused by the reply. For a trailer with a NUL libcurl
+ * returns another code (bad argument). */
 static enum cleat__transport blame_reply(const struct cleat__http_call *call, CURLcode code,
                                          enum cleat__transport transport) {
   struct cleat__http_reply *reply = call->reply;
@@ -273,8 +273,7 @@ static enum cleat__transport blame_reply(const struct cleat__http_call *call, CU
   return CLEAT__TRANSPORT_MALFORMED;
 }
 
-/* What libcurl takes for a reply all the same: a connection that ends within the headers, and "HTTP/20" as a
- * status line. */
+/* Rejects replies that libcurl accepts: a connection that ends within the headers, and "HTTP/20" as a status line. */
 static enum cleat__transport check_head(const struct cleat__http_call *call) {
   struct cleat__http_reply *reply = call->reply;
   if (!call->headers_ended) {
@@ -282,7 +281,7 @@ static enum cleat__transport check_head(const struct cleat__http_call *call) {
     return CLEAT__TRANSPORT_BROKEN;
   }
   if (reply->status < 200) {
-    snprintf(reply->message, sizeof reply->message, "the reply has no status of an answer");
+    snprintf(reply->message, sizeof reply->message, "the reply has no valid HTTP status");
     return CLEAT__TRANSPORT_MALFORMED;
   }
   return CLEAT__TRANSPORT_OK;
@@ -303,14 +302,14 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
     return transport_of_verdict(call);
   if (code == CURLE_OK)
     return check_head(call);
-  /* libcurl quotes a proxy's URL that it cannot read, and a password may stand before the '@'. */
+  /* libcurl quotes the URL of a proxy that it cannot parse. There may be a password before the '@'. */
   bool quotable = curl_message[0] != '\0' && strchr(curl_message, '@') == NULL;
   snprintf(reply->message, sizeof reply->message, "%.200s%s%s%s",
            quotable ? curl_message : curl_easy_strerror(code),
            proxy != NULL ? " (by the proxy of " : "", proxy != NULL ? proxy->variable : "",
            proxy != NULL ? ")" : "");
   if (connect_status >= 300) {
-    reply->status = 0; /* it was not the store that answered */
+    reply->status = 0; /* the answer was not from the store */
     return transport_of_refusal(connect_status);
   }
   if (code == CURLE_SSL_CONNECT_ERROR)
@@ -320,8 +319,8 @@ static enum cleat__transport finish(struct cleat__http_call *call, CURLcode code
 
 /* ---- sending ---- */
 
-/* With CURLOPT_NOSIGNAL libcurl leaves SIGPIPE alone, and a TLS connection that breaks raises it: the
- * library must not end its program. */
+/* With CURLOPT_NOSIGNAL libcurl does not block SIGPIPE, and a broken TLS connection raises it. The library must not
+ * end its program. */
 static int race_without_sigpipe(CURLM *multi, CURL *curl, const struct cleat__http_race_ops *ops,
                                 void *ctx, CURLcode *code) {
   sigset_t pipe_only, before, pending;
@@ -337,21 +336,21 @@ static int race_without_sigpipe(CURLM *multi, CURL *curl, const struct cleat__ht
   return winner;
 }
 
-/* One of the transfers of a request, with what it needs. */
+/* One transfer of a request, with its state. */
 struct lane {
   struct cleat__http_call call;
   const struct cleat__http_proxy *proxy;
   char message[CURL_ERROR_SIZE];
-  enum cleat__transport transport; /* once it has ended */
+  enum cleat__transport transport; /* result, valid after the transfer has ended */
 };
 
-/* A request, its transfer, and perhaps a second one. */
+/* A request, its transfer, and possibly a second one. */
 struct run {
   const struct cleat__http *http;
   const struct cleat__http_request *request;
-  struct cleat__http_request again; /* the second one's: on a new connection */
-  int64_t elapsed_ms;               /* when it was last asked whether that is due */
-  struct cleat__http_reply reply;   /* the second one's */
+  struct cleat__http_request again; /* request of the second transfer: on a new connection */
+  int64_t elapsed_ms;               /* elapsed time at the last call of second_is_due */
+  struct cleat__http_reply reply;   /* reply of the second transfer */
   struct curl_slist *headers;
   struct cleat__http_handle *handle;
   struct lane lanes[2];
@@ -387,7 +386,7 @@ static enum cleat__transport end_lane(struct run *run, int which, CURLcode code)
   return lane->transport;
 }
 
-/* An answer, and not one that says "not now". */
+/* Whether the transfer ended with an answer, and not with one that says "not now". */
 static bool on_settles(void *ctx, int which, CURLcode code) {
   struct run *run = ctx;
   int status =
@@ -407,7 +406,7 @@ static bool on_is_due(void *ctx, int64_t elapsed_ms) {
   return run->request->second_is_due(run->request->second_ctx, elapsed_ms);
 }
 
-/* The bytes between the ranges that are wanted are in no memory: what two transfers have written cannot be checked. */
+/* Whether bytes between the wanted ranges are discarded. Then the result of two transfers cannot be checked. */
 static bool has_gaps(const struct cleat__http_request *request) {
   size_t gaps = 0;
   for (size_t i = 0; i < request->into_count; i++)
@@ -425,7 +424,7 @@ static CURL *on_second(void *ctx, bool *alone) {
   run->again = *run->request;
   run->again.fresh = true;
   run->again.avoid = &run->handle->sides[run->handle->main].sockets.peer;
-  /* What is left of the time that both have. */
+  /* The remaining time of both transfers. */
   if (run->again.limit_ms > 0)
     run->again.limit_ms =
         run->again.limit_ms > run->elapsed_ms + 1 ? run->again.limit_ms - run->elapsed_ms : 1;
@@ -446,7 +445,7 @@ static uint64_t moved_bytes(CURL *curl) {
   return (uint64_t)(sent + received);
 }
 
-/* Of what two transfers wrote into the same memory, nobody has seen a checksum yet. */
+/* Computes the checksum again: two transfers wrote into the same memory, so neither checksum is valid. */
 static void check_again(const struct cleat__http_request *request,
                         struct cleat__http_reply *reply) {
   uint64_t size = cleat__spans_length(request->into, request->into_count);
@@ -455,7 +454,7 @@ static void check_again(const struct cleat__http_request *request,
     reply->crc32c = cleat__spans_crc32c(request->into, request->into_count);
 }
 
-/* After two: the winner's handle and reply are the request's. */
+/* After two transfers, the handle and reply of the winner become those of the request. */
 static void keep_winner(struct run *run, int winner, struct cleat__http_reply *reply) {
   struct cleat__http_handle *handle = run->handle;
   uint64_t twice_bytes = moved_bytes(run->lanes[1 - winner].call.curl);
@@ -493,13 +492,13 @@ static enum cleat__transport run_request(struct run *run, struct cleat__http_rep
   if (run->lanes[1].call.curl != NULL)
     keep_winner(run, winner, reply);
   cleat__http_side_close(&handle->sides[1 - handle->main]);
-  /* The handle outlives what it points to. */
+  /* The handle lives longer than the data it points to. */
   curl_easy_reset(handle->sides[handle->main].curl);
   return transport;
 }
 
-/* A server that refuses a request before it has read the body may take the rest of it for the next request
- * (versitygw does, where it keeps connections). */
+/* A server that refuses a request before it has read the body may read the rest as the next request (versitygw does
+ * so on kept connections). */
 static bool is_connection_clean(const struct cleat__http_request *request,
                                 const struct cleat__http_reply *reply) {
   return (reply->status >= 200 && reply->status < 300) || cleat__http_body_bytes(request) == 0;
@@ -523,8 +522,8 @@ enum cleat__transport cleat__http_send(struct cleat__http *http,
 
 done:
   curl_slist_free_all(run.headers);
-  /* After a transfer that failed before it was connected, libcurl 7.88 refuses to set the buffer size
-   * of the handle again; and a connection that broke is worth nothing. */
+  /* A failed connection is not kept. After a transfer that failed before it was connected, libcurl 7.88 also refuses
+   * to set the buffer size of the handle again. */
   if (run.handle != NULL && transport == CLEAT__TRANSPORT_OK && is_connection_clean(request, reply))
     cleat__http_pool_give(http->pool, run.handle);
   else if (run.handle != NULL)

@@ -1,7 +1,7 @@
 /* http/pool.c: idle handles, and the thread that watches their connections. See http/pool.h.
  *
- * The lock guards the list, and that the epoll set holds the sockets of just those that are in it; it is held for that
- * alone, and none of it waits. A handle that is not in the list belongs to who took it. */
+ * The lock guards the list and the epoll set, which holds exactly the sockets of the handles in the list. The lock
+ * is held only for that, and never during a wait. A handle outside the list belongs to the thread that took it. */
 #include "storage/http/pool.h"
 
 #include "base/clock.h"
@@ -21,17 +21,17 @@
 
 struct cleat__http_pool {
   int64_t keep_ms;
-  unsigned generation; /* of the process that made it: see base/fork.h */
+  unsigned generation; /* of the process that made the pool: see base/fork.h */
   int epoll;
   int wake; /* an eventfd in the epoll set; data NULL */
   bool watched;
   pthread_t watcher;
   struct {
     pthread_mutex_t lock;
-    /* Newest first: its connection is the least likely to have been closed. */
+    /* The newest first: its connection is the least likely to be closed. */
     struct cleat__http_handle *idle;
-    bool used;   /* since the watcher looked at the ages */
-    bool asleep; /* it does not look at them until it is woken */
+    bool used;   /* a handle was used since the watcher last checked the ages */
+    bool asleep; /* the watcher checks nothing until it is woken */
     bool ending;
   } synced;
 };
@@ -43,7 +43,7 @@ static int64_t now_ms(void) {
 
 /* ---- handles ---- */
 
-/* libcurl and the TLS below it have locks: see base/fork.h. */
+/* libcurl and its TLS library have locks: see base/fork.h. */
 CURL *cleat__http_curl_new(void) {
   if (cleat__fault_point())
     return NULL;
@@ -60,7 +60,7 @@ void cleat__http_side_close(struct cleat__http_side *side) {
   side->curl = NULL;
 }
 
-/* The multi handle last: it closes the connection, and tells a side's list of sockets. */
+/* The multi handle is freed last: it closes the connection and updates the sockets of a side. */
 void cleat__http_handle_free(struct cleat__http_handle *handle) {
   cleat__http_side_close(&handle->sides[0]);
   cleat__http_side_close(&handle->sides[1]);
@@ -100,8 +100,9 @@ static void wake(struct cleat__http_pool *pool) {
     continue;
 }
 
-/* All sockets of the handle. Bytes of the other side are not waited for: TLS tickets come on idle connections too.
- * Taken out by hand, since a forked child may hold the same sockets, and keep closed ones in the set. */
+/* Adds or removes all sockets of the handle. Incoming bytes are not waited for, because TLS tickets come on idle
+ * connections too. Sockets are removed explicitly, because a forked child may hold the same sockets and keep closed
+ * ones in the set. */
 static void watch_locked(struct cleat__http_pool *pool, struct cleat__http_handle *handle, int op) {
   assert(cleat__mutex_is_mine(&pool->synced.lock));
   for (int i = 0; i < 2 && pool->watched; i++) {
@@ -125,7 +126,7 @@ struct cleat__http_handle *cleat__http_pool_take(struct cleat__http_pool *pool) 
 }
 
 void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_handle *handle) {
-  /* The side that is not the main one was closed. */
+  /* the other side was closed */
   assert(handle->sides[handle->main].curl != NULL && handle->sides[1 - handle->main].curl == NULL);
   if (pool->keep_ms < 0) {
     cleat__http_handle_free(handle);
@@ -146,8 +147,8 @@ void cleat__http_pool_give(struct cleat__http_pool *pool, struct cleat__http_han
 
 /* ---- the watcher ---- */
 
-/* Moves a handle, if it is still idle, to the list of those to free. It may have been lent since the event, or be
- * another at the same place, which costs a sound connection, and no more. */
+/* Moves a handle to the list of those to free, if it is still idle. It may have been lent since the event, or may be
+ * another handle at the same address. The worst case is a sound connection that is closed. */
 static void drop_locked(struct cleat__http_pool *pool, const void *which,
                         struct cleat__http_handle **dead) {
   assert(cleat__mutex_is_mine(&pool->synced.lock));
@@ -174,7 +175,7 @@ static void drop_old_locked(struct cleat__http_pool *pool, struct cleat__http_ha
   }
 }
 
-/* Takes what is to be closed. Returns how long to wait then: for ever when there is nothing to grow old. */
+/* Collects the handles to close. Returns how long to wait next; forever if no handle can expire. */
 static int check_calls(struct cleat__http_pool *pool, const struct epoll_event *events, int count,
                        struct cleat__http_handle **dead, bool *ending) {
   cleat__mutex_lock(&pool->synced.lock);
@@ -210,7 +211,8 @@ static void *watcher_main(void *arg) {
 
 /* ---- the pool ---- */
 
-/* 0 or an errno value. All signals are the program's own threads', and SIGPIPE, which TLS raises, is nobody's. */
+/* Returns 0 or an errno value. The watcher blocks all signals, so that the threads of the program handle them. TLS
+ * may raise SIGPIPE here, which nobody needs. */
 static int start_watcher(struct cleat__http_pool *pool) {
   struct epoll_event event = {.events = EPOLLIN};
   sigset_t all, before;

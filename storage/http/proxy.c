@@ -1,8 +1,9 @@
-/* http/proxy.c: the proxy of a request. See http/proxy.h. Reads the environment in one function; all else is pure.
+/* http/proxy.c: chooses the proxy of a request. See http/proxy.h. One function reads the environment; all others are
+ * pure.
  *
- * libcurl would read the variables itself, at every request and on any thread; it also ignores ports in no_proxy and
- * HTTP_PROXY in capital letters, which the tools of AWS obey. So the choice is made here, and the way there is
- * libcurl's. */
+ * libcurl would read the variables itself, at every request and on any thread. It also ignores ports in no_proxy,
+ * and HTTP_PROXY in upper case, which the tools of AWS use. So Cleat chooses the proxy, and libcurl only connects
+ * through it. */
 #include "storage/http/proxy.h"
 
 #include "base/mem.h"
@@ -15,18 +16,19 @@
 #include <string.h>
 #include <strings.h>
 
-#define ENTRY_MAX 300 /* of no_proxy: a host name, a port, and room; longer ones name no host */
+#define ENTRY_MAX \
+  300 /* longest entry of no_proxy: a host name, a port, and spare room; a longer one names no host */
 
 /* ---- no_proxy ---- */
 
-/* An address of either family as bytes. Returns their number, 0: it is none. */
+/* Parses an IPv4 or IPv6 address to bytes. Returns their number; 0 if it is not an address. */
 static size_t read_address(const char *text, unsigned char bytes[16]) {
   if (inet_pton(AF_INET, text, bytes) == 1)
     return 4;
   return inet_pton(AF_INET6, text, bytes) == 1 ? 16 : 0;
 }
 
-/* Digits up to the end, as a number up to 65535; -1: it is none. */
+/* Parses digits up to the end of the text as a number up to 65535. -1 if it is not one. */
 static long read_number(const char *text) {
   size_t length = strlen(text);
   if (length == 0 || length > 5 || strspn(text, "0123456789") != length)
@@ -42,7 +44,7 @@ static bool has_same_bits(const unsigned char *a, const unsigned char *b, size_t
   return rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0;
 }
 
-/* `range`: "10.0.0.0/8"; is cut in two. */
+/* Whether the host is in `range`, such as "10.0.0.0/8". Splits `range` in place. */
 static bool is_in_range(char *range, char *slash, const char *host) {
   unsigned char first[16], address[16];
   *slash = '\0';
@@ -55,13 +57,13 @@ static bool is_in_range(char *range, char *slash, const char *host) {
 static bool is_below(const char *host, const char *domain) {
   size_t length = strlen(host), tail = strlen(domain);
   if (length > 0 && host[length - 1] == '.')
-    length--; /* "host." is the same name, from the root */
+    length--; /* "host." is the same name, written from the DNS root */
   if (tail == 0 || length < tail || strncasecmp(host + length - tail, domain, tail) != 0)
     return false;
   return length == tail || host[length - tail - 1] == '.';
 }
 
-/* Cuts ":9000" off, and the brackets of an IPv6 address. False: it is for another port. */
+/* Removes ":9000", and the brackets of an IPv6 address. False: the entry is for another port. */
 static bool fits_port(char **entry, unsigned port) {
   char *end = **entry == '[' ? strchr(*entry, ']') : NULL;
   char *colon = strchr(end != NULL ? end : *entry, ':');
@@ -119,7 +121,7 @@ static const char *variable(const char *name) {
   return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* The first of the names that is set, in *value. */
+/* Returns the first of the names that is set, and its value in *value. */
 static const char *first_set(const char *const *names, const char **value) {
   for (; *names != NULL; names++) {
     if (strcmp(*names, "HTTP_PROXY") == 0 && getenv("REQUEST_METHOD") != NULL)
@@ -131,7 +133,7 @@ static const char *first_set(const char *const *names, const char **value) {
   return NULL;
 }
 
-/* Looks at the URL with libcurl's own parser, as the transfer will. */
+/* Parses the URL with the parser of libcurl, as the transfer will. */
 static void examine(struct cleat__http_proxy *proxy) {
   static const char *const schemes[] = {"http", "https", "socks4", "socks4a", "socks5", "socks5h"};
   bool bare = strstr(proxy->url, "://") == NULL;
@@ -145,7 +147,7 @@ static void examine(struct cleat__http_proxy *proxy) {
     (void)curl_url_get(parsed, CURLUPART_PORT, &port, 0);
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
       proxy->valid = proxy->valid || bare || strcmp(scheme, schemes[i]) == 0;
-    /* Everywhere else a proxy without a port is one on port 80; in libcurl it is one on 1080. */
+    /* Most tools use port 80 for a proxy without a port. libcurl uses 1080. */
     if (port == NULL && (bare || strcmp(scheme, "http") == 0))
       proxy->port = 80;
   }
@@ -211,7 +213,7 @@ cleat_status cleat__http_proxies_find(const struct cleat__http_proxies *proxies,
   *proxy = NULL;
   if (found->url == NULL)
     return CLEAT_OK;
-  /* Scheme, host and port; what follows is the request's. */
+  /* Only scheme, host and port; the rest is for the request. */
   const char *authority = strstr(url, "://");
   size_t length = authority != NULL ? (size_t)(authority - url) + 3 : 0;
   length += strcspn(url + length, "/?");

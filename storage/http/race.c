@@ -1,4 +1,4 @@
-/* http/race.c: the loop of curl_easy_perform(), with room for a second transfer. See http/race.h. */
+/* http/race.c: the loop of curl_easy_perform(), extended by a second transfer. See http/race.h. */
 #include "storage/http/race.h"
 
 #include "base/clock.h"
@@ -7,9 +7,9 @@
 
 #include <assert.h>
 
-/* As libcurl's own. It looks at cancel flags and time limits at least so often. */
+/* The same as in libcurl. Cancel flags and time limits are checked at least this often. */
 #define POLL_MS 1000
-/* While a second transfer may come to be due. */
+/* Used while a second transfer may become due. */
 #define POLL_DUE_MS 100
 
 struct race {
@@ -20,9 +20,9 @@ struct race {
   bool running[2];
   CURLcode codes[2];
   bool decided;
-  int counts; /* whose outcome it is */
+  int counts; /* the transfer that counts */
   int64_t began_ms;
-  int64_t ask_ms; /* when to ask next whether a second one is due */
+  int64_t ask_ms; /* when to call is_due next */
 };
 
 static int64_t now_ms(void) {
@@ -47,7 +47,7 @@ static CURLcode start(struct race *race, int which, CURL *curl) {
   return race->codes[which];
 }
 
-/* Ends it, wherever it is; the connection of one that was not at its end is closed. */
+/* Stops a transfer in any state. Closes its connection unless the transfer was complete. */
 static void stop(struct race *race, int which) {
   cleat__fork_hold();
   if (race->running[which])
@@ -65,7 +65,8 @@ static void end_all(struct race *race, int counts) {
   stop(race, 1);
 }
 
-/* One has ended. What counts is the first that settles it, else the last one's: it has had the most time. */
+/* Called when a transfer has ended. The first one that settles the request counts. Otherwise the last one counts,
+ * because it had the most time. */
 static void on_end(struct race *race, int which, CURLcode code) {
   assert(race->running[which]);
   race->codes[which] = code;
@@ -94,7 +95,7 @@ static void read_ends(struct race *race) {
 }
 
 static void begin_second(struct race *race) {
-  /* There is no third. */
+  /* there is never a third transfer */
   assert(race->curls[1] == NULL);
   bool alone = false;
   CURL *curl = race->ops->second(race->ctx, &alone);
@@ -104,7 +105,7 @@ static void begin_second(struct race *race) {
     stop(race, 0);
 }
 
-/* The loop turns for every 256 KiB: it is not asked each time. */
+/* Limits the calls: the loop runs once for every 256 KiB. */
 static bool is_due(struct race *race) {
   int64_t elapsed_ms = now_ms() - race->began_ms;
   if (elapsed_ms < race->ask_ms)

@@ -33,8 +33,8 @@ static bool is_same(const union cleat__http_address *a, const union cleat__http_
          memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
 }
 
-/* No child of this process inherits it, by fork or exec, and holds the connection open. For an address that is refused
- * libcurl takes the next one of the name. */
+/* No child process inherits the socket by fork or exec and keeps the connection open. If an address is refused here,
+ * libcurl tries the next one of the name. */
 static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *to) {
   struct cleat__http_sockets *sockets = ctx;
   union cleat__http_address peer = address_of(to);
@@ -56,7 +56,8 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
   return fd;
 }
 
-/* By FIN, or by a reset. Not known counts as yes: then the worst is a try in vain. */
+/* Whether the other side has closed the connection, by FIN or by reset. Unknown counts as yes; the worst case is a
+ * retry for nothing. */
 static bool is_ended(curl_socket_t socket) {
   struct tcp_info info = {0};
   socklen_t size = sizeof info;

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* A record begins with its type, a version of major number 3, and its length. */
+/* A record begins with its type, the version with major number 3, and its length. */
 #define HEADER_BYTES 5
 #define TYPE_FIRST 20
 #define TYPE_LAST 24
 #define VERSION_MAJOR 3
 
-/* What is in an alert: its level and its description. */
+/* The content of an alert: level and description. */
 #define ALERT_BYTES 2
 #define ALERT_FATAL 2
 #define ALERT_INTERNAL_ERROR 80
@@ -43,7 +43,7 @@ static bool is_record(const struct cleat__http_tls *tls) {
   return tls->last[0] >= TYPE_FIRST && tls->last[0] <= TYPE_LAST && tls->last[1] == VERSION_MAJOR;
 }
 
-/* A server in trouble, or on its way down, says so too. */
+/* Not an alert that also comes from a server with an internal problem or during shutdown. */
 static bool is_refusal(const struct cleat__http_tls *tls) {
   return tls->size == ALERT_BYTES && tls->last[0] == ALERT_FATAL &&
          tls->last[1] != ALERT_INTERNAL_ERROR && tls->last[1] != ALERT_USER_CANCELED;

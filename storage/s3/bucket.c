@@ -1,4 +1,4 @@
-/* s3/bucket.c: names of buckets. See s3/bucket.h. Pure; no state. */
+/* s3/bucket.c: checks the names of buckets. See s3/bucket.h. Pure; no state. */
 #include "storage/s3/bucket.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@ static bool is_address(const char *text, size_t length) {
 /* ---- Refusals ---- */
 
 static bool quotable(const char *bucket, const char *location) {
-  /* Some clients take "s3://id:secret@bucket". A secret may have a '/' in it, which looks like the bucket's end. */
+  /* Some clients accept "s3://id:secret@bucket". A secret may contain a '/', which looks like the end of the bucket. */
   return !strchr(location, '@') && !strchr(bucket, ':');
 }
 
@@ -38,38 +38,39 @@ static cleat_status refuse(const char *bucket, const char *location, const char 
   if (told)
     cleat__error_hint(err, "an S3 URL is s3://bucket/prefix");
   else
-    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port, and keys "
-                           "belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    cleat__error_hint(err, "an S3 URL is s3://bucket/prefix?endpoint=http://host:port; put keys "
+                           "into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
   return err->status;
 }
 
 /* ---- Anywhere ---- */
 
-/* "arn:aws:s3:eu-west-1:123456789012:accesspoint/name", up to the slash. Ceph's "arn:bucket" is a tenant's. */
+/* "arn:aws:s3:eu-west-1:123456789012:accesspoint/name", up to the slash. "arn:bucket" of Ceph has a tenant called
+ * arn. */
 static bool is_arn(const char *bucket) {
   return strncmp(bucket, "arn:", 4) == 0 && strchr(bucket + 4, ':') != NULL;
 }
 
-/* In the path, since an '@' in the query stands in a value. */
+/* An '@' in the path counts. In the query it is part of a value. */
 static bool looks_like_keys(const char *bucket, const char *location) {
   return strchr(bucket, ':') && memchr(location, '@', strcspn(location, "?"));
 }
 
-/* NULL: some store has such a name. */
+/* Returns what is wrong, or NULL if some store may allow the name. */
 static const char *fault_anywhere(const char *bucket, const char *location) {
   size_t length = strlen(bucket);
   size_t tenant = strcspn(bucket, ":");
   if (length == 0)
     return "the bucket is missing";
   if (strspn(bucket, LOWER UPPER DIGITS "._-:") != length)
-    return "a bucket's name has only a-z, 0-9, '.' and '-', and at other stores than AWS also "
-           "A-Z, '_' and a ':' behind a tenant";
+    return "a bucket's name may have only a-z, 0-9, '.' and '-', and at stores other than AWS also "
+           "A-Z, '_' and a ':' after a tenant";
   if (looks_like_keys(bucket, location))
     return "a ':' in the bucket and an '@' after it look like keys";
   if (length > CLEAT__S3_BUCKET_MAX)
     return "a bucket's name has at most 255 characters";
   if (tenant < length && (tenant == length - 1 || strchr(bucket + tenant + 1, ':')))
-    return "a bucket's name has at most one ':', as in tenant:bucket";
+    return "a bucket's name may have only one ':', as in tenant:bucket";
   if (strcmp(bucket, ".") == 0 || strcmp(bucket, "..") == 0)
     return "a bucket's name is not '.' or '..'";
   return is_address(bucket, tenant) ? "a bucket's name is not an IP address" : NULL;
@@ -90,17 +91,18 @@ cleat_status cleat__s3_bucket_check(const char *bucket, const char *location,
 
 /* ---- At AWS ---- */
 
-/* Endings that AWS keeps for what is no general purpose bucket. "-s3alias" is as good as a bucket. */
+/* Endings that AWS reserves for buckets of other kinds. A name that ends in "-s3alias" works like a bucket. */
 static const struct {
   const char *ending;
   const char *fault;
 } OTHERS[] = {
-    {"--x-s3", "directory buckets (S3 Express One Zone) are not supported: they take keys of "
-               "CreateSession alone, which Cleat does not ask for"},
+    {"--x-s3",
+     "directory buckets (S3 Express One Zone) are not supported: they need credentials of "
+     "CreateSession, which Cleat does not request"},
     {"--xa-s3", "access points of directory buckets (S3 Express One Zone) are not supported: they "
-                "take keys of CreateSession alone, which Cleat does not ask for"},
-    {".mrap", "Multi-Region Access Points are not supported: their requests are signed for many "
-              "regions at once (SigV4A), which Cleat does not do"},
+                "need credentials of CreateSession, which Cleat does not request"},
+    {".mrap", "Multi-Region Access Points are not supported: their requests need a signature for "
+              "several regions (SigV4A), which Cleat does not support"},
 };
 
 static const char *fault_of_ending(const char *bucket) {
@@ -113,7 +115,7 @@ static const char *fault_of_ending(const char *bucket) {
   return NULL;
 }
 
-/* NULL: it is a good name. */
+/* Returns what is wrong, or NULL if the name is valid. */
 static const char *fault_at_aws(const char *bucket) {
   size_t length = strlen(bucket);
   if (length < AWS_MIN || length > LABEL_MAX)

@@ -1,4 +1,5 @@
-/* s3/complete.c: CompleteMultipartUpload of the s3:// driver, and what settles whether it was done. See store.h. */
+/* s3/complete.c: CompleteMultipartUpload of the s3:// driver, and how it finds out whether an upload was completed.
+ * See store.h. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
@@ -6,10 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A Complete of 10,000 parts is documented to take minutes, in silence until its first white space. */
+/* AWS documents that a Complete of 10,000 parts takes minutes, without a byte until its first white space. */
 #define COMPLETE_IDLE_MS 600000
 #define COMPLETE_BODY_MAX (4u << 20)
-/* Of a Complete that the store calls done while the object is not there: the waits add up to 100 s. */
+/* Rounds of checks after a Complete that the store calls done although the object is absent. The waits add up to 100
+ * s. */
 #define COMPLETE_ROUNDS 10
 #define COMPLETE_FIRST_WAIT_MS 100
 
@@ -23,7 +25,7 @@ static cleat_status accept_completed(void *ctx, const struct cleat__http_reply *
   return status;
 }
 
-/* The CRC-64/NVME of the whole object, from those of its parts; false where one lacks it. */
+/* Combines the CRC-64/NVME of the whole object from those of its parts. False if a part has none. */
 static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
                            char text[CLEAT__S3_CHECKSUM_TEXT]) {
   uint64_t crc = 0;
@@ -36,14 +38,14 @@ static bool whole_checksum(const struct cleat__stored_part *parts, size_t count,
   return true;
 }
 
-/* A Complete that is to be sent. Borrows everything. */
+/* A Complete request. Borrows everything. */
 struct completion {
   struct cleat__store *store;
   const struct cleat__upload *upload;
   const struct cleat__stored_part *parts;
   size_t count;
   const struct cleat__buffer *body;
-  unsigned without; /* of enum cleat__store_finding: headers that are left out */
+  unsigned without; /* headers to leave out, bits of enum cleat__store_finding */
   const atomic_bool *cancel;
 };
 
@@ -84,7 +86,8 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
                                       .sign_body = true,
                                       .text_cap = CLEAT__XML_MAX,
                                       .idle_ms = COMPLETE_IDLE_MS,
-                                      .any_pace = true, /* white space, a byte now and then */
+                                      /* the reply is white space, one byte from time to time */
+                                      .any_pace = true,
                                       .accept = accept_completed,
                                       .accept_ctx = unnamed,
                                       .is_pointless = cleat__s3_upload_is_gone,
@@ -99,10 +102,10 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
   return status == CLEAT_OK ? CLEAT_OK : err->status;
 }
 
-/* What stands under the key of an upload. */
+/* What a HEAD found under the key of an upload. */
 enum found { FOUND_NOTHING = 0, FOUND_IT, FOUND_OTHER_SIZE };
 
-/* Whether the object is there. Keys are unique to one attempt at saving, so one of this size is ours. */
+/* Checks whether the object exists. Each attempt at a save uses keys of its own, so an object of this size is ours. */
 static cleat_status find_object(const struct completion *completion, enum found *found,
                                 struct cleat_error *err) {
   struct cleat__object object;
@@ -114,17 +117,19 @@ static cleat_status find_object(const struct completion *completion, enum found 
   return cleat__object_is_absent(status, err) ? CLEAT_OK : status;
 }
 
-/* The store was not told the size, and made an object of another. */
+/* The size was not sent to the store, and the object has another size. */
 static cleat_status wrong_size(const struct cleat__upload *upload, struct cleat_error *err) {
   return cleat__error_set(err, CLEAT_INTEGRITY,
-                          "CompleteMultipartUpload %s: the object that the store made has not the "
-                          "%llu bytes of its parts",
+                          "CompleteMultipartUpload %s: the store made an object that does not have "
+                          "the %llu bytes of its parts",
                           upload->key, (unsigned long long)upload->size);
 }
 
-/* An upload that is gone may have been completed by an earlier try, whose reply was lost. And a store may call a second
- * try done while it still works at the first (versitygw does): then only the object itself says that it is. So it does
- * where the store was not told the size, and where it tells an empty ETag (radosgw 16, of each first Complete). */
+/* Sends the Complete, and proves its result if that is in doubt.
+ * An upload that is gone may have been completed by an earlier try whose reply was lost. A store may also answer
+ * "done" to a second try while it still works on the first (versitygw). Then only the object itself proves it. The
+ * same check is made if the size was not sent to the store, and if the reply has an empty ETag (radosgw 16, for the
+ * first Complete of every upload). */
 static cleat_status complete_surely(const struct completion *completion, struct cleat_error *err) {
   const struct cleat__upload *upload = completion->upload;
   const struct cleat__clock *clock = ((struct cleat__s3 *)completion->store)->retry.clock;
@@ -137,14 +142,14 @@ static cleat_status complete_surely(const struct completion *completion, struct 
     struct cleat_error second;
     cleat_status status = send_complete(completion, &failed_tries, &unnamed, err);
     in_doubt = in_doubt || failed_tries > 0 || unnamed || (unsized && status == CLEAT_OK);
-    /* A 404 whose reason did not arrive says enough to look. */
+    /* In doubt, a 404 without an error code is reason enough to check. */
     bool gone = status != CLEAT_OK &&
                 (cleat__object_is_absent(status, err) || (in_doubt && err->http_status == 404));
     if ((status != CLEAT_OK && !gone) || (status == CLEAT_OK && !in_doubt))
       return status;
     cleat_status looked = find_object(completion, &found, &second);
     if (found == FOUND_IT && gone && upload->create_only)
-      return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", upload->key);
+      return cleat__error_set(err, CLEAT_EXISTS, "%s exists already", upload->key);
     if (found == FOUND_IT)
       return CLEAT_OK;
     if (found == FOUND_OTHER_SIZE && unsized)
@@ -159,13 +164,12 @@ static cleat_status complete_surely(const struct completion *completion, struct 
   }
   return cleat__error_set(
       err, CLEAT_STORE,
-      "CompleteMultipartUpload %s: the store says that it is done, but there is "
-      "no object of %llu bytes",
+      "CompleteMultipartUpload %s: the store reports success, but there is no object of %llu bytes",
       upload->key, (unsigned long long)upload->size);
 }
 
-/* Without the headers that this store refuses. Which they are is found out by leaving them out, the harmless one first;
- * a Complete that was refused for a header has done nothing. */
+/* Leaves out the headers that this store refuses. It finds them by leaving them out one after the other, the least
+ * important one first. A Complete that was refused for a header has done nothing. */
 static cleat_status complete_learning(struct completion *completion, struct cleat_error *err) {
   static const unsigned trials[] = {0, CLEAT__STORE_NO_OBJECT_SIZE, CLEAT__STORE_NO_CREATE_ONLY,
                                     CLEAT__STORE_NO_OBJECT_SIZE | CLEAT__STORE_NO_CREATE_ONLY};
@@ -226,7 +230,7 @@ done:
   return status;
 }
 
-/* Whether the store holds what was sent as `part`, by checksum and not by ETag. */
+/* Whether the store holds the part that was sent, compared by checksum and not by ETag. */
 static bool is_same_part(const struct cleat__stored_part *part,
                          const struct cleat__stored_part *held) {
   bool by_crc32c = part->has_crc32c && held->has_crc32c && part->crc32c == held->crc32c;
@@ -235,8 +239,8 @@ static bool is_same_part(const struct cleat__stored_part *part,
   return part->number == held->number && part->size == held->size && (by_crc32c || by_crc64nvme);
 }
 
-/* A copy of the parts with the ETags that the store lists, or NULL: where these are the same, a part is not the one
- * that was sent, or no answer came. */
+/* Returns a copy of the parts with the ETags of ListParts. NULL if these are the same, if a part is not the one that
+ * was sent, or if the store did not answer. */
 static struct cleat__stored_part *relist(struct cleat__store *store,
                                          const struct cleat__upload *upload,
                                          const struct cleat__stored_part *parts, size_t count,
@@ -267,7 +271,7 @@ cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
   cleat_status status = complete_with(store, upload, parts, count, cancel, err);
   if (status == CLEAT_OK || strcmp(err->s3_code, "InvalidPart") != 0)
     return status;
-  /* No checksum guards the headers of a reply: an ETag may have been damaged on its way. */
+  /* No checksum protects the headers of a reply: an ETag may have been damaged in transit. */
   struct cleat__stored_part *listed = relist(store, upload, parts, count, cancel);
   if (listed != NULL)
     status = complete_with(store, upload, listed, count, cancel, err);

@@ -18,7 +18,7 @@
 
 #define DEFAULT_REGION "us-east-1"
 
-/* All places that settings come from, while they are merged. */
+/* All sources of settings, while they are merged. */
 struct sources {
   const struct cleat_client_options *options;
   struct cleat__s3_location location;
@@ -38,7 +38,7 @@ static const char *environment(const char *name) {
   return value && value[0] != '\0' ? value : NULL;
 }
 
-/* Takes the candidate unless there is a value already. */
+/* Uses the candidate unless a value was found before. */
 static void consider(struct cleat__s3_choice *choice, const char *value, const char *source) {
   if (!choice->value && value && value[0] != '\0')
     *choice = (struct cleat__s3_choice){value, source};
@@ -48,7 +48,7 @@ static const char *from_profile(const struct sources *sources, const char *key) 
   return cleat__s3_profile_get(&sources->profile, key);
 }
 
-/* What derives from bucket and prefix. */
+/* Sets the fields that depend on bucket and prefix. */
 static cleat_status set_names(struct cleat__s3_config *config, struct cleat_error *err) {
   const char *slash = config->prefix[0] != '\0' ? "/" : "";
   config->root = cleat__strprintf("%s%s", config->prefix, slash);
@@ -90,18 +90,19 @@ static cleat_status read_config_file(struct sources *sources, const char *profil
 
 static cleat_status unknown_value(struct cleat__s3_choice choice, const char *known,
                                   struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is none of %s", choice.value,
+  return cleat__error_set(err, CLEAT_INVALID, "'%.100s' (from %s) is not one of %s", choice.value,
                           choice.source, known);
 }
 
-/* AWS's names, and what others call theirs ("garage", "us_1"); it becomes part of a host name. */
+/* Accepts the names of AWS and those of other stores ("garage", "us_1"). The name becomes part of a host name. */
 static bool is_region(const char *text) {
   size_t length = strlen(text);
   return length > 0 && length <= CLEAT__S3_REGION_MAX &&
          strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == length;
 }
 
-/* "us-gov-west-1-fips" and "fips-us-gov-west-1" were how to ask for FIPS: leaves the region, and tells. */
+/* "us-gov-west-1-fips" and "fips-us-gov-west-1" are older ways to ask for FIPS. Leaves only the region, and returns
+ * true. */
 static bool take_fips_region(char *region) {
   size_t length = strlen(region);
   if (length > 5 && strncmp(region, "fips-", 5) == 0)
@@ -123,7 +124,8 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
   consider(&choice, from_profile(sources, "region"), "the AWS config file");
   consider(&choice, DEFAULT_REGION, "the default");
   if (!is_region(choice.value))
-    return cleat__error_set(err, CLEAT_INVALID, "region '%.100s' (from %s) is not a region's name",
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "region '%.100s' (from %s) is not a valid name of a region",
                             choice.value, choice.source);
   config->region = cleat__strdup(choice.value);
   if (!config->region)
@@ -133,7 +135,7 @@ static cleat_status choose_region(struct cleat__s3_config *config, const struct 
   return CLEAT_OK;
 }
 
-/* The environment first. What is not "true" is false, and no error: so it is for AWS's own tools. */
+/* The environment comes first. Values other than "true" are false and no error, as in the tools of AWS. */
 static bool is_switched_on(const struct sources *sources, const char *variable, const char *key) {
   struct cleat__s3_choice choice = {0};
   consider(&choice, environment(variable), variable);
@@ -141,11 +143,11 @@ static bool is_switched_on(const struct sources *sources, const char *variable, 
   return choice.value && strcasecmp(choice.value, "true") == 0;
 }
 
-/* Which of AWS's own endpoints; one that is named stays as it is. */
+/* Chooses the kind of AWS endpoints. A configured endpoint is not changed. */
 static void choose_variants(struct cleat__s3_config *config, const struct sources *sources) {
   bool fips = is_switched_on(sources, "AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint");
   bool dualstack = is_switched_on(sources, "AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint");
-  /* Older than the others, for S3 alone, and before them. */
+  /* An older setting, for S3 only. It comes before the others. */
   const char *s3_dualstack = from_profile(sources, "s3.use_dualstack_endpoint");
   config->s3_variant.fips |= fips;
   config->sts_variant.fips |= fips;
@@ -183,14 +185,13 @@ static cleat_status choose_style(struct cleat__s3_config *config, const struct s
   if (asked != CLEAT_ADDRESSING_AUTO && asked != CLEAT_ADDRESSING_PATH &&
       asked != CLEAT_ADDRESSING_VIRTUAL)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "option addressing is %d: it is none of "
-                            "enum cleat_addressing",
+                            "option addressing is %d, which is not in enum cleat_addressing",
                             (int)asked);
   consider(&choice, asked == CLEAT_ADDRESSING_AUTO ? NULL : names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_STYLE], "the URL");
   consider(&choice, from_profile(sources, "s3.addressing_style"), "the AWS config file");
   consider(&choice, "auto", "the default");
-  /* What cannot stand in a host goes into the path. Dots are outside a wildcard certificate. */
+  /* A name that cannot be part of a host goes into the path. A wildcard certificate does not cover dots. */
   if (strcmp(choice.value, "auto") == 0)
     config->virtual_host =
         cleat__s3_partition_is_aws(endpoint) && cleat__s3_bucket_is_label(config->bucket, false);
@@ -222,7 +223,7 @@ static cleat_status choose_ca(struct cleat__s3_config *config, const struct sour
   consider(&choice, from_profile(sources, "ca_bundle"), "the AWS config file");
   if (!choice.value)
     return CLEAT_OK;
-  /* Told here by its name; libcurl would tell at the first request, and less. */
+  /* Checked here, to name the file. libcurl would fail at the first request with less information. */
   if (config->https && access(choice.value, R_OK) != 0) {
     int code = errno;
     (void)cleat__error_errno(err, code, "CA file %s (from %s)", choice.value, choice.source);
@@ -240,14 +241,15 @@ static cleat_status choose_checksum(struct cleat__s3_config *config, const struc
   struct cleat__s3_choice choice = {0};
   if ((unsigned)asked > CLEAT_CHECKSUM_OFF)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "option checksum is %d: it is none of enum cleat_checksum", (int)asked);
+                            "option checksum is %d, which is not in enum cleat_checksum",
+                            (int)asked);
   consider(&choice, names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_CHECKSUM], "the URL");
   consider(&choice, environment("AWS_REQUEST_CHECKSUM_CALCULATION"),
            "AWS_REQUEST_CHECKSUM_CALCULATION");
   consider(&choice, from_profile(sources, "request_checksum_calculation"), "the AWS config file");
   consider(&choice, "when_supported", "the default");
-  /* The last two are AWS's words, which say when rather than what. */
+  /* when_supported and when_required are values of AWS that say when to send a checksum, and not which. */
   bool off = strcasecmp(choice.value, "off") == 0 || strcasecmp(choice.value, "when_required") == 0;
   config->checksums = !off;
   config->crc64nvme = strcasecmp(choice.value, "crc64nvme") == 0;
@@ -264,10 +266,9 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   enum cleat_payload_signing asked = sources->options->payload_signing;
   struct cleat__s3_choice choice = {0};
   if ((unsigned)asked > CLEAT_PAYLOAD_SIGNING_NEVER)
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "option payload_signing is %d: it is none of "
-                            "enum cleat_payload_signing",
-                            (int)asked);
+    return cleat__error_set(
+        err, CLEAT_INVALID,
+        "option payload_signing is %d, which is not in enum cleat_payload_signing", (int)asked);
   consider(&choice, names[asked], "the options");
   consider(&choice, sources->location.values[CLEAT__SET_PAYLOAD], "the URL");
   consider(&choice, "auto", "the default");
@@ -277,8 +278,8 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   else if (strcmp(choice.value, "never") == 0 || strcmp(choice.value, "unsigned") == 0)
     config->sign_payload = false;
   else if (strcmp(choice.value, "auto") == 0)
-    /* Something must guard the body on its way: TLS (or no way at all) with the CRC for the store to check, or a
-     * signed SHA-256. The latter costs some 0.5 CPU seconds a GB. */
+    /* The body needs protection in transit: either a CRC that the store checks, over TLS or within this machine, or
+     * a signed SHA-256. The SHA-256 costs about 0.5 CPU-s/GB. */
     config->sign_payload =
         !config->checksums || !(config->https || cleat__s3_endpoint_is_loopback(endpoint));
   else
@@ -286,7 +287,7 @@ static cleat_status choose_signing(struct cleat__s3_config *config, const struct
   return CLEAT_OK;
 }
 
-/* Checked when it is needed: most stores need none. The URL's endpoint is the store's alone. */
+/* Not checked here: most stores need no STS. The endpoint of the URL is not used for STS. */
 static cleat_status choose_sts(struct cleat__s3_config *config, const struct sources *sources,
                                struct cleat_error *err) {
   struct cleat__s3_choice choice = {0};
@@ -442,7 +443,7 @@ cleat_status cleat__s3_config_init(struct cleat__s3_config *config, const char *
   return status;
 }
 
-/* What does not change with the endpoint, and the region. What was copied is in *to in any case. */
+/* Copies the settings that do not depend on endpoint or region. *to owns what was copied, also after a failure. */
 static cleat_status copy_texts(const struct cleat__s3_config *from, const char *region,
                                struct cleat__s3_config *to, struct cleat_error *err) {
   to->bucket = cleat__strdup(from->bucket);
@@ -469,7 +470,7 @@ cleat_status cleat__s3_config_move(const struct cleat__s3_config *config, const 
   struct cleat__s3_endpoint endpoint;
   cleat_status status = CLEAT_OK;
   if (!is_region(region))
-    return cleat__error_set(err, CLEAT_STORE, "%s: the store names a bad region '%.100s'",
+    return cleat__error_set(err, CLEAT_STORE, "%s: the store names an invalid region '%.100s'",
                             config->display, region);
   if (config->aws)
     status = cleat__s3_partition_endpoint(region, CLEAT__S3_SERVICE_S3, config->s3_variant,

@@ -1,12 +1,12 @@
-/* s3/error.c: classes and messages of failed requests. See s3/error.h. Pure: two tables and the
- * code that reads them. */
+/* s3/error.c: classes and messages of failed requests. See s3/error.h. Pure: two tables, and the code that reads
+ * them. */
 #include "storage/s3/error.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* What the user can do about it; written out in hint_for. */
+/* What the user can do about an error. hint_for_* writes it out. */
 enum hint {
   HINT_NONE = 0,
   HINT_ACCESS_KEY,
@@ -84,8 +84,8 @@ static const struct {
     {"BadDigest", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentChecksumMismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
     {"XAmzContentSHA256Mismatch", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_CHECKSUM}},
-    /* What we send is XML, and its parts are there: the list was damaged on its way, and looked at before its SHA-256.
-     * Or the store knows no checksums in it (Swift). */
+    /* The XML that was sent is well-formed and its parts exist. So the list was damaged in transit, and the store
+     * parsed it before it checked the SHA-256. Or the store does not support checksums in the list (Swift). */
     {"MalformedXML", {CLEAT__RETRY_DIGEST, CLEAT_INTEGRITY, HINT_LIST_CHECKSUM}},
     {"InvalidPart", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
     {"InvalidPartOrder", {CLEAT__RETRY_DIGEST, CLEAT_STORE, HINT_NONE}},
@@ -101,7 +101,7 @@ static const struct {
     {"MethodNotAllowed", {CLEAT__RETRY_FATAL, CLEAT_UNSUPPORTED, HINT_NONE}},
 };
 
-/* A reply without a code that the table knows: HEAD replies have no body, gateways have their own. */
+/* The rule for a reply without a known code. Replies to HEAD have no body, and gateways have codes of their own. */
 static struct rule rule_for_status(int http_status) {
   switch (http_status) {
   case 301:
@@ -132,7 +132,7 @@ static struct rule rule_for_status(int http_status) {
   default:
     break;
   }
-  /* 500, 502, 503; 520 to 530 are Cloudflare's, before R2; an unknown <Error> in a 200 is a late 500. */
+  /* 500, 502, 503; 520 to 530 are of Cloudflare (R2); an unknown <Error> in a 200 is a late 500. */
   if (http_status == 500 || http_status == 502 || http_status == 503 ||
       (http_status >= 520 && http_status <= 530) || (http_status >= 200 && http_status < 300))
     return (struct rule){CLEAT__RETRY_AGAIN, CLEAT_STORE, HINT_NONE};
@@ -145,7 +145,7 @@ static struct rule rule_for_reply(int http_status, const char *code,
     return (struct rule){CLEAT__RETRY_DONE, CLEAT_OK, HINT_NONE};
   if (http_status == 412 || strcmp(code, "PreconditionFailed") == 0)
     return (struct rule){CLEAT__RETRY_FATAL, precondition_status, HINT_NONE};
-  /* Two conditional writes met; the retry of a put finds out who won. */
+  /* Two conditional writes met. A retry of the put finds out which one won. */
   if (strcmp(code, "ConditionalRequestConflict") == 0)
     return (struct rule){CLEAT__RETRY_AGAIN, precondition_status, HINT_NONE};
   for (size_t i = 0; i < sizeof CODES / sizeof CODES[0]; i++) {
@@ -154,13 +154,13 @@ static struct rule rule_for_reply(int http_status, const char *code,
   }
   if (strncmp(code, "Throttl", 7) == 0)
     return (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED};
-  /* A missing key of KMS ("KMS.NotFoundException", MinIO's "kms:KeyNotFound" with 404) must not look like
-   * a missing object: whoever finds no checkpoint may begin anew. */
+  /* A missing KMS key ("KMS.NotFoundException", or "kms:KeyNotFound" with 404 from MinIO) must not look like a
+   * missing object: a job that finds no checkpoint may start from nothing. */
   if (strncasecmp(code, "kms", 3) == 0 && http_status >= 400 && http_status < 500)
     return strstr(code, "Throttl") != NULL
                ? (struct rule){CLEAT__RETRY_THROTTLED, CLEAT_STORE, HINT_THROTTLED}
                : (struct rule){CLEAT__RETRY_FATAL, CLEAT_DENIED, HINT_KMS};
-  /* Only what S3 calls so is an absent object: whoever finds no checkpoint may begin anew. */
+  /* Only the codes of S3 mean an absent object: a job that finds no checkpoint may start from nothing. */
   if (http_status == 404 && code[0] != '\0')
     return (struct rule){CLEAT__RETRY_FATAL, CLEAT_STORE, HINT_ENDPOINT};
   return rule_for_status(http_status);
@@ -218,29 +218,30 @@ static void hint_for_keys(enum hint hint, const struct cleat__s3_context *contex
     cleat__error_hint(err, "check AWS_SECRET_ACCESS_KEY (keys are from %s)", source);
   else if (hint == HINT_TOKEN)
     cleat__error_hint(err,
-                      "the session has ended or AWS_SESSION_TOKEN belongs to other keys "
-                      "(keys are from %s): get new ones",
+                      "the session has expired or AWS_SESSION_TOKEN belongs to other keys (keys "
+                      "are from %s): get new ones",
                       source);
   else
-    cleat__error_hint(err,
-                      "the keys from %s may not do this: check the policy of the user and of "
-                      "bucket '%s'",
-                      source, or_text(context->bucket, "?"));
+    cleat__error_hint(
+        err,
+        "the keys from %s are not allowed to do this: check the policy of the user and of "
+        "bucket '%s'",
+        source, or_text(context->bucket, "?"));
 }
 
-/* What OpenSSL, by libcurl, says of a failed handshake, and what that means to who configures. */
+/* Texts of OpenSSL (through libcurl) for a failed handshake, and the advice for each. */
 static const struct {
   const char *sign;
   const char *advice;
 } TLS_ADVICE[] = {
     {CLEAT__HTTP_WANTS_TLS, "speaks TLS: write https:// in the endpoint (AWS_ENDPOINT_URL)"},
     {CLEAT__HTTP_NO_TLS, "does not speak TLS: write http:// in the endpoint (AWS_ENDPOINT_URL), or "
-                         "switch TLS on there"},
-    {"has expired",
-     "has a certificate that has ended: renew it there; or this machine's clock is wrong"},
-    {"not yet valid", "has a certificate that begins later: is this machine's clock right?"},
-    {"subject name", "has a certificate for other host names: use one of those in the endpoint "
-                     "(AWS_ENDPOINT_URL)"},
+                         "enable TLS there"},
+    {"has expired", "has an expired certificate: renew it there, or correct this machine's clock"},
+    {"not yet valid", "has a certificate that is not valid yet: check this machine's clock"},
+    {"subject name",
+     "has a certificate for other host names: use one of those names in the endpoint "
+     "(AWS_ENDPOINT_URL)"},
     {"issuer", "has a certificate of a CA that is not trusted here: set AWS_CA_BUNDLE (or ca_file) "
                "to the file of that CA"},
     {"self-signed", "has a certificate that is not trusted here: set AWS_CA_BUNDLE (or ca_file) to "
@@ -261,15 +262,16 @@ static void hint_for_tls(const char *message, const char *endpoint, struct cleat
 
 static void hint_for_endpoint(const char *endpoint, struct cleat_error *err) {
   bool plain = strncmp(endpoint, "http://", 7) == 0;
-  cleat__error_hint(err, "is %s right (AWS_ENDPOINT_URL) and reachable from here?%s", endpoint,
-                    plain ? " does it want TLS (https://)?" : "");
+  cleat__error_hint(err, "check that %s (AWS_ENDPOINT_URL) is right and reachable from here%s",
+                    endpoint, plain ? "; it may require TLS (https://)" : "");
 }
 
 static void hint_for_place(enum hint hint, const struct cleat__s3_context *context,
                            struct cleat_error *err) {
   const char *endpoint = or_text(context->endpoint, "the endpoint");
   if (hint == HINT_REGION)
-    cleat__error_hint(err, "bucket '%s' is not in region '%s': set AWS_REGION to its own",
+    cleat__error_hint(err,
+                      "bucket '%s' is not in region '%s': set AWS_REGION to the bucket's region",
                       or_text(context->bucket, "?"), or_text(context->region, "?"));
   else if (hint == HINT_BUCKET)
     cleat__error_hint(err, "create bucket '%s' at %s, or check the URL and AWS_ENDPOINT_URL",
@@ -283,8 +285,8 @@ static void hint_for_place(enum hint hint, const struct cleat__s3_context *conte
 static void hint_for_rest(enum hint hint, struct cleat_error *err) {
   switch (hint) {
   case HINT_CLOCK:
-    cleat__error_hint(err,
-                      "set this machine's clock: it differs from the store's by over 15 minutes");
+    cleat__error_hint(
+        err, "set this machine's clock: it differs from the clock of the store by over 15 minutes");
     break;
   case HINT_CA:
     cleat__error_hint(err, "check the file that AWS_CA_BUNDLE or the option ca_file names");
@@ -296,33 +298,35 @@ static void hint_for_rest(enum hint hint, struct cleat_error *err) {
     cleat__error_hint(err, "the store asks for fewer requests: lower the concurrency");
     break;
   case HINT_TIME_LIMIT:
-    cleat__error_hint(err, "the store may be overloaded; a longer time limit (--time-limit, "
-                           "time_limit_s) waits longer");
+    cleat__error_hint(err, "the store may be overloaded; raise the time limit (--time-limit, "
+                           "time_limit_s) to wait longer");
     break;
   case HINT_CHECKSUM:
-    cleat__error_hint(err, "the body was damaged on the way, or the store computes checksums "
-                           "otherwise: " NO_CHECKSUM " leaves them out");
+    cleat__error_hint(
+        err, "the body was damaged in transit, or the store computes another checksum: " NO_CHECKSUM
+             " leaves them out");
     break;
   case HINT_LIST_CHECKSUM:
-    cleat__error_hint(err, "the document was damaged on the way, or the store knows no checksums "
-                           "in a list of parts: " NO_CHECKSUM " leaves them out");
+    cleat__error_hint(err, "the document was damaged in transit, or the store does not support "
+                           "checksums in a list of parts: " NO_CHECKSUM " leaves them out");
     break;
   case HINT_KMS:
-    cleat__error_hint(err, "the KMS key must exist, be enabled, and be yours to use: see "
-                           "sse_kms_key_id, the key's policy, and the bucket's default encryption");
+    cleat__error_hint(
+        err, "the KMS key must exist and be enabled, and you need permission to use it: check "
+             "sse_kms_key_id, the key's policy, and the bucket's default encryption");
     break;
   case HINT_NO_CHECKSUM:
-    cleat__error_hint(err, "some stores know no checksum headers: " NO_CHECKSUM
+    cleat__error_hint(err, "some stores do not support checksum headers: " NO_CHECKSUM
                            " leaves them out, and bodies are signed instead");
     break;
   case HINT_DOCUMENT:
-    cleat__error_hint(err, "the store answers this in another way than S3 does: 'cleat doctor' "
-                           "tells what it can do");
+    cleat__error_hint(
+        err,
+        "the store does not answer this request as S3 does: 'cleat doctor' shows what it supports");
     break;
   case HINT_PROXY:
-    cleat__error_hint(err,
-                      "check HTTPS_PROXY or HTTP_PROXY, with user and password where the proxy "
-                      "asks for them; hosts in NO_PROXY are reached without it");
+    cleat__error_hint(err, "check HTTPS_PROXY or HTTP_PROXY, with user and password if the proxy "
+                           "requires them; hosts in NO_PROXY are reached without the proxy");
     break;
   default:
     break;
@@ -357,11 +361,11 @@ static void set_hint(enum hint hint, const struct cleat__s3_context *context, co
 static const char *transport_text(enum cleat__transport transport) {
   switch (transport) {
   case CLEAT__TRANSPORT_RESOLVE:
-    return "the host name is not known";
+    return "the host name cannot be resolved";
   case CLEAT__TRANSPORT_CONNECT:
     return "cannot connect";
   case CLEAT__TRANSPORT_PROXY:
-    return "the proxy does not pass it on";
+    return "the proxy does not forward the request";
   case CLEAT__TRANSPORT_TLS:
     return "TLS failed";
   case CLEAT__TRANSPORT_TIMEOUT:
@@ -369,7 +373,7 @@ static const char *transport_text(enum cleat__transport transport) {
   case CLEAT__TRANSPORT_BROKEN:
     return "the connection broke";
   case CLEAT__TRANSPORT_MALFORMED:
-    return "the answer is not that of an S3 store";
+    return "the answer is not from an S3 store";
   case CLEAT__TRANSPORT_CA:
     return "the CA file cannot be read";
   case CLEAT__TRANSPORT_CANCELLED:
@@ -381,7 +385,7 @@ static const char *transport_text(enum cleat__transport transport) {
   }
 }
 
-/* Go's net/http, nginx, Apache. Others close the connection. */
+/* The texts of Go's net/http, nginx and Apache. Other servers just close the connection. */
 bool cleat__s3_wants_tls(int http_status, const char *text) {
   return http_status == 400 &&
          (strstr(text, "HTTP request to an HTTPS server") != NULL ||
@@ -389,7 +393,7 @@ bool cleat__s3_wants_tls(int http_status, const char *text) {
           strstr(text, "speaking plain HTTP to an SSL-enabled server port") != NULL);
 }
 
-/* S3's elements begin with a capital; those of web pages do not, or are "HTML". */
+/* Element names of S3 begin with a capital letter. Those of web pages do not, or are "HTML". */
 bool cleat__s3_is_document(const char *text) {
   static const char blanks[] = " \t\r\n";
   text += strspn(text, blanks);
@@ -405,7 +409,7 @@ static bool is_retryable(enum cleat__retry_class class) {
   return class != CLEAT__RETRY_DONE && class != CLEAT__RETRY_FATAL && class != CLEAT__RETRY_REGION;
 }
 
-/* " (HTTP 503, request abc, after 7 tries until the time limit)", without what is not known. */
+/* Writes " (HTTP 503, request abc, after 7 tries until the time limit)", without the unknown parts. */
 static void describe(const struct cleat__s3_result *result, const struct cleat__s3_context *context,
                      char *text, size_t size) {
   char parts[3][160] = {"", "", ""};
@@ -429,9 +433,10 @@ static void describe(const struct cleat__s3_result *result, const struct cleat__
     snprintf(text + used, size - used, ")");
 }
 
-/* Whether a refusal may be meant for a checksum. Codes of an argument are, since the arguments are ours but for that;
- * all others only where their text names a header or a checksum. A reply without either says nothing: S3Mock answers a
- * key with a backslash so. Swift's NotImplemented names the condition of a put. */
+/* Whether the store may have refused the request because of a checksum. Codes about an argument count, because all
+ * other arguments are correct. Other codes count only if their text names a header or a checksum. A reply without
+ * code and text does not count: S3Mock answers so to a key with a backslash. The NotImplemented of Swift names the
+ * condition of a put. */
 static bool may_mean_checksum(const struct cleat__s3_result *result) {
   static const char *const codes[] = {"InvalidArgument", "InvalidRequest"};
   static const char *const words[] = {"checksum", "crc32", "crc64", "header", "x-amz-"};
@@ -467,7 +472,7 @@ cleat_status cleat__s3_error_set(const struct cleat__s3_result *result,
       rule_for(result, context->precondition_status ? context->precondition_status : CLEAT_EXISTS);
   if (context->stop == CLEAT__RETRY_STOP_CANCELLED)
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_CANCELLED, HINT_NONE};
-  if (rule.status == CLEAT_OK) /* a bug of the caller must not look like success */
+  if (rule.status == CLEAT_OK) /* a bug of the caller must not look like a success */
     rule = (struct rule){CLEAT__RETRY_FATAL, CLEAT_INTERNAL, HINT_NONE};
   if (result->transport == CLEAT__TRANSPORT_BROKEN && context->unanswered)
     rule.hint = HINT_ENDPOINT;

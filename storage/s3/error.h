@@ -1,5 +1,5 @@
-/* s3/error.h: what one try of a request ended with, what to do about it, and how to tell the user.
- * Pure, thread-safe; borrows its arguments.
+/* s3/error.h: classifies the result of one try of a request, and writes the error for the user. Pure, thread-safe;
+ * borrows its arguments.
  *
  * Source of the codes: Amazon S3 API reference, "Error responses"; the lists of retried codes in the AWS SDKs
  * (botocore/data/_retry.json, aws-c-s3 source/s3_util.c). */
@@ -14,28 +14,29 @@
 
 struct cleat__s3_result {
   enum cleat__transport transport;
-  int http_status;        /* 0 when no reply came */
-  const char *code;       /* S3's, "" when none; also of an <Error> inside a 200 */
-  const char *message;    /* S3's message, or the transport's; "" when none */
-  const char *request_id; /* "" when none */
-  bool other_xml;         /* MALFORMED, but XML as stores send it: another document than expected */
+  int http_status;        /* 0 if no reply came */
+  const char *code;       /* code of S3, also of an <Error> inside a 200; "" if there is none */
+  const char *message;    /* message of S3 or of the transport; "" if there is none */
+  const char *request_id; /* "" if there is none */
+  /* MALFORMED, but XML like that of a store: another document than expected */
+  bool other_xml;
 };
 
-/* Whether `text` looks like a document of an S3 store, whichever it is, and not like a web page. */
+/* Whether `text` looks like any document of an S3 store, and not like a web page. */
 bool cleat__s3_is_document(const char *text);
 
-/* Whether `text`, the body of a reply with `http_status`, says that the port wants TLS. */
+/* Whether `text`, the body of a reply with `http_status`, says that the port expects TLS. */
 bool cleat__s3_wants_tls(int http_status, const char *text);
 
-/* "HTTP 503 SlowDown: told", without what is not known: for the log. */
+/* Writes "HTTP 503 SlowDown: text" for the log, without the unknown parts. */
 #define CLEAT__S3_RESULT_TEXT 700
 void cleat__s3_result_tell(const struct cleat__s3_result *result, char text[CLEAT__S3_RESULT_TEXT]);
 
-/* What to do now. A 2xx without a code is CLEAT__RETRY_DONE. A 404, 412 and such are FATAL: the
- * operation looks at the HTTP status first and takes those that mean something to it. */
+/* Returns what to do now. A 2xx without a code is CLEAT__RETRY_DONE. A 404, 412 and such are FATAL: the operation
+ * checks the HTTP status first and handles those that have a meaning for it. */
 enum cleat__retry_class cleat__s3_classify(const struct cleat__s3_result *result);
 
-/* What the message and hint may name. Any may be NULL but operation. */
+/* What the message and hint may name. All but `operation` may be NULL. */
 struct cleat__s3_context {
   const char *operation; /* such as "put" */
   const char *target;    /* such as "s3://bucket/run-17/manifest.json" */
@@ -43,11 +44,11 @@ struct cleat__s3_context {
   const char *bucket;
   const char *region;
   const char *key_source;           /* cleat__s3_credentials_source */
-  cleat_status precondition_status; /* for a 412: CLEAT_EXISTS or CLEAT_LOST; 0: EXISTS */
-  bool checksum;                    /* it was sent with a checksum, to a store that may know none */
-  bool unanswered;                  /* nothing has ever come from the endpoint */
-  unsigned tries;                   /* 0 or 1: not told */
-  enum cleat__retry_stop stop;      /* why no further try was made; told when not NONE */
+  cleat_status precondition_status; /* status for a 412: CLEAT_EXISTS or CLEAT_LOST; 0: EXISTS */
+  bool checksum;                    /* a checksum was sent, to a store that may not support it */
+  bool unanswered;                  /* the endpoint has never answered */
+  unsigned tries;                   /* 0 or 1: not mentioned */
+  enum cleat__retry_stop stop;      /* why there was no further try; mentioned unless NONE */
 };
 
 /* Fills *err from a failed result: status, retryable, http_status, s3_code, request_id, message, hint. Returns the

@@ -1,14 +1,14 @@
-/* s3/facts.c: what the s3:// driver knows of its place, for the doctor: where requests go, with whose
- * keys, and what the clock there says.
+/* s3/facts.c: facts about the endpoint for the doctor: where requests go, which credentials sign them, and the clock
+ * of the store.
  *
- * Runs on its caller's thread, on its own stack. No text holds a secret: keys are told by where they
- * came from. */
+ * Runs on the thread of the caller, on its own stack. No text holds a secret: credentials are described by their
+ * source. */
 #include "storage/s3/s3.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_MAX 65536 /* of an object that should not be there */
+#define ANSWER_MAX 65536 /* limit of bytes of an object that should not exist */
 
 static void tell_place(struct cleat__s3 *s3, struct cleat__store_facts *facts) {
   const struct cleat__s3_config *config = cleat__s3_config_now(s3);
@@ -33,7 +33,7 @@ static void tell_keys(struct cleat__s3 *s3, const atomic_bool *cancel,
   struct cleat_error ignored;
   facts->needs_keys = !s3->configs[0].anonymous;
   snprintf(facts->keys, sizeof facts->keys, "%s", cleat__s3_credentials_source(s3->chain));
-  /* Where there were none, asking again would only take the time again. */
+  /* After a failed search for credentials, a second search would only take the time again. */
   if (facts->keys[0] == '\0' ||
       cleat__s3_credentials_get(s3->chain, cancel, &keys, &ignored) != CLEAT_OK)
     return;
@@ -55,7 +55,7 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__http_reply reply;
   struct cleat_error problem;
-  /* Not a HEAD: its reply could not say why it failed. */
+  /* A GET and not a HEAD: the reply to a HEAD cannot say why it failed. */
   struct cleat__s3_request request = {.operation = "GET",
                                       .kind = CLEAT__S3_GET,
                                       .method = "GET",
@@ -70,11 +70,11 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
   int reply_status = reply.status;
   cleat__http_reply_clear(&reply);
   if (status == CLEAT_OK) {
-    status = cleat__error_set(err, CLEAT_STORE,
-                              "%s has an object under a random name: it answers for everything",
-                              facts->place);
+    status = cleat__error_set(
+        err, CLEAT_STORE,
+        "%s returned an object for a random name: it seems to answer every request", facts->place);
     err->http_status = reply_status;
-    cleat__error_hint(err, "is this the endpoint of an S3 store, and not of a web page?");
+    cleat__error_hint(err, "check that this is the endpoint of an S3 store and not of a web page");
     return status;
   }
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)

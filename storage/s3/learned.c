@@ -1,5 +1,5 @@
-/* s3/learned.c: what an S3 store turned out to lack, learned from its refusals, once for a client: the bits of
- * store->lacks. A request is repeated without what was refused; only an answer other than a refusal proves that this
+/* s3/learned.c: learns what an S3 store lacks from its refusals, once for each client (the bits of store->lacks). A
+ * request is repeated without the refused header or operation. Only an answer that is not a refusal proves that this
  * was the reason.
  *
  * Any thread. The bits are only ever set. */
@@ -9,15 +9,17 @@
 
 #include <string.h>
 
-/* In the order of the bits, as far as there is something to tell. What follows "the store …". */
+/* The texts after "the store …", in the order of the bits. NULL: nothing to log. */
 static const char *const FINDINGS[] = {
-    "refuses If-None-Match: each put that must not replace anything looks first",
-    "refuses x-amz-mp-object-size: the size of each object made of parts is looked up instead",
-    "cannot list the parts of an upload: interrupted uploads are sent anew",
-    "cannot list unfinished uploads: those of saves that died cannot be found",
-    "says that its lists are url-encoded, and they are not: keys are taken as they are",
+    "refuses If-None-Match: each put that must not replace an object checks first whether it "
+    "exists",
+    "refuses x-amz-mp-object-size: the size of each object made of parts is checked afterwards "
+    "instead",
+    "cannot list the parts of an upload: interrupted uploads are sent again from the start",
+    "cannot list unfinished uploads: leftovers of crashed saves cannot be found",
+    "says that its lists are url-encoded, but they are not: keys are used as listed",
     NULL,
-    "refuses If-Match: a manifest is looked at before it is replaced",
+    "refuses If-Match: a manifest is checked before it is replaced",
 };
 
 bool cleat__s3_is_refusal(cleat_status status, const struct cleat_error *err) {
@@ -40,8 +42,9 @@ void cleat__s3_learn(struct cleat__s3 *s3, unsigned findings) {
 
 cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation,
                                struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_UNSUPPORTED, "%s: %s has refused it before", operation,
-                          s3->configs[0].endpoint);
+  return cleat__error_set(err, CLEAT_UNSUPPORTED,
+                          "%s: %s refused this operation before, so it was not tried again",
+                          operation, s3->configs[0].endpoint);
 }
 
 cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
@@ -50,7 +53,7 @@ cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const a
   struct cleat_error problem;
   cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
   if (status == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_EXISTS, "%s is there already", key);
+    return cleat__error_set(err, CLEAT_EXISTS, "%s exists already", key);
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
   *err = problem;
@@ -67,7 +70,7 @@ enum cleat__s3_keys cleat__s3_known_keys(const struct cleat__s3 *s3) {
              : CLEAT__S3_KEYS_UNKNOWN;
 }
 
-/* Whether there is an object with this name of the bucket. */
+/* Whether the bucket has an object with exactly this name. */
 static bool is_there(struct cleat__s3 *s3, const char *name, const atomic_bool *cancel) {
   const char *root = s3->configs[0].root;
   struct cleat__object object;
@@ -93,9 +96,9 @@ bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form
   return plain;
 }
 
-/* ---- creating only ---- */
+/* ---- puts that must not replace ---- */
 
-/* Without the header. Between the look and the put another writer may come. */
+/* Puts without the condition. Another writer may write between the HEAD and the put. */
 static cleat_status put_unguarded(struct cleat__store *store, const char *key,
                                   const struct cleat__span *body, size_t body_count,
                                   const struct cleat__put_options *options,

@@ -1,6 +1,6 @@
 /* s3/list.c: lists the objects below a prefix, for the s3:// driver. See store.h.
  *
- * Any thread. No state but what learned.c keeps: how the keys of this store's lists are to be read. */
+ * Any thread. No state except what learned.c keeps: how to read the keys in lists of this store. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"

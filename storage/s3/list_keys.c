@@ -1,5 +1,5 @@
-/* s3/list_keys.c: how the keys of a list are to be read. A list that was asked for with encoding-type=url says that its
- * keys are encoded so; some stores say it and do not do it (s3s-fs). Pure. See s3/xml.h. */
+/* s3/list_keys.c: finds out how to read the keys of a list. A reply to encoding-type=url says that its keys are
+ * encoded. Some stores say so and do not encode them (s3s-fs). Pure. See s3/xml.h. */
 #include "storage/s3/xml.h"
 
 #include <string.h>
@@ -8,7 +8,8 @@ static bool is_hex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-/* A '%' without its digits: no encoder leaves one. Other bytes say nothing, as some encode no more than they must. */
+/* A '%' without two hex digits proves that the key is not encoded. Other bytes prove nothing, because some stores
+ * encode no more than needed. */
 static bool has_bare_percent(const char *key) {
   for (; *key != '\0'; key++) {
     if (*key == '%' && (!is_hex(key[1]) || !is_hex(key[2])))
@@ -22,6 +23,6 @@ enum cleat__s3_keys cleat__s3_keys_of(const char *key, const char *root) {
     return CLEAT__S3_KEYS_PLAIN;
   if (strncmp(key, root, strlen(root)) != 0)
     return CLEAT__S3_KEYS_ENCODED;
-  /* Encoded, such a root would look otherwise. */
+  /* An encoded list would show such a root in another form. */
   return strpbrk(root, "+%") != NULL ? CLEAT__S3_KEYS_PLAIN : CLEAT__S3_KEYS_UNKNOWN;
 }

@@ -1,4 +1,4 @@
-/* s3/location.c: the URL of an s3:// store. See s3/location.h. Pure; no state. */
+/* s3/location.c: parses the URL of an s3:// store. See s3/location.h. Pure; no state. */
 #include "storage/s3/location.h"
 
 #include "base/mem.h"
@@ -29,11 +29,11 @@ static cleat_status unknown_setting(const char *name, struct cleat_error *err) {
   return err->status;
 }
 
-/* URLs end up in process lists, shell histories and logs. */
+/* Keys are refused, because URLs end up in process lists, shell histories and logs. */
 static cleat_status key_in_url(const char *name, struct cleat_error *err) {
-  (void)cleat__error_set(err, CLEAT_INVALID, "option '%s': a key does not belong into a URL", name);
-  cleat__error_hint(err,
-                    "put it into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
+  (void)cleat__error_set(err, CLEAT_INVALID, "option '%s': a key must not be in a URL", name);
+  cleat__error_hint(
+      err, "put the key into a file for sse_c_key_file, or into CLEAT_SSE_C_KEY as base64");
   return err->status;
 }
 
@@ -54,10 +54,10 @@ static cleat_status read_setting(struct cleat__s3_location *location, char *pair
   if (!equal || equal[1] == '\0')
     return cleat__error_set(err, CLEAT_INVALID, "option '%s' in the s3:// URL has no value", pair);
   if (location->values[i])
-    return cleat__error_set(err, CLEAT_INVALID, "option '%s' is twice in the s3:// URL", pair);
+    return cleat__error_set(err, CLEAT_INVALID, "option '%s' appears twice in the s3:// URL", pair);
   if (!cleat__s3_decode(equal + 1, false))
     return cleat__error_set(err, CLEAT_INVALID,
-                            "option '%s' in the s3:// URL has a broken %%-escape", pair);
+                            "option '%s' in the s3:// URL has an invalid %%-escape", pair);
   location->values[i] = equal + 1;
   return CLEAT_OK;
 }
@@ -89,7 +89,7 @@ static cleat_status read_prefix(struct cleat__s3_location *location, const char 
     return no_memory(err);
   if (length == 0)
     return CLEAT_OK;
-  /* Before an '@' the bucket may be a part of a key. */
+  /* Text before an '@' may be part of a key. */
   const char *bucket = memchr(text, '@', length) ? "…" : location->bucket;
   if (length > CLEAT__S3_PREFIX_MAX)
     return cleat__error_set(err, CLEAT_INVALID, "s3://%s/…: the prefix is over %d bytes", bucket,

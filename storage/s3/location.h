@@ -1,4 +1,4 @@
-/* s3/location.h: what follows "s3://", taken apart: bucket, prefix, and the settings of the query.
+/* s3/location.h: parses the text after "s3://": bucket, prefix, and the settings of the query.
  *
  * Pure, thread-safe. Source of the settings: storage/README.md, "Settings of s3://". */
 #ifndef CLEAT_STORAGE_S3_LOCATION_H
@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 
-/* With CLEAT__KEY_MAX and a '/' this makes S3's 1,024. */
+/* Together with CLEAT__KEY_MAX and a '/' this makes the 1,024 bytes of S3. */
 #define CLEAT__S3_PREFIX_MAX 123
 
-/* What the URL's query may set; a '-' in it is as good as a '_'. */
+/* The settings of the query. A '-' in a name counts as a '_'. */
 /* clang-format off */
 #define CLEAT__S3_SETTING_MAP(X)                                                                   \
   X(ENDPOINT, "endpoint") X(REGION, "region") X(STYLE, "style") X(CA_FILE, "ca_file")              \
@@ -26,13 +26,14 @@ enum cleat__s3_setting { CLEAT__S3_SETTING_MAP(CLEAT__S3_SETTING_ENUM) CLEAT__SE
 /* Owns its strings. */
 struct cleat__s3_location {
   char *bucket;
-  char *prefix;                         /* "" or "run-17" or "a/b": no slash at either end */
-  char *query;                          /* decoded in place */
-  const char *values[CLEAT__SET_COUNT]; /* of the query, pointing into it; NULL: not set */
+  char *prefix; /* "" or "run-17" or "a/b": no slash at either end */
+  char *query;  /* decoded in place */
+  /* values of the settings, pointing into `query`; NULL: not set */
+  const char *values[CLEAT__SET_COUNT];
 };
 
-/* Reads "bucket[/prefix][?name=value&…]". *location begins zeroed, and is to be cleared in any case. The bucket's
- * name is checked by the rules that hold everywhere (s3/bucket.h). Errors: INVALID, NO_MEMORY. */
+/* Parses "bucket[/prefix][?name=value&…]". The caller zeroes *location before, and clears it in every case. The name
+ * of the bucket is checked by the rules of all stores (s3/bucket.h). Errors: INVALID, NO_MEMORY. */
 cleat_status cleat__s3_location_read(struct cleat__s3_location *location, const char *text,
                                      struct cleat_error *err);
 

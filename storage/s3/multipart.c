@@ -1,5 +1,5 @@
-/* s3/multipart.c: begins an upload, sends its parts, aborts it. See store.h for what each operation must
- * do. No state of its own: an upload lives in the store, its parts in the caller's hands. */
+/* s3/multipart.c: begins an upload, sends its parts, aborts it. See store.h for the contract of each operation. No
+ * state: an upload lives in the store, and the caller keeps the list of parts. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A part that was under way when its connection broke may land after an abort. */
+/* How often to abort. A part that was in flight when its connection broke may arrive after an abort. */
 #define ABORT_ROUNDS 6
 #define ABORT_FIRST_WAIT_MS 100
 #define NUMBER_TEXT 16
@@ -26,8 +26,8 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   char id[CLEAT__UPLOAD_ID_MAX + 1];
   struct cleat__s3_pair query[] = {{"uploads", ""}};
-  /* Without the algorithm at Create, the store would not keep the checksums of the parts. The type of
-   * CRC-32C is then COMPOSITE by default; CRC-64/NVME has that of the whole object alone. */
+  /* If Create does not name the algorithm, the store does not keep the checksums of the parts. The type of CRC-32C
+   * is COMPOSITE by default. CRC-64/NVME supports only FULL_OBJECT. */
   const struct cleat__s3_config *config = &s3->configs[0];
   struct cleat__s3_pair headers[] = {
       {"content-type", content_type != NULL ? content_type : "application/octet-stream"},
@@ -68,7 +68,7 @@ static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply
   return CLEAT_OK;
 }
 
-/* What a part is made of: `spans`, or what `feed` reads. */
+/* The bytes of a part: `spans`, or what `feed` reads. */
 struct body {
   const struct cleat__span *spans;
   size_t count;
@@ -104,7 +104,7 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
   cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
-  /* Here, not at Create, whose reply says nothing of it on MinIO. */
+  /* Checked here and not after Create: the reply of MinIO to Create does not confirm encryption. */
   if (status == CLEAT_OK)
     status = cleat__s3_check_encrypted(s3, upload->key, &reply, err);
   if (status == CLEAT_OK)
@@ -144,7 +144,7 @@ static cleat_status take_crc64(void *ctx, const void *bytes, size_t size, struct
   return CLEAT_OK;
 }
 
-/* The CRC-64/NVME takes a pass of its own over the feed. */
+/* Computes the CRC-64/NVME in an extra pass over the feed. */
 static cleat_status feed_checksum(const struct cleat__s3 *s3, const struct cleat__feed *feed,
                                   struct cleat__stored_part *part, const atomic_bool *cancel,
                                   char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header,
@@ -204,7 +204,7 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
   return status;
 }
 
-/* *left: parts that the store still holds; 0 where it cannot tell. */
+/* Sets *left to the number of parts that the store still holds; 0 if it cannot tell. */
 static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload,
                                 size_t *left, const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__stored_part *parts = NULL;

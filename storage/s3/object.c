@@ -1,7 +1,7 @@
-/* s3/object.c: the operations on single objects of the s3:// driver. See store.h for what each must do, and
- * s3/request.c for how a request travels.
+/* s3/object.c: the operations on single objects of the s3:// driver. See store.h for the contract of each, and
+ * s3/request.c for how a request is sent.
  *
- * Any thread: every operation works on its own stack. */
+ * Any thread: every operation uses only its own stack. */
 #include "storage/s3/s3.h"
 
 #include "base/checksum.h"
@@ -15,7 +15,7 @@
 
 /* ---- put ---- */
 
-/* Whatever stands between may answer 200 to anything: what has no ETag was not stored. */
+/* Gateways and proxies may answer 200 to anything. Without an ETag, nothing was stored. */
 static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply,
                                 struct cleat__s3_reply_error *error, struct cleat_error *err) {
   (void)ctx;
@@ -69,11 +69,11 @@ cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *k
   if (asked == NULL || strcmp(reply->encryption, asked) == 0)
     return CLEAT_OK;
   (void)cleat__error_set(err, CLEAT_UNSUPPORTED,
-                         "s3://%s/%s%s: the store did not encrypt it with %s as was asked",
+                         "s3://%s/%s%s: the store did not encrypt it with %s as requested",
                          config->bucket, config->root, key, asked);
   cleat__error_hint(err,
-                    "%s does not encrypt, or not so: save there without sse and SSE-C key, "
-                    "or to another store",
+                    "%s does not support this encryption: save there without sse and SSE-C key, or "
+                    "save to another store",
                     config->endpoint);
   return err->status;
 }
@@ -112,7 +112,7 @@ cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
   if (status == CLEAT_OK)
     status = cleat__s3_check_encrypted(s3, key, &reply, err);
   cleat__http_reply_clear(&reply);
-  /* An object that is gone is not the one with that ETag. */
+  /* An object that no longer exists does not have that ETag. */
   if (status == CLEAT_NOT_FOUND && options->condition == CLEAT__PUT_IF_MATCH &&
       strcmp(err->s3_code, "NoSuchBucket") != 0)
     status = err->status = CLEAT_LOST;
@@ -121,7 +121,7 @@ cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
 
 /* ---- get ---- */
 
-/* What was asked for. */
+/* The requested range. */
 struct range {
   uint64_t offset;
   uint64_t length;
@@ -139,7 +139,7 @@ static bool read_content_range(const char *text, uint64_t *first, uint64_t *last
   return end[0] == '/' && *last >= *first && *last != UINT64_MAX;
 }
 
-/* A store or proxy that answers with other bytes than those asked for must not pass. */
+/* Refuses a reply with other bytes than the requested range. */
 static cleat_status accept_range(void *ctx, const struct cleat__http_reply *reply,
                                  struct cleat__s3_reply_error *error, struct cleat_error *err) {
   const struct range *range = ctx;
@@ -148,17 +148,16 @@ static cleat_status accept_range(void *ctx, const struct cleat__http_reply *repl
   if (reply->status == 206 && (!read_content_range(reply->content_range, &first, &last) ||
                                last - first + 1 != reply->body_bytes))
     return cleat__error_set(err, CLEAT_FORMAT, "the reply's Content-Range is missing or wrong");
-  /* No object, but a page that somebody between sent for it. */
+  /* Not an object, but probably a page from a gateway or proxy. */
   if (reply->status == 200 && reply->etag[0] == '\0')
     return cleat__error_set(err, CLEAT_FORMAT, "the reply has no ETag");
   if ((reply->status != 206 && reply->status != 200) || first != range->offset)
-    return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the range asked for");
+    return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the requested range");
   if (reply->body_bytes < range->length)
-    return cleat__error_set(
-        err, CLEAT_INTEGRITY,
-        "the object ends %llu bytes after offset %llu, where %llu were expected",
-        (unsigned long long)reply->body_bytes, (unsigned long long)range->offset,
-        (unsigned long long)range->length);
+    return cleat__error_set(err, CLEAT_INTEGRITY,
+                            "the object has only %llu bytes after offset %llu, expected %llu",
+                            (unsigned long long)reply->body_bytes,
+                            (unsigned long long)range->offset, (unsigned long long)range->length);
   return CLEAT_OK;
 }
 
@@ -191,7 +190,7 @@ cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t
   cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
   if (status == CLEAT_OK)
     *crc32c = reply.crc32c;
-  else if (err->http_status == 416) /* nothing there at all */
+  else if (err->http_status == 416) /* the range begins at or after the end of the object */
     status = err->status = CLEAT_INTEGRITY;
   cleat__http_reply_clear(&reply);
   return status;
@@ -202,8 +201,8 @@ static void fill_object(struct cleat__object *object, uint64_t size, const char 
   snprintf(object->etag, sizeof object->etag, "%s", etag);
 }
 
-/* Takes the checksum of a whole body that the store kept, if it says one that we can make: of its parts (with a "-")
- * it tells nothing here. False: the body is another. */
+/* Compares the body with the checksum that the store returned, if it is of the whole object and of a known kind. A
+ * checksum of parts (with a "-") is ignored. False: the body differs. */
 static bool has_its_checksum(const struct cleat__s3 *s3, const struct cleat__http_reply *reply) {
   const char *bytes = cleat__buffer_text(&reply->text);
   const char *crc32c = reply->checksum_crc32c, *crc64nvme = reply->checksum_crc64nvme;
@@ -219,17 +218,18 @@ static bool has_its_checksum(const struct cleat__s3 *s3, const struct cleat__htt
   return true;
 }
 
-/* A document must come whole, and as it was stored. */
+/* Accepts a document only if it is complete and unchanged. */
 static cleat_status accept_small(void *ctx, const struct cleat__http_reply *reply,
                                  struct cleat__s3_reply_error *error, struct cleat_error *err) {
   if (reply->status != 200)
     return cleat__error_set(err, CLEAT_FORMAT, "the store did not send the whole object");
   if (reply->content_length < 0 && reply->transfer_encoding[0] == '\0')
-    return cleat__error_set(err, CLEAT_FORMAT, "the reply does not tell where its body ends");
+    return cleat__error_set(err, CLEAT_FORMAT, "the reply does not say where its body ends");
   if (!has_its_checksum(ctx, reply)) {
-    /* The code that a store answers when the same happens to what it is sent. */
+    /* The same code that a store answers if the body it received was damaged. */
     snprintf(error->code, sizeof error->code, "BadDigest");
-    snprintf(error->message, sizeof error->message, "what came is not what was stored");
+    snprintf(error->message, sizeof error->message,
+             "the received bytes differ from the stored ones");
     return CLEAT_OK;
   }
   return accept_etag(NULL, reply, error, err);
@@ -279,7 +279,7 @@ static cleat_status accept_head(void *ctx, const struct cleat__http_reply *reply
   return accept_etag(ctx, reply, error, err);
 }
 
-/* "AAAAAA==" of the whole object, or "AAAAAA==-3" of its three parts. What is neither is no checksum. */
+/* Parses a checksum: "AAAAAA==" of the whole object, or "AAAAAA==-3" of its three parts. Other texts are ignored. */
 static void read_checksum(const char *text, struct cleat__object *object) {
   char base64[9];
   char *end = NULL;
@@ -322,7 +322,7 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
 
 /* ---- remove ---- */
 
-/* S3 says 204, and nothing more. The page of a gateway that says 200 for a store it cannot reach has a body. */
+/* S3 answers 204 without a body. A gateway that answers 200 for an unreachable store sends a page. */
 cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
                                       struct cleat__s3_reply_error *error,
                                       struct cleat_error *err) {
@@ -348,7 +348,7 @@ cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
   cleat_status status =
       cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);
   cleat__http_reply_clear(&reply);
-  /* S3 answers 204 for an absent key; some stores say what is true. */
+  /* S3 answers 204 for an absent key. Some stores answer 404. */
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
   if (status != CLEAT_OK)

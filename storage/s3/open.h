@@ -1,10 +1,11 @@
-/* open.h: the driver of s3:// URLs, for storage/open.c. */
+/* open.h: opens stores of the s3:// driver, for storage/open.c. */
 #ifndef CLEAT_STORAGE_S3_OPEN_H
 #define CLEAT_STORAGE_S3_OPEN_H
 
 #include "storage/common/store.h"
 
-/* `location` is what follows "s3://". The caller closes the store (cleat__store_close). */
+/* Opens a store. `location` is the text after "s3://". The caller closes the store
+ * (cleat__store_close). */
 cleat_status cleat__store_s3_open(const char *location, const struct cleat__store_config *config,
                                   struct cleat__store **store, struct cleat_error *err);
 

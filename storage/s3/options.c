@@ -1,5 +1,5 @@
-/* s3/options.c: what a bucket asks for: checked at open, turned into headers. See s3/options.h. Reads
- * the file of an SSE-C key once, in cleat__s3_options_init; scratch copies of the key are wiped. */
+/* s3/options.c: checks the options of a bucket at open, and turns them into headers. See s3/options.h. Reads the
+ * file of an SSE-C key once, in cleat__s3_options_init. Temporary copies of the key are wiped. */
 #include "storage/s3/options.h"
 
 #include "base/checksum.h"
@@ -14,13 +14,13 @@
 
 #define KMS_KEY_ID_MAX 2048
 #define ACCOUNT_DIGITS 12
-/* 32 bytes as base64, a line end, and one more to see that there is more. */
+/* 32 bytes as base64, a line end, and one more byte to detect a longer file. */
 #define KEY_FILE_MAX 64
 
 /* ---- The table: which header goes with which operations ---- */
 
 #define MAKES (CLEAT__S3_PUT | CLEAT__S3_CREATE)
-/* Where S3 has to encrypt or decrypt, or to check what an encrypted part is. */
+/* Operations in which S3 encrypts or decrypts, or checks an encrypted part. */
 #define NEEDS_KEY                                                                       \
   (CLEAT__S3_PUT | CLEAT__S3_GET | CLEAT__S3_HEAD | CLEAT__S3_CREATE | CLEAT__S3_PART | \
    CLEAT__S3_COMPLETE | CLEAT__S3_LIST_PARTS)
@@ -58,11 +58,11 @@ size_t cleat__s3_options_headers(const struct cleat__s3_options *options,
 
 /* ---- A store that lacks one ---- */
 
-/* What is asked for of a new object that a store may lack, as the user said it. False: nothing like that. */
+/* Lists the options for new objects that a store may lack, in the words of the user. False: none is set. */
 static bool list_asked(const struct cleat__s3_options *options, char *text, size_t size) {
   static const struct {
     enum cleat__s3_option_header header;
-    const char *said; /* before the value */
+    const char *said; /* text before the value */
     bool secret;
   } names[] = {{CLEAT__S3_SSE, "sse=", false},
                {CLEAT__S3_SSE_C_ALGORITHM, "the key of SSE-C", true},
@@ -82,7 +82,7 @@ static bool list_asked(const struct cleat__s3_options *options, char *text, size
 
 enum { ASKED_MAX = 160 };
 
-/* The codes with which stores refuse what they do not have: Ceph says InvalidRequest to sse, and InvalidArgument to
+/* The codes with which stores refuse unsupported options. Ceph uses InvalidRequest for sse and InvalidArgument for
  * storage_class. */
 static bool may_be_an_option(const char *code) {
   static const char *const codes[] = {"InvalidRequest", "InvalidArgument", "NotImplemented",
@@ -118,7 +118,7 @@ static cleat_status keep(struct cleat__s3_options *options, enum cleat__s3_optio
                                  : cleat__error_no_memory(err, "the options of the bucket");
 }
 
-/* Keeps a value that is one of `allowed` (NULL at the end); nothing where none is asked for. */
+/* Keeps a value that is one of `allowed` (ends with NULL). Does nothing if no value is set. */
 static cleat_status keep_one_of(struct cleat__s3_options *options,
                                 enum cleat__s3_option_header header, const char *name,
                                 const struct cleat__s3_choice *choice, const char *const *allowed,
@@ -133,7 +133,7 @@ static cleat_status keep_one_of(struct cleat__s3_options *options,
     length +=
         (size_t)snprintf(list + length, sizeof list - length, "%s%s", length ? ", " : "", *at);
   }
-  return cleat__error_set(err, CLEAT_INVALID, "%s '%.100s' (from %s) is none of %s", name,
+  return cleat__error_set(err, CLEAT_INVALID, "%s '%.100s' (from %s) is not one of %s", name,
                           choice->value, choice->source, list);
 }
 
@@ -159,7 +159,7 @@ static cleat_status init_kms(struct cleat__s3_options *options,
   if (id->value && (!has_only_graph(id->value) || strlen(id->value) > KMS_KEY_ID_MAX))
     return cleat__error_set(err, CLEAT_INVALID,
                             "sse_kms_key_id (from %s) is not a key's id, ARN or alias: it is over "
-                            "%d bytes, or has blanks or other than ASCII",
+                            "%d bytes, or has blanks or non-ASCII characters",
                             id->source, KMS_KEY_ID_MAX);
   if (wishes->bucket_key.value && (!sse || strcmp(sse, "aws:kms") != 0))
     return cleat__error_set(err, CLEAT_INVALID, "sse_bucket_key (from %s) needs sse aws:kms",
@@ -187,7 +187,7 @@ static cleat_status bad_key(const char *source, struct cleat_error *err) {
   return err->status;
 }
 
-/* Base64, with white space after it. */
+/* Decodes base64 with optional white space after it. */
 static cleat_status decode_key(char *text, const char *source,
                                uint8_t key[CLEAT__S3_SSE_C_KEY_BYTES], struct cleat_error *err) {
   size_t length = strlen(text);
@@ -196,7 +196,7 @@ static cleat_status decode_key(char *text, const char *source,
   return cleat__unbase64(text, CLEAT__S3_SSE_C_KEY_BYTES, key) ? CLEAT_OK : bad_key(source, err);
 }
 
-/* INVALID, as with all that is wrong with the settings: NOT_FOUND means that there is no checkpoint. */
+/* INVALID, as for all wrong settings: NOT_FOUND would mean that there is no checkpoint. */
 static cleat_status unreadable(const struct cleat__s3_choice *file, int code,
                                struct cleat_error *err) {
   (void)cleat__error_errno(err, code, "SSE-C key file %s (from %s)", file->value, file->source);
@@ -204,7 +204,7 @@ static cleat_status unreadable(const struct cleat__s3_choice *file, int code,
   return CLEAT_INVALID;
 }
 
-/* At most KEY_FILE_MAX bytes of a regular file; anything else could block, or never end. */
+/* Reads at most KEY_FILE_MAX bytes of a regular file. Other kinds of files could block or have no end. */
 static cleat_status read_key_file(const struct cleat__s3_choice *file, char text[KEY_FILE_MAX + 1],
                                   size_t *size, struct cleat_error *err) {
   struct stat about;
@@ -215,8 +215,9 @@ static cleat_status read_key_file(const struct cleat__s3_choice *file, char text
     goto done;
   }
   if (!S_ISREG(about.st_mode)) {
-    status = cleat__error_set(err, CLEAT_INVALID, "SSE-C key file %s (from %s) is not a file",
-                              file->value, file->source);
+    status =
+        cleat__error_set(err, CLEAT_INVALID, "SSE-C key file %s (from %s) is not a regular file",
+                         file->value, file->source);
     goto done;
   }
   ssize_t got = read(fd, text, KEY_FILE_MAX);
@@ -282,7 +283,7 @@ static cleat_status init_sse_c(struct cleat__s3_options *options,
     return CLEAT_OK;
   if (wishes->sse.value)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "sse '%s' (from %s) and an SSE-C key exclude each other",
+                            "sse '%s' (from %s) and an SSE-C key cannot be used together",
                             wishes->sse.value, wishes->sse.source);
   if (!wishes->confidential) {
     (void)cleat__error_set(err, CLEAT_INVALID, "an SSE-C key is not sent over plain HTTP");
@@ -310,10 +311,11 @@ static cleat_status init_class(struct cleat__s3_options *options,
       "GLACIER_IR", "REDUCED_REDUNDANCY", NULL};
   cleat_status status =
       keep_one_of(options, CLEAT__S3_STORAGE_CLASS, "storage_class", choice, allowed, err);
-  /* The commit of a save reads back what it wrote, and so does every load. */
+  /* The commit of a save reads back what it wrote, and so does every load. So classes without immediate reads are
+   * refused. */
   if (status && choice->value &&
       (strcmp(choice->value, "GLACIER") == 0 || strcmp(choice->value, "DEEP_ARCHIVE") == 0))
-    cleat__error_hint(err, "what is in an archive cannot be read until it is restored; let a "
+    cleat__error_hint(err, "archived objects cannot be read until they are restored; let a "
                            "lifecycle rule move old checkpoints there");
   return status;
 }

@@ -1,6 +1,6 @@
 /* s3/parts.c: lists the parts of an unfinished upload, for the s3:// driver. See store.h.
  *
- * Any thread. No state but what learned.c keeps: whether this store has such a list. */
+ * Any thread. No state except what learned.c keeps: whether this store can list parts. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAGES_MAX 100 /* of ListParts; 10 hold 10,000 parts */
+#define PAGES_MAX 100 /* limit of pages of ListParts; 10 pages hold 10,000 parts */
 #define NUMBER_TEXT 16
 
 static cleat_status accept_parts(void *ctx, const struct cleat__http_reply *reply,

@@ -1,19 +1,20 @@
-/* s3/replace.c: a put in the place of the object with a given ETag (If-Match), and what its refusal means.
+/* s3/replace.c: replaces the object that has a given ETag (If-Match), and handles refusals.
  *
- * S3 takes the ETag as it tells it, in quotes. Ceph before 2025 answers 412 to that, and takes it without: RFC 9110,
- * 8.8.3, wants the quotes. A 412 says that the object is another one only if it is: so that is looked at, and where the
- * object still has the ETag, the other form is tried. The form that a server took is sent first from then on.
+ * S3 accepts the ETag as it returns it, in quotes. Ceph before 2025 answers 412 to that and accepts only the ETag
+ * without quotes, although RFC 9110, 8.8.3, requires them. So a 412 does not prove that the object has changed.
+ * After a 412, a HEAD checks the ETag. If the object still has it, the put is tried with the other form. The form
+ * that a server accepted is sent first from then on.
  *
- * A store may refuse the header itself (501, 405). Whoever allows it (or_check) is then served by a look and a put
- * without the condition. All others are told that the store does not support it, each time.
+ * A store may refuse the header itself (501, 405). If the caller allows it (or_check), the object is checked with a
+ * HEAD and put without the condition. All other callers get UNSUPPORTED, each time.
  *
- * Runs on its caller's thread, on its own stack; which form comes first is one atomic of the store. */
+ * Runs on the thread of the caller, on its own stack. One atomic of the store says which form comes first. */
 #include "storage/s3/s3.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The other way to write an ETag: without what RFC 9110 puts around it, or with quotes where there are none. */
+/* Writes the other form of an ETag: without the quotes (and W/) of RFC 9110, or with quotes if it has none. */
 static void write_otherwise(const char *etag, char other[CLEAT__ETAG_MAX]) {
   const char *quoted = strncmp(etag, "W/", 2) == 0 ? etag + 2 : etag;
   size_t length = strlen(quoted);
@@ -23,8 +24,9 @@ static void write_otherwise(const char *etag, char other[CLEAT__ETAG_MAX]) {
     snprintf(other, CLEAT__ETAG_MAX, "\"%.*s\"", CLEAT__ETAG_MAX - 3, etag);
 }
 
-/* The put was refused. Its status, told in *err: CLEAT_LOST where the object is another one or gone, which a try of
- * ours whose reply was lost may have done too; CLEAT_OK where it is the one with that ETag; else why nobody knows. */
+/* Called after the put was refused. Returns the status that is also in *err. CLEAT_LOST: the object has another ETag
+ * or is gone; an earlier try of this put whose reply was lost may have done that too. CLEAT_OK: it still has that
+ * ETag. Others: the check failed. */
 static cleat_status check_etag(struct cleat__store *store, const char *key, const char *etag,
                                const atomic_bool *cancel, struct cleat_error *err) {
   struct cleat__object object;
@@ -37,11 +39,11 @@ static cleat_status check_etag(struct cleat__store *store, const char *key, cons
   return status;
 }
 
-/* The object is the one with that ETag, and was not replaced. */
+/* Fails: the object still has that ETag and was not replaced. */
 static cleat_status refuse(const struct cleat__s3 *s3, const char *key, struct cleat_error *err) {
   const struct cleat__s3_config *config = &s3->configs[0];
   struct cleat_error refusal = *err;
-  /* Others meet there all the time (409): the store would have done it. */
+  /* 409: a conflict with other writers. The store does support the condition. */
   if (err->http_status != 412) {
     err->status = CLEAT_STORE;
     return err->status;
@@ -54,18 +56,19 @@ static cleat_status refuse(const struct cleat__s3 *s3, const char *key, struct c
   err->http_status = refusal.http_status;
   snprintf(err->s3_code, sizeof err->s3_code, "%s", refusal.s3_code);
   snprintf(err->request_id, sizeof err->request_id, "%s", refusal.request_id);
-  cleat__error_hint(err, "no other process has changed it: the store, or a proxy before it, does "
-                         "not take If-Match as S3 does; 'cleat doctor' tells what works there");
+  cleat__error_hint(
+      err, "no other process has changed the object: the store, or a proxy in front of it, does "
+           "not handle If-Match as S3 does; 'cleat doctor' shows what it supports");
   return err->status;
 }
 
-/* The store takes the form that is not sent first. */
+/* Remembers and logs that the store accepts the form that is not sent first. */
 static void learn(struct cleat__s3 *s3, bool otherwise) {
   atomic_store(&s3->store.other_etags, otherwise);
   cleat__log(&s3->log, CLEAT_LOG_INFO,
-             "%s refuses an ETag %s in If-Match although it is the object's, and takes it %s",
-             s3->store.display, otherwise ? "as it tells it" : "in another form than it tells it",
-             otherwise ? "in another form" : "as it is");
+             "%s refuses the ETag of an object in If-Match %s, and accepts it %s",
+             s3->store.display, otherwise ? "as it returned it" : "in another form",
+             otherwise ? "in another form" : "as it returned it");
 }
 
 static cleat_status replace(struct cleat__store *store, const char *key,
@@ -91,7 +94,7 @@ static cleat_status replace(struct cleat__store *store, const char *key,
       learn(s3, otherwise);
     if (status != CLEAT_LOST)
       return status;
-    /* Looked at after each refusal: the object may have been replaced since the one before. */
+    /* Checked after each refusal: the object may have been replaced since the last one. */
     status = check_etag(store, key, options->etag, cancel, &problem);
     if (status == CLEAT_LOST)
       return status;
@@ -105,7 +108,7 @@ static cleat_status replace(struct cleat__store *store, const char *key,
   return refuse(s3, key, err);
 }
 
-/* Without the header. Between the look and the put another writer may come. */
+/* Puts without the condition. Another writer may write between the HEAD and the put. */
 static cleat_status replace_unguarded(struct cleat__store *store, const char *key,
                                       const struct cleat__span *body, size_t body_count,
                                       const struct cleat__put_options *options,
@@ -115,7 +118,7 @@ static cleat_status replace_unguarded(struct cleat__store *store, const char *ke
   unguarded.condition = CLEAT__PUT_UNGUARDED;
   cleat_status status = check_etag(store, key, options->etag, cancel, err);
   if (status == CLEAT_LOST)
-    return cleat__error_set(err, CLEAT_LOST, "s3://%s/%s%s is no longer the one that was seen",
+    return cleat__error_set(err, CLEAT_LOST, "s3://%s/%s%s has changed since it was read",
                             config->bucket, config->root, key);
   return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
                             : status;

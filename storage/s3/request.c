@@ -1,7 +1,7 @@
-/* s3/request.c: the one place where S3 requests are signed, sent, judged and sent again. See s3.h.
+/* s3/request.c: the only place where S3 requests are signed, sent, judged and retried. See s3.h.
  *
- * One struct sender lives on the stack of the thread that runs the operation. Every try is built and
- * signed anew, since the time, the keys and the region may have changed since the last one. */
+ * One struct sender lives on the stack of the thread that runs the operation. Every try is built and signed again,
+ * because the time, the credentials and the region may have changed since the last one. */
 #include "storage/s3/s3.h"
 
 #include "base/checksum.h"
@@ -13,30 +13,30 @@
 #include <stdio.h>
 #include <string.h>
 
-/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization, and the bucket's */
+/* host, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization, and the bucket's options */
 #define OWN_HEADERS (5 + CLEAT__S3_OPTION_HEADERS)
 /* "s3://bucket/" and a key */
 #define TARGET_BYTES 1200
 /* 1,024 bytes of key as %XX, a tenant's path, an upload id in the query */
 #define URL_BYTES_MAX 16384
 
-/* One operation. */
+/* The state of one operation. */
 struct sender {
   struct cleat__s3 *s3;
   const struct cleat__s3_request *request;
   const atomic_bool *cancel;
-  struct cleat__retry_config limits; /* the client's, or less */
+  struct cleat__retry_config limits; /* the limits of the client, or tighter ones */
   struct cleat__retry retry;
   char payload_hash[CLEAT__SHA256_HEX];
-  struct cleat_error feed_error;   /* of what feeds the body */
-  unsigned malformed;              /* tries whose reply could not be read */
-  bool fresh;                      /* the next try takes a new connection */
-  bool ask_first;                  /* and sends its body only once the store has seen the headers */
-  union cleat__http_address avoid; /* where the last try's connection broke, or went nowhere */
-  bool keyless;                    /* the last try had no keys to sign with */
-  char signature[65];              /* of the last try: hex, "" when it was not signed */
+  struct cleat_error feed_error;   /* error of the feed */
+  unsigned malformed;              /* number of tries whose reply could not be read */
+  bool fresh;                      /* the next try uses a new connection */
+  bool ask_first;                  /* hold its body back until the store accepts the headers */
+  union cleat__http_address avoid; /* where the last try broke or could not connect */
+  bool keyless;                    /* the last try had no credentials to sign with */
+  char signature[65];              /* hex signature of the last try; "" if it was not signed */
 
-  /* of the last try */
+  /* the state of the last try */
   const struct cleat__s3_config *config;
   struct cleat__s3_credentials credentials;
   struct cleat__http_reply *reply;
@@ -78,7 +78,7 @@ static cleat_status hash_payload(struct sender *sender, struct cleat_error *err)
   return CLEAT_OK;
 }
 
-/* The path, as it is signed and sent. */
+/* Writes the path as it is signed and sent. */
 static cleat_status make_path(const struct sender *sender, struct cleat__buffer *path) {
   const struct cleat__s3_config *config = sender->config;
   const char *key = sender->request->key;
@@ -100,13 +100,13 @@ static cleat_status make_url(const struct sender *sender, const char *path,
   return status;
 }
 
-/* The headers of one try as libcurl takes them. */
+/* The headers of one try in the form that libcurl needs. */
 struct lines {
   char *items[CLEAT__S3_HEADERS_MAX];
   size_t count;
 };
 
-/* For comparing with what comes back: the header itself is wiped once it is sent. */
+/* Keeps the signature to find it in replies. The header itself is wiped after sending. */
 static void keep_signature(struct sender *sender, const struct lines *lines) {
   const char *last = lines->count > 0 ? lines->items[lines->count - 1] : "";
   const char *found = strstr(last, "Signature=");
@@ -121,7 +121,7 @@ static bool add_line(struct lines *lines, const char *name, const char *value) {
   return true;
 }
 
-/* Some may hold the session token, or an SSE-C key. */
+/* Wipes the lines: some may hold the session token or an SSE-C key. */
 static void clear_lines(struct lines *lines) {
   for (size_t i = 0; i < lines->count; i++)
     cleat__s3_wipe_text(lines->items[i]);
@@ -185,7 +185,7 @@ static bool on_second_is_due(void *ctx, int64_t elapsed_ms) {
   return cleat__hedge_is_due(ctx, elapsed_ms);
 }
 
-/* Sends the try, and once more beside it when it turns out to be a straggler. */
+/* Sends the try. If it turns out to be a straggler, sends it a second time in parallel. */
 static enum cleat__transport transmit_hedged(struct sender *sender,
                                              struct cleat__http_request *http) {
   const struct cleat__clock *clock = cleat__clock_system();
@@ -204,7 +204,7 @@ static enum cleat__transport transmit_hedged(struct sender *sender,
   if (hedge.second)
     cleat__log(
         &sender->s3->log, CLEAT_LOG_INFO,
-        "%s: far slower than its peers: sent twice, and the %s answer came first, after %lld ms",
+        "%s: slower than its peers, so it was sent twice; the %s answer came first (%lld ms)",
         sender->request->operation, reply->second ? "second" : "first", (long long)elapsed_ms);
   return transport;
 }
@@ -238,7 +238,7 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                              : cleat__http_send(sender->s3->http, &http, sender->reply);
 }
 
-/* Not CLEAT_OK: nothing was sent, and trying again would not help. */
+/* If it fails, nothing was sent, and a retry would not help. */
 static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
   struct cleat__buffer path, url;
   struct lines lines = {.count = 0};
@@ -271,7 +271,7 @@ done:
 
 /* ---- judging ---- */
 
-/* Lets the operation take a 2xx reply. */
+/* Gives a 2xx reply to the accept function of the operation. */
 static cleat_status accept_reply(struct sender *sender, struct cleat_error *err) {
   const struct cleat__s3_request *request = sender->request;
   struct cleat_error problem;
@@ -295,8 +295,8 @@ static cleat_status accept_reply(struct sender *sender, struct cleat_error *err)
   return status;
 }
 
-/* Gateways and proxies are known to answer with the request that they got: no text that repeats a secret
- * reaches a message or the log. */
+/* Some gateways and proxies answer with the request that they received. No text that repeats a secret may reach a
+ * message or the log. */
 static void hide_secrets(struct sender *sender) {
   struct cleat__s3_reply_error *error = &sender->error;
   struct cleat__http_reply *reply = sender->reply;
@@ -310,7 +310,7 @@ static void hide_secrets(struct sender *sender) {
       cleat__s3_keys_hide(secrets[i], texts[j]);
 }
 
-/* Fills sender->result. Not CLEAT_OK: the operation ends with *err. */
+/* Fills sender->result. On failure the operation ends with *err. */
 static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   const struct cleat__http_reply *reply = sender->reply;
   struct cleat__s3_result *result = &sender->result;
@@ -320,7 +320,7 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   memset(&sender->error, 0, sizeof sender->error);
   result->other_xml = false;
   sender->unreadable[0] = '\0';
-  /* More than a range has is a reply to another request, and worth another try. */
+  /* A body longer than the range is the reply to another request. A retry may help. */
   if (reply->too_long && sender->request->into_spans)
     snprintf(sender->unreadable, sizeof sender->unreadable,
              "the store sent more than was asked for");
@@ -331,15 +331,15 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
     atomic_store(&sender->s3->reached, true);
     if (reply->status >= 200 && reply->status < 300)
       status = accept_reply(sender, err);
-    else /* a body that is no <Error> leaves the HTTP status to tell what happened */
+    else /* a body without <Error>: the HTTP status decides */
       (void)cleat__s3_xml_error(cleat__buffer_text(&reply->text), reply->text.length,
                                 &sender->error, &ignored);
-    /* A web server that is no store has nothing of S3's name either: that must not look like an absent object. Only a
-     * HEAD has no body to tell. */
+    /* A web server that is no S3 store answers 404 to every key. That must not look like an absent object. Only the
+     * reply to a HEAD has no body that could tell. */
     if (reply->status == 404 && sender->error.code[0] == '\0' &&
         sender->request->kind != CLEAT__S3_HEAD) {
       result->transport = CLEAT__TRANSPORT_MALFORMED;
-      snprintf(sender->unreadable, sizeof sender->unreadable, "a 404 without S3's reason");
+      snprintf(sender->unreadable, sizeof sender->unreadable, "a 404 without an error code of S3");
     }
     wants_tls = cleat__s3_wants_tls(reply->status, cleat__buffer_text(&reply->text));
     if (wants_tls)
@@ -358,14 +358,14 @@ static cleat_status judge(struct sender *sender, struct cleat_error *err) {
   return status;
 }
 
-/* The region that the store named, when it is another than the one that was signed for; or NULL. */
+/* Returns the region that the store named if it differs from the signed one, or NULL. */
 static const char *other_region(const struct sender *sender) {
   const char *region =
       sender->error.region[0] != '\0' ? sender->error.region : sender->reply->region;
   return region[0] != '\0' && strcmp(region, sender->config->region) != 0 ? region : NULL;
 }
 
-/* S3 allows 15 minutes; a reply to HEAD has no code that would say so. */
+/* Smallest suspicious clock difference. S3 allows 15 minutes. A HEAD gets no error code. */
 #define SUSPECT_SKEW_S 600
 
 static bool is_clock_suspect(const struct sender *sender) {
@@ -388,17 +388,17 @@ static enum cleat__retry_class classify(struct sender *sender) {
     return CLEAT__RETRY_FATAL;
   if (class != CLEAT__RETRY_FATAL || sender->result.transport != CLEAT__TRANSPORT_OK)
     return class;
-  /* AWS answers a HEAD to the wrong region with a bare 400 and the region in a header. */
+  /* AWS answers a HEAD to the wrong region with 400, no code, and the region in a header. */
   if (status == 400 && other_region(sender) != NULL)
     return CLEAT__RETRY_REGION;
-  /* And to a HEAD with keys that have ended with as bare a 400. */
+  /* AWS also answers a HEAD with expired credentials with 400 and no code. */
   if (status == 400 && sender->result.code[0] == '\0' &&
       sender->credentials.session_token[0] != '\0')
     return CLEAT__RETRY_CREDENTIALS;
   return is_clock_suspect(sender) ? CLEAT__RETRY_CLOCK : CLEAT__RETRY_FATAL;
 }
 
-/* ---- putting right ---- */
+/* ---- repairing ---- */
 
 static void learn_clock(struct sender *sender) {
   const struct cleat__clock *clock = sender->s3->retry.clock;
@@ -407,7 +407,7 @@ static void learn_clock(struct sender *sender) {
     atomic_store(&sender->s3->skew_s, store_s - clock->wall_s(clock->ctx));
 }
 
-/* Makes the configuration for the region that the store named, unless another thread has. */
+/* Makes the configuration for the region that the store named, unless another thread has done so. */
 static cleat_status follow_region(struct sender *sender, struct cleat_error *err) {
   struct cleat__s3 *s3 = sender->s3;
   cleat_status status = CLEAT_OK;
@@ -434,8 +434,8 @@ static cleat_status repair(struct sender *sender, enum cleat__retry_class class,
 
 /* ---- giving up ---- */
 
-/* True when nothing has ever answered at the endpoint, and was tried for long enough; more than once, since
- * one try at a server that is silent takes as long. */
+/* True if the endpoint has never answered and was tried for long enough. It takes more than one try, because a
+ * single try at a silent server may take as long. */
 static bool is_nobody_there(const struct sender *sender) {
   int64_t budget_ms = sender->limits.budget_ms;
   return sender->result.transport != CLEAT__TRANSPORT_OK && sender->reply->status == 0 &&
@@ -458,7 +458,7 @@ static void name_target(const struct sender *sender, char *target, size_t size) 
     snprintf(target, size, "s3://%s/%s%s", config->bucket, config->root, key);
 }
 
-/* Whether a store that is not AWS's was sent a checksum with the request. */
+/* Whether the request had a checksum and the store is not AWS. */
 static bool has_checksum(const struct sender *sender) {
   for (size_t i = 0; i < sender->request->header_count && !sender->s3->configs[0].aws; i++)
     if (strncmp(sender->request->headers[i].name, "x-amz-checksum-", 15) == 0)
@@ -488,7 +488,7 @@ static cleat_status fail(struct sender *sender, enum cleat__retry_stop stop,
   return status;
 }
 
-/* An error that is not the store's: says where it happened. */
+/* An error that occurred here and not at the store: adds the name of the operation. */
 static cleat_status fail_here(const struct sender *sender, struct cleat_error *err) {
   char target[TARGET_BYTES];
   name_target(sender, target, sizeof target);
@@ -506,7 +506,7 @@ static void log_retry(const struct sender *sender) {
 
 /* ---- the loop ---- */
 
-/* After a failed try. CLEAT_OK: try again. */
+/* Prepares for the next try after a failed one. CLEAT_OK: try again. */
 static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class class,
                                  struct cleat_error *err) {
   const struct cleat__http_reply *reply = sender->reply;
@@ -522,7 +522,7 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
   if (class == CLEAT__RETRY_THROTTLED)
     atomic_fetch_add(&sender->s3->store.throttles, 1);
   if (!cleat__retry_wait(&sender->retry, class, after_ms, sender->cancel, &stop)) {
-    /* The store has answered: what the tries before took goes back. */
+    /* The store has answered: return the quota tokens that the earlier tries took. */
     if (sender->result.transport == CLEAT__TRANSPORT_OK && class == CLEAT__RETRY_FATAL)
       cleat__retry_succeeded(&sender->retry);
     return fail(sender, stop, err);
@@ -531,19 +531,19 @@ static cleat_status prepare_next(struct sender *sender, enum cleat__retry_class 
     return fail_here(sender, err);
   log_retry(sender);
   atomic_fetch_add(&sender->s3->store.retries, 1);
-  /* What damaged a body may sit on this connection's way. */
+  /* The damage may come from the network path of this connection. */
   sender->fresh = sender->result.transport != CLEAT__TRANSPORT_OK || class == CLEAT__RETRY_DIGEST;
   sender->avoid = sender->fresh ? reply->peer : (union cleat__http_address){0};
-  /* A store that refuses and closes while the body is still coming resets the connection, and its answer is lost with
-   * it: each try would end like this one. A kept connection has mostly been closed for its age, and not
-   * all servers know the question. */
+  /* A store that refuses a body while it is still being sent, and closes, resets the connection. That loses the
+   * answer, so each try would end the same way. Not done after a kept connection broke: it was probably closed for
+   * its age. Not all servers know "Expect: 100-continue". */
   sender->ask_first = sender->result.transport == CLEAT__TRANSPORT_BROKEN && !reply->unrepeated &&
                       body_bytes(sender->request) > 0;
   return CLEAT_OK;
 }
 
-/* The keys have ended and the place that renews them does not answer just now: a save waits for that as it waits for
- * the store. Without keys from the start there is no such place, or its address is wrong. */
+/* The credentials have expired and the place that refreshes them does not answer now. A save waits for that place as
+ * it waits for the store. If there were never any credentials, there is no such place, or its address is wrong. */
 static bool wait_for_keys(struct sender *sender, struct cleat_error *err) {
   enum cleat__retry_stop stop = CLEAT__RETRY_STOP_NONE;
   if (!sender->keyless || !err->retryable ||

@@ -1,6 +1,6 @@
-/* s3.c: the s3:// driver: opening, closing, and the table of its operations.
+/* s3.c: opens and closes a store of the s3:// driver; the table of its operations.
  *
- * Threading: the context is read-only after open but for the fields that s3.h lists. */
+ * Threading: the context is read-only after open, except for the fields that s3.h lists. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
@@ -64,7 +64,7 @@ static void prepare(struct cleat__s3 *s3, const struct cleat__store_config *conf
       .budget_ms = (int64_t)(limit_s > 0 ? limit_s : DEFAULT_TIME_LIMIT_S) * 1000};
 }
 
-/* A wrong setting is told here, not at the first request. */
+/* Reports a wrong proxy setting at open and not at the first request. */
 static cleat_status open_proxies(struct cleat__s3 *s3, struct cleat_error *err) {
   const struct cleat__http_proxy *ignored = NULL;
   cleat_status status = cleat__http_proxies_init(&s3->proxies, err);
@@ -109,7 +109,7 @@ static cleat_status open_parts(struct cleat__s3 *s3, const char *location,
       return cleat__error_no_memory(err, "the S3 store");
     cleat__crc64_init(s3->crc64);
   }
-  /* AWS documents conditional writes; some other servers take the header and ignore it. */
+  /* AWS documents conditional writes. Some other servers accept the header and ignore it. */
   if (!settings->aws)
     s3->store.capabilities |= CLEAT__STORE_UNPROVEN;
   s3->store.display = cleat__strdup(settings->display);

@@ -1,5 +1,5 @@
-/* s3/tags.c: object tags, from the user's text to the x-amz-tagging header. See s3/options.h. Pure;
- * scratch memory is freed before it returns.
+/* s3/tags.c: converts object tags from the text of the user to the x-amz-tagging header. See
+ * s3/options.h. Pure; scratch memory is freed before it returns.
  *
  * Source of the limits: Amazon S3 User Guide, "Categorizing your storage using tags". */
 #include "storage/s3/options.h"
@@ -16,7 +16,7 @@
 /* 10 tags of 384 characters of 4 bytes as %XX, with their '=' and '&' */
 #define HEADER_BYTES_MAX 65536
 
-/* The characters of a valid text, or 0 for an empty one or one that S3 refuses. */
+/* Returns the number of characters of a valid text. 0 if it is empty or S3 refuses it. */
 static size_t count_characters(const char *text) {
   const char *end = text + strlen(text);
   size_t count = 0;
@@ -34,37 +34,37 @@ static size_t count_characters(const char *text) {
   return count;
 }
 
-/* NULL: a good tag. `values` holds the keys of those before it. */
+/* Returns what is wrong with tag number `index`, or NULL. */
 static const char *tag_fault(const struct cleat__s3_pair *tags, size_t index) {
   const struct cleat__s3_pair *tag = &tags[index];
   size_t key = count_characters(tag->name);
   size_t value = count_characters(tag->value);
   if (key == 0 || (value == 0 && tag->value[0] != '\0'))
-    return "a key or value is empty or has other characters than letters, digits, blanks and "
+    return "a key or value is empty, or has characters other than letters, digits, blanks and "
            "+ - = . _ : / @";
   if (key > KEY_CHARACTERS_MAX || value > VALUE_CHARACTERS_MAX)
     return "a key has up to 128 characters, a value up to 256";
   if (strncasecmp(tag->name, "aws:", 4) == 0)
-    return "keys that begin with aws: are AWS's own";
+    return "keys that begin with aws: are reserved by AWS";
   for (size_t i = 0; i < index; i++)
     if (strcmp(tags[i].name, tag->name) == 0)
-      return "a key is there twice";
+      return "a key appears twice";
   return NULL;
 }
 
-/* Takes "key=value" apart in place. */
+/* Splits "key=value" in place. */
 static const char *read_tag(char *text, struct cleat__s3_pair *tag) {
   char *equal = strchr(text, '=');
   if (!equal)
-    return "a tag is key=value";
+    return "a tag must be key=value";
   *equal = '\0';
   *tag = (struct cleat__s3_pair){text, equal + 1};
   return cleat__s3_decode(text, false) && cleat__s3_decode(equal + 1, false)
              ? NULL
-             : "it has a broken %-escape";
+             : "it has an invalid %-escape";
 }
 
-/* Takes the text apart in place. Returns what is wrong with it, or NULL. */
+/* Splits the text in place. Returns what is wrong with it, or NULL. */
 static const char *read_tags(char *text, struct cleat__s3_pair tags[TAGS_MAX], size_t *count) {
   for (char *at = text; at;) {
     char *next = strchr(at, '&');

@@ -1,8 +1,7 @@
-/* s3/uploads.c: which uploads are unfinished, and going on with one. See store.h for what each operation
- * must do. No state of its own.
+/* s3/uploads.c: lists unfinished uploads, and adopts one. See store.h for the contract of each operation. No state.
  *
- * MinIO lists the uploads of one whole key alone (its documentation calls that deliberate): a prefix that is
- * no key gives an empty page there. */
+ * MinIO lists only the uploads of one complete key (its documentation calls that deliberate). A prefix that is not a
+ * key gives an empty page there. */
 #include "storage/s3/s3.h"
 
 #include "base/mem.h"
@@ -11,7 +10,7 @@
 
 struct uploads_listing {
   const char *root;
-  bool plain; /* its keys are not encoded, whatever the list says */
+  bool plain; /* its keys are not encoded, even if the list says so */
   struct cleat__upload_page page;
 };
 
@@ -86,7 +85,7 @@ done:
   return status;
 }
 
-/* Whoever knows the id may go on; that nobody else does, S3 cannot tell. */
+/* Every process that knows the id may continue the upload. S3 cannot tell whether another one does so too. */
 cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const atomic_bool *cancel, struct cleat_error *err) {
@@ -99,7 +98,7 @@ cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
 
 /* ---- an upload that is gone ---- */
 
-/* Whether the store's list of uploads is whole and lacks this one. *status is that of the list. */
+/* Whether the list of uploads is complete and does not have this one. *status is the status of the list. */
 static bool is_unlisted(const struct cleat__s3_doubt *doubt, const atomic_bool *cancel,
                         cleat_status *status) {
   struct cleat__upload_page page = {0};

@@ -1,5 +1,5 @@
-/* s3/xml.c: S3's XML replies, and the body of a Complete. See s3/xml.h. Pure: no state beyond a
- * call. base/xml_reader.c checks the bounds; here is what each document means. */
+/* s3/xml.c: reads the XML replies of S3, and writes the body of a Complete. See s3/xml.h. Pure: no state after a
+ * call. base/xml_reader.c checks the limits; this file interprets each document. */
 #include "storage/s3/xml.h"
 
 #include "base/checksum.h"
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-#define ENTRIES_MAX 10000u              /* of one page; S3 sends 1,000 at most */
+#define ENTRIES_MAX 10000u              /* entries of one page; S3 sends at most 1,000 */
 #define PART_NUMBER_MAX UINT32_C(10000) /* S3's limit */
 
-/* "2026-11-21T12:00:00Z", with or without a fraction; 0 when it is none. */
+/* Parses "2026-11-21T12:00:00Z", with or without a fraction. 0 if it is not a time. */
 static int64_t read_time(const char *text) {
   static const char shape[] = "0000-00-00T00:00:00";
   for (size_t i = 0; shape[i] != '\0'; i++) {
@@ -35,7 +35,7 @@ static int64_t read_time(const char *text) {
   return timegm(&parts);
 }
 
-/* Cut to fit, on one line. */
+/* Copies a text as one line, cut to the size. */
 static void copy_line(char *to, size_t size, const char *from) {
   size_t i = 0;
   for (; from[i] != '\0' && i + 1 < size; i++)
@@ -83,12 +83,12 @@ cleat_status cleat__s3_xml_error(const char *xml, size_t size, struct cleat__s3_
 struct list_reader {
   struct cleat__list_page page;
   size_t capacity;
-  struct cleat__list_entry entry; /* the one that is being read */
+  struct cleat__list_entry entry; /* the entry that is being read */
   bool encoded;
   bool truncated;
 };
 
-/* Takes a copy of `text` as the key of the current entry. */
+/* Sets the key of the current entry to a copy of `text`. */
 static void set_key(struct cleat__xml_reader *reader, struct list_reader *list, const char *text) {
   cleat__free(list->entry.key);
   list->entry.key = cleat__strdup(text);
@@ -127,7 +127,7 @@ static void list_leaf(struct cleat__xml_reader *reader, void *target, const char
     if (!cleat__xml_number(text, UINT64_MAX, &list->entry.size))
       cleat__xml_fail(reader, CLEAT_FORMAT, "a size is not a number");
   } else if (strcmp(name, "/Contents/LastModified") == 0) {
-    /* What is no time is not told: nothing without one is ever removed for its age. */
+    /* If the time is invalid, it stays unknown. No object without a known time is removed for its age. */
     if (!cleat__s3_keys_time(text, strlen(text), &list->entry.modified_s))
       list->entry.modified_s = 0;
   } else if (strcmp(name, "/Contents") == 0) {
@@ -152,7 +152,7 @@ static int compare_entries(const void *left, const void *right) {
   return strcmp(a->key, b->key);
 }
 
-/* Whether the keys of a list that says so are encoded; a key that could be read in two ways is kept. */
+/* Finds out whether the keys are really encoded. A key with two readings is kept in *form. */
 static cleat_status judge_form(const struct list_reader *list, const char *root,
                                struct cleat__s3_keys_form *form, struct cleat_error *err) {
   const char *doubtful = NULL;
@@ -169,7 +169,7 @@ static cleat_status judge_form(const struct list_reader *list, const char *root,
   return form->doubtful != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a key");
 }
 
-/* Decodes the keys, takes `root` off, drops folder markers, sorts. */
+/* Decodes the keys, removes `root`, drops folder markers, sorts. */
 static cleat_status finish_entries(struct list_reader *list, const char *root,
                                    struct cleat_error *err) {
   size_t root_length = strlen(root);
@@ -179,8 +179,8 @@ static cleat_status finish_entries(struct list_reader *list, const char *root,
     if ((list->encoded && !cleat__s3_decode(entry->key, true)) ||
         strncmp(entry->key, root, root_length) != 0)
       return cleat__error_set(err, CLEAT_FORMAT,
-                              "the store's list reply is malformed: key '%s' is "
-                              "badly encoded or not below '%s'",
+                              "the store's list reply is malformed: key '%s' is not correctly "
+                              "encoded or not below '%s'",
                               entry->key, root);
     size_t length = strlen(entry->key) - root_length;
     memmove(entry->key, entry->key + root_length, length + 1);
@@ -211,16 +211,16 @@ cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
   struct list_reader list = {0};
   cleat_status status = cleat__xml_read(xml, size, "list reply", roots, list_leaf, &list, err);
   if (!status && list.truncated && !list.page.next)
-    status = cleat__error_set(err, CLEAT_FORMAT,
-                              "the store's list reply is malformed: it is cut "
-                              "without a token for the rest");
+    status = cleat__error_set(
+        err, CLEAT_FORMAT,
+        "the store's list reply is malformed: it is truncated and has no token for the rest");
   if (!status && list.encoded && form != NULL) {
     status = judge_form(&list, root, form, err);
     list.encoded = form->known != CLEAT__S3_KEYS_PLAIN;
   }
   if (!status)
     status = finish_entries(&list, root, err);
-  cleat__free(list.entry.key); /* of an element that did not end */
+  cleat__free(list.entry.key); /* left from an element that did not end */
   if (status) {
     clear_list(&list);
     return status;
@@ -262,7 +262,7 @@ cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
   return CLEAT_OK;
 }
 
-/* Copies an ETag; an empty or overlong one is a failure of the document. */
+/* Copies an ETag. An empty or too long one makes the document malformed. */
 static void read_etag(struct cleat__xml_reader *reader, const char *text,
                       char etag[CLEAT__ETAG_MAX]) {
   if (text[0] == '\0' || strlen(text) >= CLEAT__ETAG_MAX)
@@ -309,7 +309,7 @@ cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLE
 struct parts_reader {
   struct cleat__s3_parts_page page;
   size_t capacity;
-  struct cleat__stored_part part; /* the one that is being read */
+  struct cleat__stored_part part; /* the part that is being read */
   bool has_marker;
 };
 
@@ -336,7 +336,7 @@ static void add_part(struct cleat__xml_reader *reader, struct parts_reader *part
 static void parts_leaf(struct cleat__xml_reader *reader, void *target, const char *path,
                        const char *text) {
   struct parts_reader *parts = target;
-  const char *name = path + strcspn(path + 1, "/") + 1; /* behind the root */
+  const char *name = path + strcspn(path + 1, "/") + 1; /* after the root */
   uint64_t number = 0;
   if (strcmp(name, "/Part/PartNumber") == 0) {
     if (cleat__xml_number(text, PART_NUMBER_MAX, &number) && number > 0)
@@ -368,13 +368,14 @@ static int compare_parts(const void *left, const void *right) {
 
 cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_parts_page *page,
                                  struct cleat_error *err) {
-  static const char *const roots[] = {"ListPartsResult", "ListPartsResponse", NULL}; /* moto's */
+  /* ListPartsResponse: moto */
+  static const char *const roots[] = {"ListPartsResult", "ListPartsResponse", NULL};
   struct parts_reader parts = {0};
   cleat_status status = cleat__xml_read(xml, size, "list of parts", roots, parts_leaf, &parts, err);
   if (!status && parts.page.truncated && !parts.has_marker)
-    status = cleat__error_set(err, CLEAT_FORMAT,
-                              "the store's list of parts is malformed: it is cut "
-                              "without a marker for the rest");
+    status = cleat__error_set(
+        err, CLEAT_FORMAT,
+        "the store's list of parts is malformed: it is truncated and has no marker for the rest");
   if (status) {
     cleat__free(parts.page.parts);
     return status;
@@ -387,7 +388,7 @@ cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_
 
 /* ---- The body of a Complete ---- */
 
-/* An ETag is opaque: whatever it holds must not end its element. */
+/* Escapes the text: an ETag is opaque and must not end its element. */
 static cleat_status append_escaped(struct cleat__buffer *body, const char *text) {
   cleat_status status = CLEAT_OK;
   for (; *text != '\0' && !status; text++) {

@@ -1,4 +1,4 @@
-/* s3/xml_uploads.c: the reply of ListMultipartUploads. See s3/xml.h. Pure: no state beyond a call. */
+/* s3/xml_uploads.c: reads the reply of ListMultipartUploads. See s3/xml.h. Pure: no state after a call. */
 #include "storage/s3/xml.h"
 
 #include "base/mem.h"
@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES_MAX 10000u /* of one page; S3 sends 1,000 at most */
+#define ENTRIES_MAX 10000u /* entries of one page; S3 sends at most 1,000 */
 
 struct uploads_reader {
   struct cleat__upload_page page;
   size_t capacity;
-  struct cleat__upload_entry entry; /* the one that is being read */
+  struct cleat__upload_entry entry; /* the entry that is being read */
   char *key_marker;
   char *id_marker;
   bool encoded;
   bool truncated;
 };
 
-/* Takes a copy of `text` in place of what was there. */
+/* Replaces *place by a copy of `text`. */
 static void set_text(struct cleat__xml_reader *reader, char **place, const char *text) {
   cleat__free(*place);
   *place = cleat__strdup(text);
@@ -81,8 +81,8 @@ static int compare_uploads(const void *left, const void *right) {
   return order != 0 ? order : strcmp(a->id, b->id);
 }
 
-/* Decodes the keys, takes `root` off, sorts. What is not below `root`, or no key of Cleat's, is left
- * out: nobody here could have begun it. */
+/* Decodes the keys, removes `root`, sorts. Keys that are not below `root`, or are not valid keys of Cleat, are left
+ * out: no Cleat process can have begun those uploads here. */
 static cleat_status finish_uploads(struct uploads_reader *uploads, const char *root,
                                    struct cleat_error *err) {
   size_t root_length = strlen(root);
@@ -90,8 +90,9 @@ static cleat_status finish_uploads(struct uploads_reader *uploads, const char *r
   for (size_t i = 0; i < uploads->page.count; i++) {
     struct cleat__upload_entry entry = uploads->page.entries[i];
     if (uploads->encoded && !cleat__s3_decode(entry.key, true))
-      return cleat__error_set(err, CLEAT_FORMAT,
-                              "the store's list of uploads is malformed: a key is badly encoded");
+      return cleat__error_set(
+          err, CLEAT_FORMAT,
+          "the store's list of uploads is malformed: a key is not correctly encoded");
     uploads->page.entries[i] = (struct cleat__upload_entry){0};
     if (strncmp(entry.key, root, root_length) != 0 ||
         cleat__key_problem(entry.key + root_length) != NULL) {
@@ -108,7 +109,7 @@ static cleat_status finish_uploads(struct uploads_reader *uploads, const char *r
   return CLEAT_OK;
 }
 
-/* The token of the next page: both markers, with a line end between, which is in neither. */
+/* Makes the token of the next page: both markers with a line end between them, which neither contains. */
 static cleat_status finish_marker(struct uploads_reader *uploads, struct cleat_error *err) {
   const char *id = uploads->id_marker != NULL ? uploads->id_marker : "";
   if (!uploads->truncated)
@@ -116,9 +117,9 @@ static cleat_status finish_marker(struct uploads_reader *uploads, struct cleat_e
   if (uploads->key_marker == NULL || uploads->key_marker[0] == '\0' ||
       (uploads->encoded && !cleat__s3_decode(uploads->key_marker, true)) ||
       strchr(uploads->key_marker, '\n') != NULL)
-    return cleat__error_set(err, CLEAT_FORMAT,
-                            "the store's list of uploads is malformed: it is cut "
-                            "without a marker for the rest");
+    return cleat__error_set(
+        err, CLEAT_FORMAT,
+        "the store's list of uploads is malformed: it is truncated and has no marker for the rest");
   uploads->page.next = cleat__strprintf("%s\n%s", uploads->key_marker, id);
   return uploads->page.next != NULL ? CLEAT_OK : cleat__error_no_memory(err, "a list of uploads");
 }
@@ -134,7 +135,7 @@ cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *roo
     status = finish_marker(&uploads, err);
   if (status == CLEAT_OK)
     status = finish_uploads(&uploads, root, err);
-  cleat__free(uploads.entry.key); /* of an element that did not end */
+  cleat__free(uploads.entry.key); /* left from an element that did not end */
   cleat__free(uploads.entry.id);
   cleat__free(uploads.key_marker);
   cleat__free(uploads.id_marker);

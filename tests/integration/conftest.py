@@ -1,8 +1,8 @@
 """Fixtures of the integration tests.
 
-A test that takes `bucket` runs on MinIO over HTTP; with @ON_EVERY_SERVER, on each of the servers. One that takes
-`store` runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on each of the servers. What a server
-cannot do is an expectation of the test, never a skip.
+A test with the fixture `bucket` runs on MinIO over HTTP; with @ON_EVERY_SERVER, on each of the servers. A test with the
+fixture `store` runs on a folder and on that MinIO; with @ON_EVERY_STORE, on a folder and on each of the servers. If a
+server cannot do something, the test expects that. It is never a skip.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""A disk whose power can be cut: ext4 in a file, by a loop device.
+"""A disk whose power can be cut: ext4 in a file, on a loop device.
 
-What a power cut leaves is what the file system has handed to the device by then. So the file is copied while the file
-system is in use, and the copy is mounted, which replays its journal. Nothing is synced for that.
+After a power cut, the disk holds what the file system has sent to the device until then. So the file is copied while
+the file system is in use. The copy is mounted, which replays its journal. Nothing is synced for that.
 """
 
 import os

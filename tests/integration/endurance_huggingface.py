@@ -1,12 +1,12 @@
-"""The real Hugging Face Trainer under `cleat run` on MinIO, killed at random with all its processes; DIR is lost every
-other time. It keeps one checkpoint, and writes them faster than they settle. For `make endurance`: its packages take 5
-GB.
+"""Runs the real Hugging Face Trainer under `cleat run` on MinIO, and kills it at random with all its processes. Every
+other time DIR is lost. The Trainer keeps one checkpoint, and writes them faster than they settle. Only for `make
+endurance`: its packages take 5 GB.
 
-What is promised: a kill with DIR loses at most one interval and the time of one upload, counted from when a checkpoint
-is whole to when it is stored. Where an upload takes longer than the interval it may be two: the one before it was as
-long. A kill without loss of DIR loses no checkpoint at all.
+The promise: a kill that also loses DIR loses at most one interval and the time of one upload. The time counts from when
+a checkpoint is complete to when it is stored. If an upload takes longer than the interval, it may be the time of two
+uploads, because the one before it took as long. A kill that keeps DIR loses no checkpoint.
 
-CLEAT_TEST_HF_KILLS (12) and CLEAT_TEST_SEED are for other numbers.
+CLEAT_TEST_HF_KILLS (12) and CLEAT_TEST_SEED set other numbers.
 """
 
 import json

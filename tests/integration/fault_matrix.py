@@ -1,8 +1,8 @@
-"""Every fault at every step of the protocol: which cases there are, how one runs, and what must hold after it.
+"""Every fault at every step of the protocol: the list of cases, how to run one, and what must hold after it.
 
-A case is a fault, a step, and how long it lasts: once, twice, or always. The program runs against a server that
-misbehaves by script, on a store in memory or in front of MinIO; the judge looks into the store itself, past that server
-and without Cleat.
+A case is a fault, a step, and how long the fault lasts: once, twice, or always. The program runs against a server that
+misbehaves by script, with a store in memory or in front of MinIO. Afterwards the store itself is read, without that
+server and without Cleat.
 """
 
 import contextlib

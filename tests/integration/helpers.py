@@ -1,6 +1,6 @@
-"""What the tests of the program share: running it, looking into stores from outside, making files.
+"""What the tests of the program share: they run it, read stores from outside, and make files.
 
-Stores are read and damaged through the file system and boto3, never through Cleat: what is tested is not the judge.
+Stores are read and damaged through the file system and boto3, never through Cleat. Cleat must not judge itself.
 """
 
 import ctypes

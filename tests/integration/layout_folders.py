@@ -1,10 +1,10 @@
 """Checkpoint folders of training tools, written as the tools write them: the same names, in the same order.
 
-Each function below is a generator that writes one checkpoint of `step` into the folder `directory` and yields after
-each thing it does to the file system, a file that is half written included, what it has done, such as
-"half step-7/.metadata.tmp". So a test can stop in the middle, or go to the end with write_all(). Contents are
-real ones (zip archives of pickles as torch.save makes them, safetensors, pickles, JSON), small, and follow from
-`seed`. The order of writes is what the tools were seen to do, or do by their sources; api/run/README.md says which.
+Each function below is a generator that writes one checkpoint of `step` into the folder `directory`. It yields after
+each action on the file system, also after half of a file, and the value says what was done, such as "half
+step-7/.metadata.tmp". So a test can stop in the middle, or run to the end with write_all(). Contents are real and small
+(zip archives of pickles as torch.save makes them, safetensors, pickles, JSON), and depend on `seed`. The order of
+writes was observed or comes from the sources of the tools; api/run/README.md says which.
 """
 
 import io

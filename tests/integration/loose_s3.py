@@ -1,6 +1,5 @@
-"""An S3 server in a few lines that does as it is told to misbehave: it ignores conditions and checksums, denies
-operations, lets writers race, and has a clock of its own. It asks for no signatures: what is signed, and how, is
-tested against real servers."""
+"""A small S3 server that misbehaves on request. It can ignore conditions and checksums, deny operations, let writers
+race, and have a wrong clock. It requires no signatures: those are tested against real servers."""
 
 import base64
 import hashlib

@@ -1,6 +1,6 @@
-"""Two machines that share a folder by NFS, each with caches of its own: namespaces of a User Mode Linux, whose kernel
-has both the NFS server and the clients (tools/nfs_room.py). Where that cannot be had, this machine twice, with a
-preloaded library that behaves as an NFS client does (preloaded.NFS_CLIENT)."""
+"""Two machines that share a folder by NFS, each with its own caches. They are namespaces of a User Mode Linux, whose
+kernel has the NFS server and the clients (tools/nfs_room.py). If User Mode Linux is not available, this machine plays
+both, with a preloaded library that behaves as an NFS client does (preloaded.NFS_CLIENT)."""
 
 import itertools
 import json

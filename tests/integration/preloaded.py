@@ -1,5 +1,5 @@
-"""Libraries that are loaded before the program's own, and lie to it about its world: names and time, the disk, the
-end."""
+"""Libraries that are loaded before those of the program and change what it sees: names and time, the disk, the end of
+processes."""
 
 import os
 import re

@@ -1,6 +1,7 @@
-"""A proxy between Cleat and MinIO that writes down every request and lets a test act at a chosen one.
+"""A proxy between Cleat and MinIO that records every request, and lets a test act at a chosen one.
 
-Requests are passed on as they are, so their signatures hold. One thread a connection; hooks run on it, without a lock.
+Requests are passed on unchanged, so their signatures stay valid. One thread for each connection; hooks run on it,
+without a lock.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""Jobs of several ranks for tests: the example trainer_ranks, what it has stored, and a run to compare it with.
+"""Jobs of several ranks for tests: the example trainer_ranks, what it has stored, and a run for comparison.
 
-The judge is not Cleat: losses are compared by their bits, weights as raw files that the trainer writes itself, moments
-as Hugging Face's safetensors and numpy put them together from the files of all ranks; what a manifest names is looked
-for with boto3.
+Nothing is judged by Cleat. Losses are compared by their bits. Weights are compared as raw files that the trainer writes
+itself. Moments are compared as safetensors of Hugging Face and numpy assemble them from the files of all ranks. boto3
+searches for everything that a manifest names.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
-"""Jobs under `cleat run`: started, told what to do, killed with all their processes; and what the store has of them.
+"""Jobs under `cleat run`: tests start them, control them, kill them with all their processes, and read what is stored.
 
-A Job's command is, unless a test brings its own, a shell that writes down its environment and what DIR holds, and then
-waits to be told its exit status: the test itself writes the checkpoints, step by step, while it waits. Nothing here
-asks Cleat what is stored.
+By default the command of a Job is a shell. It writes down its environment and the content of DIR, and then waits for
+its exit status. Meanwhile the test itself writes the checkpoints, step by step. Cleat is never asked what is stored.
 """
 
 import json

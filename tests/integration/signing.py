@@ -1,4 +1,4 @@
-"""The verifying proxy (tools/signing_proxy.py) in front of a server that a test has of its own."""
+"""The verifying proxy (tools/signing_proxy.py) in front of a server that a test starts for itself."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""Where requests go: to the same URLs as botocore's, for AWS's regions, FIPS, dual-stack, and buckets of all names.
+"""Requests go to the same URLs as those of botocore, for AWS regions, FIPS, dual-stack, and buckets of all names.
 
-AWS is not reached. A proxy opens each tunnel into itself, with a certificate for all hosts that botocore names, writes
-the request down and refuses it. botocore is stopped before it sends.
+AWS is not contacted. A proxy ends each tunnel in itself, with a certificate for all hosts that botocore names. It
+records the request and refuses it. botocore is stopped before it sends.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Bad input and bad places, at program and API level: each has its own error, ends in bounded time, and leaves nothing.
+"""Wrong input and wrong places, for the program and the API: each has its own error, ends in bounded time, and leaves
+nothing behind.
 
-What the files test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py
-(manifests, records, stored bytes) show is not repeated here.
+Cases of test_cli.py, test_cli_sources.py (malformed .safetensors, names, links) and test_cli_damage.py (manifests,
+records, stored bytes) are not repeated here.
 """
 
 import os
@@ -156,9 +157,9 @@ def say(text):
 SERVERS = {
     "black hole": (lambda connection: None, "TIMEOUT", "no answer"),
     "hangs up": (lambda connection: connection.close(), "NETWORK", "broke"),
-    "speaks something else": (say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"), "STORE", "not that of an S3 store"),
+    "speaks something else": (say(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"), "STORE", "not from an S3 store"),
     "is a web page": (say(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n<html>hi</p>\n"), "STORE",
-                      "not that of an S3 store"),
+                      "not from an S3 store"),
     "refuses": (say(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nConnection: close\r\n\r\nno!\r\n"), "DENIED",
                 "403"),
     "is overloaded": (say(b"HTTP/1.1 503 Slow\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), "STORE", "503"),

@@ -1,5 +1,5 @@
-"""`cleat bench`: what it prints and the documents of --json, that what it says was moved was moved, and that nothing is
-left: after a run, a failure, a refusal and Ctrl-C, as seen from outside. No rate and no time is judged."""
+"""`cleat bench`: what it prints, and the documents of --json. The bytes that it reports were moved. It leaves nothing
+behind after a run, a failure, a refusal or Ctrl-C, as seen from outside. No rate and no time is judged."""
 
 import json
 import os

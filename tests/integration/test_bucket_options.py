@@ -1,5 +1,5 @@
-"""The options of s3:// buckets on a real server: a MinIO of its own, with TLS by a private CA, a key for KMS, and
-virtual-host names. What the server keeps is read by boto3."""
+"""The options of s3:// buckets on a real server: a MinIO for this test, with TLS by a private CA, a KMS key, and
+virtual-host names. boto3 reads what the server stores."""
 
 import base64
 import hashlib
@@ -193,7 +193,7 @@ def test_the_customers_key_is_told_nowhere(server, source):
     result = run("save", source, "s3://no-such-bucket-here/x", "--step", 1, "-vv", environment=environment)
     assert result.code == 1 and KEY_TEXT[:8] not in result.err + result.out, result
     result = run("save", source, "s3://options/x?sse-c-key=" + KEY_TEXT, "--step", 1, environment=server.environment)
-    assert_error(result, 2, "does not belong into a URL")
+    assert_error(result, 2, "must not be in a URL")
     assert KEY_TEXT[:8] not in result.err, result
 
 

@@ -1,11 +1,12 @@
-"""The number of transfers in flight follows what a store gives, in both directions, and stays within --jobs.
+"""The number of transfers in flight adapts to the store, in both directions, and stays within --jobs.
 
-The store sleeps for as long as it says, so what is asserted does not rest on the speed of the machine, as long as that
-one does some hundred requests a second.
+The store sleeps for a known time. So the assertions do not depend on the speed of the machine, as long as it manages a
+hundred requests a second.
 
-How evenly the first requests go decides how far the program climbs: where some are late, it takes 32 in flight for
-better than 16. So a slowed-down program gets a slower store. Its own clocks do not slow down with it: what goes by
-them, like the tries with more after a store has asked for less, comes more often in as many requests.
+The program increases the number more slowly if the first requests take uneven times: if some are late, 32 in flight
+looks better than 16. So a program that is slowed down gets a slower store. Its own clocks do not slow down with it.
+Actions that depend on time happen more often in the same number of requests, such as trying more transfers after the
+store has asked for less.
 """
 
 import statistics

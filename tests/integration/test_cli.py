@@ -1,4 +1,4 @@
-"""The program's commands, on folders and on MinIO: what they do, print, and say with their exit status."""
+"""The commands of the program on folders and on MinIO: what they do, what they print, and their exit status."""
 
 import http.server
 import json

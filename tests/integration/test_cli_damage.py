@@ -1,4 +1,4 @@
-"""Stores that were damaged: every kind is noticed, named, and loads nothing. The damage is done from outside."""
+"""Damaged stores: every kind of damage is noticed and named, and nothing is loaded. The damage is done from outside."""
 
 import copy
 import json

@@ -1,4 +1,5 @@
-"""What `cleat save` takes and refuses: names, links, special files, malformed tensors, files that change meanwhile."""
+"""What `cleat save` accepts and refuses: names, links, special files, malformed tensors, files that change during the
+save."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What people see: the progress line on a terminal, and nothing of it anywhere else."""
+"""What a person sees: the progress line appears on a terminal and nowhere else."""
 
 import fcntl
 import os

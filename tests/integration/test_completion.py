@@ -1,5 +1,4 @@
-"""What the shells offer after <Tab>: the scripts of `cleat completion`, read by the real bash and fish, and parsed by
-zsh."""
+"""What shells offer after <Tab>: the scripts of `cleat completion`, run in a real bash and fish, and parsed by zsh."""
 
 import re
 import subprocess

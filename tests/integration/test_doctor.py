@@ -1,5 +1,5 @@
-"""`cleat doctor`: on folders, on MinIO, on servers that ignore, lack and deny, and on those that are not there. What it
-says is compared with how each store was set up; that nothing is left is seen from outside."""
+"""`cleat doctor` on folders, on MinIO, on servers that ignore, lack or deny something, and on absent ones. Its verdict
+is compared with the setup of each store. That it leaves nothing behind is checked from outside."""
 
 import json
 import os
@@ -182,7 +182,7 @@ def test_what_a_store_does_is_what_is_said(loose, expected, blocks):
 def test_people_are_told_what_it_means(loose):
     result = run("doctor", "s3://bucket/run", environment=loose_environment(loose))
     assert result.code == 0, result
-    assert "\ncreate-only ignored: " in result.out and "  so: two writers of one step" in result.out, result
+    assert "\ncreate-only ignored: " in result.out and "  so: only the tokens in their manifests" in result.out, result
     assert result.out.endswith("Saves are safe here, with 1 warning.\n"), result
 
 
@@ -266,7 +266,7 @@ def test_which_keys(loose, tmp_path):
     process.write_text(json.dumps({"Version": 1, "AccessKeyId": "AKID", "SecretAccessKey": SECRET,
                                    "SessionToken": SECRET, "Expiration": "2099-01-02T03:04:05Z"}))
     shared.write_text("[default]\ncredential_process = cat %s\n" % process)
-    assert "they end at 2099-01-02T03:04:05Z" in doctor("s3://bucket/run", environment)["keys"]["seen"]
+    assert "they expire at 2099-01-02T03:04:05Z" in doctor("s3://bucket/run", environment)["keys"]["seen"]
     checks = doctor("s3://bucket/run?anonymous=true", environment)
     assert checks["keys"]["result"] == "skipped" and "anonymous" in checks["keys"]["seen"]
 

@@ -1,4 +1,4 @@
-"""The scripted fault server is itself an S3 server that others can use, and does what its scripts say."""
+"""The scripted fault server works as an S3 server for other clients, and does what its scripts say."""
 
 import time
 

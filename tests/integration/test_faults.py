@@ -1,6 +1,6 @@
 """Every fault at every step of the protocol, passing and lasting; see fault_matrix.py.
 
-The cases run side by side, since they mostly wait; each is then a test of its own. The table of outcomes is
+The cases run in parallel, because they mostly wait. Each one is then a test of its own. The table of outcomes is
 written to faults.txt beside the program.
 """
 

@@ -1,6 +1,6 @@
-"""Programs that fork while they save to a real server: parent and children, each with a client of its own.
+"""Programs that fork while they save to a real server. The parent and the children have a client each.
 
-The moments come from a seed that is printed; CLEAT_TEST_SEED repeats it. What the store has is read by boto3.
+The moments come from a printed seed; CLEAT_TEST_SEED repeats it. boto3 reads what is stored.
 """
 
 import os

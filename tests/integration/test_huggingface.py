@@ -1,6 +1,6 @@
-"""Models as Hugging Face lays them out, saved and loaded: identical file for file, and every tensor is known.
+"""Models in the layout of Hugging Face, saved and loaded: every file is identical, and every tensor is known.
 
-The models are made by the safetensors package; what was loaded is compared as files and opened with it again.
+The safetensors package makes the models. Loaded files are compared as files and opened with it again.
 """
 
 import json

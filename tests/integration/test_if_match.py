@@ -1,6 +1,6 @@
-"""A store that answers 412 to If-Match although the object has that ETag: Ceph wants the ETag without its quotes,
-others may want it in no form. Every operation that replaces something works where there is a way, and no message tells
-of another process that nobody has seen."""
+"""A store that answers 412 to If-Match although the object has that ETag. Ceph accepts the ETag only without its
+quotes; other stores may accept no form. Every operation that replaces an object works if there is a way. No message
+blames another process that does not exist."""
 
 import json
 import subprocess
@@ -119,7 +119,7 @@ def test_gc_takes_what_a_save_left(place, small, tmp_path):
 def test_the_doctor_finds_the_form(place):
     checks = doctor(URL, place.environment)
     assert wrong(checks) == {}, json.dumps(checks, indent=1)
-    told = "in another form than it tells it" in checks["if-match"]["seen"]
+    told = "in another form than it returns it" in checks["if-match"]["seen"]
     assert told == ("quoted" not in place.store.if_match), checks["if-match"]
 
 

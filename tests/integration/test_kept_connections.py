@@ -1,8 +1,8 @@
-"""A kept connection that closes when it has taken a request whole, without a reply: the copy that it took may be
-carried out at any time after. Nothing that a manifest names is removed then, and no manifest names what is not there
-yet.
+"""A kept connection closes after it has taken a complete request, without a reply. The server may carry out that
+request at any later time. Until then, nothing that a manifest names is removed, and no manifest names an object that
+does not exist.
 
-What the server does with each request is said by a fault of the test; nothing rests on time.
+Scripted faults decide what the server does with each request. Nothing depends on time.
 """
 
 import re

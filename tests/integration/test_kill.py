@@ -1,8 +1,8 @@
-"""Saves that are killed, stopped, or raced: whatever happens, a reader sees whole checkpoints and nothing else.
+"""Saves that are killed, stopped, or raced: a reader sees only complete checkpoints.
 
-The judge is not Cleat: what is stored is read by boto3 and compared by its SHA-256 with what was to be saved, and so
-are loaded files; leftovers are looked for with boto3. Random moments come from a seed that is printed; CLEAT_TEST_SEED
-repeats it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES say how often; `make endurance` asks for 200 of each.
+Nothing is judged by Cleat. boto3 reads what is stored, and its SHA-256 is compared with that of the source. The same is
+done for loaded files. boto3 also searches for leftovers. Random moments come from a printed seed; CLEAT_TEST_SEED
+repeats it. CLEAT_TEST_KILLS and CLEAT_TEST_RACES set how often; `make endurance` sets both to 200.
 """
 
 import collections

@@ -1,5 +1,5 @@
-"""layout_folders.py itself: contents are what their names say, and what each layout writes last is what tells that it
-is whole. (What the program makes of the folders is for the tests of `cleat run`.)"""
+"""Tests layout_folders.py itself: contents match their names, and the file that each layout writes last is its
+completion marker. (The tests of `cleat run` check what the program does with the folders.)"""
 
 import json
 import pickle

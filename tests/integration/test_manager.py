@@ -1,6 +1,6 @@
-"""A training loop that holds a manager (tools/train_managed.c), on a folder and on MinIO.
+"""A training loop with a manager (tools/train_managed.c), on a folder and on MinIO.
 
-The judge is not the manager: what is stored is listed and read from the store itself, the final states of runs are
+Nothing is judged by the manager. Stored objects are listed and read from the store itself. Final states of runs are
 compared by their hashes.
 """
 

@@ -1,6 +1,6 @@
-"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. On one machine's word the other
-is never wrong: one of two writers wins, nothing is lost, what is alive is left alone. nfs_machines.py says where the
-machines come from."""
+"""file:// on NFS: two machines share a folder, each with an NFS client and its caches. Stale caches never cause a wrong
+result: exactly one of two writers wins, nothing is lost, and files of living processes are not touched. nfs_machines.py
+describes the machines."""
 
 import itertools
 import json

@@ -1,8 +1,8 @@
-"""Servers that speak S3 in ways of their own: what the doctor says of each, and what then happens there.
+"""Servers that implement S3 differently: what the doctor says of each, and what then happens there.
 
-CLEAT_TEST_OTHERS names them; each is started by tests/tools/<name>.sh, once. What a server cannot do is an expectation
-here, never a skip. The judge reads the store past Cleat. With CLEAT_TEST_OTHERS_TABLE, a file, each test adds what it
-saw, and the doctor's documents are put beside it.
+CLEAT_TEST_OTHERS names them. tests/tools/<name>.sh starts each one once. If a server cannot do something, the test
+expects that. It is never a skip. The stores are read without Cleat. CLEAT_TEST_OTHERS_TABLE names a file: each test
+adds its results to it, and the documents of the doctor are stored beside it.
 """
 
 import json

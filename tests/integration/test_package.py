@@ -1,6 +1,6 @@
-"""What `make install` puts in place, used as a stranger would: a C program against the shared and the static library.
+"""What `make install` installs, used from outside: a C program is linked with the shared and with the static library.
 
-tests/header/test_install.sh shows that every file is there; here a checkpoint is saved and loaded with them.
+tests/header/test_install.sh checks that every file is there. This test saves and loads a checkpoint with them.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""What is told as restored survives a power cut, and at no moment would a cut leave a name without its bytes.
+"""A restore that was reported as done survives a power cut. At no moment would a power cut leave a name without its
+bytes.
 
-On a disk of its own whose power is cut while it is in use (disk_image.py). Where there are no loop devices, and beside
-that in any case, the order in which things went to the disk is judged.
+The test uses a disk of its own whose power is cut while it is in use (disk_image.py). The order of writes, syncs and
+renames is judged too. Without loop devices, that is the only test.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The way to the store: proxies of both kinds, TLS and who vouches for it, several addresses of one name.
+"""The way to the store: proxies of both kinds, TLS and its certificates, several addresses of one name.
 
-The proxy here is a real one: it forwards requests in absolute form and opens tunnels, and writes down what it was
-asked for. The store is MinIO, under the name store.test, which only this test's resolver and proxy know.
+The proxy is a real one: it forwards requests in absolute form, opens tunnels, and records its requests. The store is
+MinIO under the name store.test, which only the resolver and the proxy of this test know.
 """
 
 import base64

@@ -1,6 +1,5 @@
-"""The example trainer of several ranks: the same bits for every number of them, however they are launched; and launched
-wrongly. See rank_jobs.py for who judges.
-"""
+"""The example trainer of several ranks: any number of ranks gives the same bits, whichever launcher starts them; and
+wrong launches. See rank_jobs.py for how results are compared."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""Ranks that are killed at random moments, and jobs that go on with another number of them.
+"""Ranks that are killed at random moments, and jobs that continue with another number of ranks.
 
-Random choices come from a seed that is printed; CLEAT_TEST_SEED repeats it. CLEAT_TEST_KILLS says how often ranks are
-killed: half as often as the saves of test_kill.py. See rank_jobs.py for who judges.
+Random choices come from a printed seed; CLEAT_TEST_SEED repeats it. CLEAT_TEST_KILLS sets how often ranks are killed:
+half as often as the saves of test_kill.py. See rank_jobs.py for how results are compared.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Independent readers agree: what Cleat stored is read with Hugging Face's safetensors, boto3, and libs3's `s3`.
+"""Independent readers agree: Hugging Face's safetensors, boto3, and `s3` of libs3 read what Cleat stored.
 
-Checksums are computed by google-crc32c and hashlib. Nothing here is read through Cleat.
+google-crc32c and hashlib compute the checksums. Nothing here is read through Cleat.
 """
 
 import base64

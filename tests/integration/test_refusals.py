@@ -1,5 +1,5 @@
-"""Stores that refuse a part of S3, or do it in another way: what Cleat learns, goes without, and says. Each server does
-one such thing (loose_s3.py); what is stored is read from it past Cleat."""
+"""Stores that refuse a part of S3, or implement it differently: what Cleat learns, what it leaves out, and what it
+says. Each server (loose_s3.py) has one such difference. Stored objects are read from it without Cleat."""
 
 import os
 import signal
@@ -163,7 +163,7 @@ def test_a_replace_looks_first_and_warns(loose, source, tmp_path):
     report = run("doctor", URL, "--json", environment=environment(loose))
     assert report.json["safe"], report
     check = next(check for check in report.json["checks"] if check["name"] == "if-match")
-    assert check["result"] == "missing" and "looks before it replaces" in check["seen"], check
+    assert check["result"] == "missing" and "checks before it replaces" in check["seen"], check
 
 
 CONDITIONS = {

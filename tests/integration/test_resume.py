@@ -1,7 +1,7 @@
-"""Saves that are killed and gone on with by `cleat save --resume`, on a bucket and in a folder.
+"""Saves that are killed and continued by `cleat save --resume`, on a bucket and in a folder.
 
-The judge is not Cleat: what is committed is read by boto3 or from the folder, and compared with what lies on disk;
-what was sent is counted by a proxy. Random moments come from a seed that is printed; CLEAT_TEST_SEED repeats it.
+Nothing is judged by Cleat. boto3 or the file system reads what is committed, and it is compared with the source files.
+A proxy counts the sent bytes. Random moments come from a printed seed; CLEAT_TEST_SEED repeats it.
 """
 
 import json

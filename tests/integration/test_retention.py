@@ -1,8 +1,8 @@
 """What is kept and what is removed: prune, gc, pin and unpin, on folders and on MinIO.
 
-The judge is not Cleat: what is left is looked up and read by boto3 or in the folder, and compared byte for byte with
-what was there before. On a bucket ages cannot be set, so there --older-than is short and waited for: until the server's
-own clock says so.
+Nothing is judged by Cleat. boto3 or the file system finds and reads what is left, and it is compared byte for byte with
+the state before. Ages cannot be set on a bucket. So --older-than is short there, and the test waits until the clock of
+the server has passed it.
 """
 
 import email.utils

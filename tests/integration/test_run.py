@@ -1,7 +1,6 @@
-"""`cleat run`: what is restored before the command, saved beside it, and kept.
+"""`cleat run`: what it restores before the command starts, saves while it runs, and keeps.
 
-The judge is not Cleat: stores are read by boto3 or from the folder, DIR from the file system, and the command writes
-down what it saw.
+Nothing is judged by Cleat. boto3 or the file system reads stores and DIR, and the command writes down what it saw.
 """
 
 import os

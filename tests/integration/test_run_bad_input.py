@@ -1,4 +1,4 @@
-"""`cleat run` where something is missing or wrong: said before the command is started, or kept out of its way."""
+"""`cleat run` with missing or wrong input: it fails before the command starts, or does not disturb the command."""
 
 import contextlib
 import json

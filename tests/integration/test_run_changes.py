@@ -1,7 +1,7 @@
-"""`cleat run` over a folder that changes while it is read: nothing torn is ever committed.
+"""`cleat run` with a folder that changes while it is read: no mixture of versions is ever committed.
 
-A proxy before MinIO tells the test when a save is in its middle; then the files change. The judge reads the store by
-boto3: each file says which generation it is of, and a committed checkpoint is of one.
+A proxy in front of MinIO tells the test when a save is half done. Then the files change. boto3 reads the store: each
+file contains the number of its generation, and a committed checkpoint has only one generation.
 """
 
 import os

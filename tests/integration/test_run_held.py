@@ -1,7 +1,7 @@
-"""`cleat run` over a tool that removes its checkpoints before they could be uploaded: what was whole is held, and is
+"""`cleat run` with a tool that removes its checkpoints before they can be uploaded: complete checkpoints are held and
 saved.
 
-A gate before MinIO keeps uploads back until the test lets them go, so the tool is always the faster one.
+A gate in front of MinIO delays uploads until the test opens it. So the tool is always faster.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""A training job under `cleat run`, ended again and again at random moments, ends with the weights of one that was not.
+"""A training job under `cleat run` is ended again and again at random moments. It ends with the weights of an
+undisturbed job.
 
-The example trainer writes its checkpoints into DIR and knows of no other store; `cleat run` takes them to MinIO. Each
-life ends by SIGTERM, or by SIGKILL of all its processes; sometimes DIR is lost with the machine. The judge is boto3:
-whatever a manifest names is there, of the size and the digest that it says. Every random choice comes from a seed that
-is printed; CLEAT_TEST_SEED repeats it, and CLEAT_TEST_KILLS says how many lives there are before the last one.
+The example trainer writes its checkpoints into DIR and knows no other store. `cleat run` saves them to MinIO. Each life
+ends by SIGTERM, or by SIGKILL of all its processes. Sometimes DIR is lost too. boto3 is the judge: everything that a
+manifest names exists, with the size and the digest in the manifest. Every random choice comes from a printed seed;
+CLEAT_TEST_SEED repeats it. CLEAT_TEST_KILLS sets the number of lives before the last one.
 """
 
 import hashlib

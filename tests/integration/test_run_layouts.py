@@ -1,6 +1,7 @@
-"""`cleat run` with the folders of each training tool: saved when whole, not before, and restored file for file.
+"""`cleat run` with the folders of each training tool: a checkpoint is saved when it is complete and not before, and
+every file is restored.
 
-layout_folders.py writes as the tools do and stops wherever a test wants. Stores are read by boto3 or from the folder.
+layout_folders.py writes like the tools and stops at any point. boto3 or the file system reads the stores.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""`cleat run` on several machines, each with a folder of its own: one checkpoint of all parts, or none. The machines
-are folders here; what they know of each other is in the store."""
+"""`cleat run` on several machines, each with its own folder: one checkpoint with all parts, or none. The machines are
+folders here. They know of each other only through the store."""
 
 import json
 import os

@@ -1,8 +1,7 @@
-"""`cleat run` at its start: what DIR holds is taken for the checkpoint of the store only when its bytes are known to
-be.
+"""`cleat run` at its start: the content of DIR counts as the checkpoint of the store only if its bytes are verified.
 
-After a power cut a file may have its name, size and times, and zeros inside. A test makes such a file: it writes the
-zeros, has another store's job take the fingerprint of what is there then, and puts that into state.json for the first
+After a power cut, a file may have its name, size and times, but contain zeros. The tests make such a file. They write
+the zeros, let a job with another store take the fingerprint of the file, and put that into state.json for the first
 store.
 """
 

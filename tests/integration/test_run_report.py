@@ -1,5 +1,5 @@
-"""What `cleat run` tells: lines for people, JSON for programs, and figures for Prometheus, read by Prometheus's own
-parser."""
+"""The reports of `cleat run`: lines for people, JSON for programs, and Prometheus metrics, read by the parser of
+Prometheus."""
 
 import datetime
 import os

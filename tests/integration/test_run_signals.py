@@ -1,4 +1,4 @@
-"""Signals and `cleat run`: what reaches the command, what is saved after it, and what the exit status says."""
+"""Signals and `cleat run`: what reaches the command, what is saved afterwards, and the exit status."""
 
 import os
 import shutil

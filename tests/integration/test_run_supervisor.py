@@ -1,6 +1,5 @@
-"""A `cleat run` that is killed by SIGKILL, alone, as the OOM killer does it: nothing of its command lives on, and the
-next start goes on from DIR. What lives on all the same, since the guard was killed with it, is found by the next
-start."""
+"""A `cleat run` that is killed alone by SIGKILL, as the OOM killer does it: no process of its command lives on, and the
+next start continues from DIR. If the guard is killed too, processes may live on. The next start finds them."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""`cleat run` where a command writes what nobody saves: it is said while it can be mended, and the end is no
-success."""
+"""`cleat run` with a command whose output nobody saves: a warning comes while it can still be corrected, and the exit
+status is not 0."""
 
 import os
 

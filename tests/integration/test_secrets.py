@@ -1,8 +1,8 @@
-"""No secret in any message or log line, whatever stores, proxies, files and programs answer with.
+"""No message or log line contains a secret, whatever stores, proxies, files and programs answer.
 
-Every run is the program with -v -v, so that it says all that it can, against a server that repeats what it was sent.
-All that the program printed is then searched for all that was planted, in pieces of 12 bytes; the server adds what it
-saw itself: signatures and authorizations.
+Each test runs the program with -v -v, so that it prints as much as possible, against a server that repeats what it
+received. Its output is searched for pieces of 12 bytes of every planted secret. The server adds the signatures and
+authorizations that it saw.
 """
 
 import base64

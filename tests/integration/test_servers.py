@@ -1,7 +1,7 @@
-"""What every server must do for Cleat, and what each does in its own way.
+"""What every server must do for Cleat, and how each one differs.
 
-The ways are found with boto3, without Cleat, so that the table of docs/stores.md rests on something: a server that
-changes its ways fails here first.
+boto3 finds the differences without Cleat, as evidence for the table of docs/stores.md. If a server changes, these tests
+fail first.
 """
 
 import base64

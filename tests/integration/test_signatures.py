@@ -1,6 +1,6 @@
-"""Every request of Cleat is verified by botocore's signer on its way (tools/signing_proxy.py). Here: that the proxy
-finds what is wrong, and the requests that other tests do not send: odd keys and queries, session tokens, keys from
-STS."""
+"""The signer of botocore verifies every request of Cleat on its way (tools/signing_proxy.py). These tests show that the
+proxy detects wrong requests. They also send the requests that other tests do not send: odd keys and queries, session
+tokens, keys from STS."""
 
 import hashlib
 import http.client

@@ -1,7 +1,8 @@
-"""A request far behind its peers is sent once more, in both directions, and its first try holds nothing up.
+"""A request that is far slower than its peers is sent a second time, in both directions, and the first try delays
+nothing.
 
-The server does what was asked and never answers, or trickles: without a second try, 30 seconds go by until the
-connection is given up. Nothing here rests on speed but that a part of the others takes less than that.
+The server does its work and never answers, or answers very slowly. Without a second try, 30 seconds pass until the
+connection is given up. The only assumption on speed: a part of the others takes less time than that.
 """
 
 import re
@@ -18,7 +19,7 @@ from faults import Script  # noqa: E402
 
 PART = 5 << 20
 FILES = {"large.bin": noise(18 * PART + 77)}
-SENT_TWICE = r"%s.*: far slower than its peers: sent twice, and the second answer came first"
+SENT_TWICE = r"%s.*: slower than its peers, so it was sent twice; the second answer came first"
 
 
 @pytest.fixture

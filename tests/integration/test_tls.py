@@ -1,4 +1,4 @@
-"""HTTPS with a private CA, and what goes wrong with it: each failure ends at once, says what it is and what to do."""
+"""HTTPS with a private CA, and its failures: each one ends at once and says what is wrong and what to do."""
 
 import socket
 import ssl
@@ -180,7 +180,7 @@ class Listener:
         self.thread.join()
 
 
-@pytest.mark.parametrize("name, word, advice", [("expired", "has expired", "has ended"),
+@pytest.mark.parametrize("name, word, advice", [("expired", "has expired", "has an expired certificate"),
                                                 ("elsewhere", "127.0.0.1", "other host names")])
 def test_a_certificate_that_does_not_fit(certificates, server, name, word, advice):
     with Listener(certificates / name) as listener:

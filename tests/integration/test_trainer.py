@@ -1,8 +1,8 @@
-"""The example trainer, killed and resumed on a folder and on MinIO, against a run that nobody disturbed.
+"""The example trainer, killed and resumed on a folder and on MinIO, compared with an undisturbed run.
 
-The judge is not Cleat: final states are compared as raw files that the trainer writes itself, losses by their bits,
-and the stored files are opened by Hugging Face's safetensors. Every random choice comes from a seed that is printed;
-CLEAT_TEST_SEED repeats it.
+Nothing is judged by Cleat. Final states are compared as raw files that the trainer writes itself, and losses by their
+bits. Hugging Face's safetensors opens the stored files. Every random choice comes from a printed seed; CLEAT_TEST_SEED
+repeats it.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""Bytes that are damaged or missing on their way between Cleat and a real store, in either direction.
+"""Bytes that are damaged or lost between Cleat and a real store, in either direction.
 
-A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short:
-once, which must go by unnoticed but for one request more; or always, which must fail and say where. What is stored is
-read by boto3, what is loaded is compared byte by byte; neither may ever differ from what was saved.
+A proxy flips one bit of a body, at a place that a seed chooses (CLEAT_TEST_SEED repeats it), or cuts a reply short. If
+that happens once, the only effect must be one more request. If it happens always, the operation must fail and name the
+place. boto3 reads what is stored, and loaded files are compared byte by byte. Neither may ever differ from what was
+saved.
 """
 
 import concurrent.futures

@@ -1,9 +1,9 @@
-"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first were dead, and the first goes
-on.
+"""Zombies: a save is stopped near its end, `save --resume` runs elsewhere as if the first process were dead, and then
+the first one wakes up.
 
-Exactly one of them wins, and what it committed stays, whatever the store heeds. The judge reads the store past Cleat
-and compares with the sources of the winner. CLEAT_TEST_ZOMBIES says how many there are on each store, CLEAT_TEST_SEED
-repeats their moments.
+Exactly one of them wins, and what it committed stays, whichever conditions the store honours. The store is read without
+Cleat and compared with the sources of the winner. CLEAT_TEST_ZOMBIES sets how many there are on each store.
+CLEAT_TEST_SEED repeats their moments.
 """
 
 import contextlib

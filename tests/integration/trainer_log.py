@@ -1,5 +1,5 @@
-"""How far the example trainer has come, by its loss log: a test that ends it at a random moment ends it at a random
-step at the latest, so that a fast machine does not come to the end of the training first."""
+"""Tells by its loss log how far the example trainer is. A test that ends it at a random moment also ends it at a random
+step at the latest. So a fast machine does not finish the training first."""
 
 import os
 import time

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A Ceph for tests, with its S3 gateway: one monitor, one OSD that keeps all objects in memory, and radosgw, from
-# Debian's packages, which are installed where they are missing. All data, settings and logs are in DIR: /etc/ceph and
-# the services of the machine are left alone. Used as minio.sh is:
+# A Ceph for tests, with its S3 gateway: one monitor, one OSD that keeps all objects in memory, and radosgw. They come
+# from Debian packages, which this script installs if they are missing. All data, settings and logs are in DIR. It does
+# not touch /etc/ceph and the services of the machine. Usage is that of minio.sh:
 #
 #   ceph.sh install | start DIR [TLS] | stop PID      start prints CEPH_PID=…, else what minio.sh prints
 #
-# The process of that id is this script, which ends the three servers when it is ended; they end too when it is killed.
+# CEPH_PID is the process of this script. When it ends, it ends the three servers. They also end when it is killed.
 set -euo pipefail
-# All three start one after the other, which takes 15 s, and minutes on a machine that is busy.
+# The servers start one after the other. That takes 15 s, and minutes on a busy machine.
 # shellcheck disable=SC2034 # go_server.sh uses it
 POLLS_MAX=1200
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

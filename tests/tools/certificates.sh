@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes a private CA and certificates for servers of this machine, for tests alone.
+# Makes a private CA and certificates for servers on this machine. Only for tests.
 # usage: certificates.sh DIR      makes DIR/ca.crt and
-#   DIR/server/     of the CA, for 127.0.0.1 and localhost
-#   DIR/expired/    the same, but it has ended
-#   DIR/elsewhere/  of the CA, for another host
+#   DIR/server/     signed by the CA, for 127.0.0.1 and localhost
+#   DIR/expired/    the same, but expired
+#   DIR/elsewhere/  signed by the CA, for another host
 # each folder with public.crt and private.key; and DIR/other.crt, the certificate of a CA that signed none of them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

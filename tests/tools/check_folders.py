@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Whether folders of sources depend on each other in one direction, and whether the files of a folder call each other
-in one.
+"""Checks that folders of sources depend on each other in one direction only, and that the files of a folder call each
+other in one direction only.
 
 usage: check_folders.py ROOT OBJECTS [--list]      OBJECTS holds ROOT/a/b.c as a/b.o
 
-A folder depends on another where one of its files includes a header of it, or has an undefined symbol that an object of
-the other defines. Of the files of one folder only the symbols count. Prints each circle with the includes and symbols
-that make it, and two lines "ok - …" or "not ok - …"; --list also prints what each folder depends on.
+A folder depends on another one if one of its files includes a header of it, or has an undefined symbol that an object
+of the other folder defines. Between the files of one folder only symbols count. Prints each circle with the includes
+and symbols that cause it, and two lines "ok - …" or "not ok - …". --list also prints what each folder depends on.
 
-A circle between files that is better so is explained by the file that calls upward, in the comment at its top:
+If a circle between files is intended, the file that calls upward explains it in the comment at its top:
 
     /* Circle with other.c: the reason. */
 
-The line may also be one of a longer comment. It takes the calls from its file to other.c out of the check. It fails
-where there is no such circle.
+The line may be part of a longer comment. It excludes the calls from its file to other.c from the check. It is an error
+if there is no such circle.
 """
 
 import collections

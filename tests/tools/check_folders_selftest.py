@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that check_folders.py can fail: folders that include from each other, folders and files that call each other,
-and some that may."""
+"""Shows that check_folders.py can fail. It has folders that include from each other, folders and files that call each
+other, and cases that are allowed."""
 
 import os
 import subprocess

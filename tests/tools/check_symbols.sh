@@ -3,8 +3,7 @@
 # usage: check_symbols.sh HEADER LIBRARY
 set -euo pipefail
 
-# A name before "(" is a declaration, unless it stands in a typedef or what follows is a pointer to a function:
-# status (*callback)(…).
+# A name before "(" is a declaration, except in a typedef and before a pointer to a function: status (*callback)(…).
 declared() {
   "${CC:-gcc}" -E -P "$1" | tr '\n;' ' \n' | grep -v '\btypedef\b' |
     grep -oP '\bcleat_\w+(?=\s*\((?!\s*\*))' | sort -u

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs make targets in a fresh minimal Debian in which only git and make were installed: the proof that nothing
-# on the developer's machine is needed. Needs root and debootstrap.
+# Runs make targets in a fresh minimal Debian in which only git and make are installed. This proves that nothing else on
+# the machine of a developer is needed. Needs root and debootstrap.
 #
 # usage: clean_room.sh [--cache] [bookworm|trixie] [TARGET…]      default: bookworm test
-#   --cache   lend the room this user's cache (MinIO, Python packages), to save minutes; without it all is cold
+#   --cache   share this user's cache (MinIO, Python packages) with the room, which saves minutes
 #
-# What is cloned is HEAD. The base system is kept as a tarball in the cache. The room reaches registries as the
-# host does: it gets the host's apt sources and settings, pip settings, CA certificates, resolver, and the proxy,
-# pip and Go variables of the environment.
+# The room gets a clone of HEAD. The base system is kept as a tarball in the cache. The room reaches registries like the
+# host: it gets the apt sources and settings, pip settings, CA certificates and resolver of the host, and the proxy, pip
+# and Go variables of the environment.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the scripts of this folder: where the repository and the caches are, and how to talk.
+# Sourced by the scripts of this folder: paths of the repository and the caches, and functions for messages.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 TOOLS=$ROOT/tests/tools

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what compiles and links the CUDA driver of gpu/, without CUDA being installed and without a device: headers and
-# the static Runtime from Python's package registry, cached outside the tree. Prints the folder, for `make CUDA=…`.
+# Gets the headers and the static Runtime that compile and link the CUDA driver of gpu/. Needs no installed CUDA and no
+# device. They come from Python's package registry and are cached outside the tree. Prints the folder for `make CUDA=…`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and does nothing, quickly, when none is.
+# Installs missing Debian packages. If none is missing, it ends quickly and does nothing.
 # usage: deps.sh GROUP…    groups: build server ceph swift go rust node java test fuzz lint metrics docs docker compose
 #                                  debootstrap all
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A Docker engine for tests, and a base image where no registry can be reached.
+# A Docker engine for tests, and a base image for machines that reach no image registry.
 #
-#   docker.sh start DIR            starts an engine with all that it has below DIR, on a socket there; prints the shell
-#                                  lines DOCKER_HOST=… DOCKER_PID=…. Needs root and Debian's docker.io; it installs it
-#   docker.sh stop DIR PID         stops it, waits until it is gone, and removes what it has left mounted below DIR
+#   docker.sh start DIR            starts an engine on a socket in DIR, with all its files below DIR; prints the shell
+#                                  lines DOCKER_HOST=… DOCKER_PID=…. Needs root. Installs docker.io of Debian
+#   docker.sh stop DIR PID         stops it, waits for its end, and unmounts what it has left mounted below DIR
 #   docker.sh base NAME            makes the image NAME of the engine that DOCKER_HOST names: Debian's minimal system by
 #                                  debootstrap (once, then from the cache), as small as Debian's slim images, where apt
 #                                  knows the host's sources. For tests alone: it is not to be published

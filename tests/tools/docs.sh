@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a site in build/docs, with pages of the C API from the headers, and checks that it loads
-# nothing from elsewhere. Broken links and anchors fail, and public declarations without a comment of their own.
+# Builds the pages of docs/ as a site in build/docs, with pages of the C API from the headers. Checks that the site
+# loads nothing from elsewhere. Broken links and anchors fail. So do public declarations without a comment.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT"

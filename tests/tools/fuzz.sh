@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs fuzz targets with libFuzzer, one after the other; `make fuzz` is this script.
-# usage: fuzz.sh SECONDS [TARGET…]    each target for so long; without names all of tests/fuzz/fuzz_*.c
+# usage: fuzz.sh SECONDS [TARGET…]    runs each target for SECONDS; without names, all of tests/fuzz/fuzz_*.c
 #
-# Each target starts from tests/fuzz/corpus/TARGET and from what earlier runs found in the build folder, where
-# the findings and the logs lie, too. A crash, a leak, a slow input (5 s) or one that takes much memory
-# (FUZZ_MALLOC_MB in one piece, FUZZ_RSS_MB in all) is a finding. The record has a line for each run:
-# target, seconds, executions, coverage, findings. Exit status 1 after a finding.
+# Each target starts from tests/fuzz/corpus/TARGET and from the inputs that earlier runs found. Those, the findings and
+# the logs are in the build folder. A finding is a crash, a leak, an input that takes 5 s, or one that takes too much
+# memory (FUZZ_MALLOC_MB in one piece, FUZZ_RSS_MB in all). The record gets a line for each run: target, seconds,
+# executions, coverage, findings. The exit status is 1 after a finding.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT"

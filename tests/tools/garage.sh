@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Garage for tests: one node and one replica, with all data, settings and logs in DIR. It ignores conditional writes.
-# Used as minio.sh is, without TLS:
+# Usage is that of minio.sh, without TLS:
 #
 #   garage.sh install | start DIR | stop PID      start prints GARAGE_PID=…, else what minio.sh prints
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles and links the CUDA driver of gpu/ with the real CUDA Runtime, on a machine that has neither CUDA nor a
-# device. Prints "ok - …" and "not ok - …" lines, and last "N passed, M failed".
+# device. Prints a line "ok - …" or "not ok - …" for each check, and then "N passed, M failed".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source "$TOOLS/tally.sh"

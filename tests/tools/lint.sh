@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The checks of `make lint`: format, clang-tidy, the rules of lint_source.py (include directions, banned
-# functions, file lengths, …), shellcheck and the exported symbols. All of them run; the exit status is 1 if
-# any failed.
+# The checks of `make lint`: format, clang-tidy, the rules of lint_source.py (include directions, banned functions, file
+# lengths, …), shellcheck and the exported symbols. All checks run. The exit status is 1 if one failed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT"

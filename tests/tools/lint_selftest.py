@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that each rule of lint_source.py can fail: plants violations in a small repository and looks for them,
-and plants look-alikes that must pass."""
+"""Shows that each rule of lint_source.py can fail. It plants violations in a small repository, which must be found, and
+look-alikes, which must pass."""
 
 import os
 import subprocess

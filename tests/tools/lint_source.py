@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The rules of this repository that no compiler knows. Each rule is one function that yields findings.
+"""The rules of this repository that no compiler checks. Each rule is one function that yields findings.
 
 usage: lint_source.py [ROOT]
 
-Prints "file:line: rule: what" for each finding and one line "ok - rule" or "not ok - rule" for each rule;
-the exit status is 1 if anything was found.
+Prints "file:line: rule: what" for each finding, and one line "ok - rule" or "not ok - rule" for each rule. The exit
+status is 1 if there are findings.
 """
 
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Figures of the sources, as one looks at them when comparing code bases: a Markdown table. Run by `make metrics`.
+"""Prints figures of the sources for comparison with other code bases, as a Markdown table. Run by `make metrics`.
 
 usage: metrics.py [ROOT]      needs Universal Ctags
 
-Functions are those that ctags finds in .c files, from their line to their end. Parameters are counted by commas at
-depth one of a signature. A sentence ends with '.', '?', '!' or ':' before white space, outside of code blocks and
-tables.
+Functions are those that ctags finds in .c files, with their first and last line. Parameters are counted by the commas
+at depth one of a signature. A sentence ends with '.', '?', '!' or ':' before white space. Code blocks and tables are
+skipped.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # A MinIO server for tests: built once from its pinned source by `go install`, cached outside the tree.
 #
-#   minio.sh install          builds it if need be; prints the path of the program
+#   minio.sh install          builds it if it is not in the cache; prints the path of the program
 #   minio.sh start DIR [TLS]  starts it on a free loopback port, data and log in DIR, waits until it answers;
 #                             prints shell lines: CLEAT_TEST_ENDPOINT=… MINIO_PID=… AWS_ACCESS_KEY_ID=…
-#                             AWS_SECRET_ACCESS_KEY=… AWS_REGION=…; with TLS, a folder that certificates.sh has
-#                             made, it speaks HTTPS alone, and AWS_CA_BUNDLE=… is told too
+#                             AWS_SECRET_ACCESS_KEY=… AWS_REGION=…; with TLS, a folder of certificates.sh, it speaks
+#                             only HTTPS, and AWS_CA_BUNDLE=… is printed too
 #   minio.sh stop PID         stops it and waits until it is gone
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A moto server for tests: a mock of AWS in Python, which keeps objects in memory and checks no signature. It stands for
-# stores that answer in ways of their own; what it proves of signing and checksums is little. Used as minio.sh is,
-# without TLS:
+# A moto server for tests: a mock of AWS in Python, which keeps objects in memory and checks no signature. It is an
+# example of stores that answer differently from AWS. It proves little about signing and checksums. Usage is that of
+# minio.sh, without TLS:
 #
 #   moto.sh install | start DIR | stop PID      start prints MOTO_PID=…, else what minio.sh prints
 set -euo pipefail

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Puts each bug of tests/mutants into a copy of the tree and shows that the test which it names fails.
+"""Applies each bug of tests/mutants to a copy of the tree, and shows that the test that the bug names fails.
 
-usage: mutants.py [--groups] [ROOT]      --groups prints the groups that the choice needs, and does nothing else
+usage: mutants.py [--groups] [ROOT]      --groups only prints the groups of tests that the chosen mutants need
 
 Environment:
-  MUTANTS="name …"         these alone
-  MUTANTS_GROUPS="unit …"  these groups alone
-  MUTANTS_TURN=k/n         every n-th of them; another k takes others
-  MUTANTS_SECONDS=N        time limit of a test; without it 120 s, or 8 times what the test takes on the sound tree
-  MUTANTS_JOBS=N           how many side by side; without it one a core, at most 4
+  MUTANTS="name …"         only these mutants
+  MUTANTS_GROUPS="unit …"  only these groups
+  MUTANTS_TURN=k/n         every n-th mutant; another k chooses others
+  MUTANTS_SECONDS=N        time limit of a test; default 120 s, or 8 times what the test takes on the unchanged tree
+  MUTANTS_JOBS=N           how many to run in parallel; default one for each core, at most 4
 
-One line a mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant fails where its test passes,
-where the patch no longer applies or the result no longer compiles, and where the sound tree fails the same test.
-tests/mutants/README.md says how a patch is written.
+Prints one line for each mutant, "ok - …" or "not ok - …", and a last line "N passed, M failed". A mutant counts as
+failed if its test passes, if the patch does not apply, if the result does not compile, or if the unchanged tree fails
+the same test. tests/mutants/README.md says how to write a patch.
 """
 
 import glob

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that mutants.py can fail: plants mutants of each kind in a small repository and looks at what it says of them.
-It also is stopped while a test hangs, and must leave nothing behind."""
+"""Shows that mutants.py can fail. It plants mutants of each kind in a small repository and checks the verdicts. It also
+stops mutants.py while a test hangs, which must leave nothing behind."""
 
 import os
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs one of several test programs that run at the same time. Its output is shown whole when it has ended, and kept in
-# FOLDER/NAME.log, its exit status in FOLDER/NAME.status. usage: one_program.sh FOLDER SECONDS COMMAND… PROGRAM
+# Runs one of several test programs that run at the same time. Shows its whole output after it has ended. Keeps the
+# output in FOLDER/NAME.log and the exit status in FOLDER/NAME.status.
+# usage: one_program.sh FOLDER SECONDS COMMAND… PROGRAM
 set -euo pipefail
 
 folder=$1 seconds=$2

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by scripts that make a minimal Debian of their own, after common.sh: its base system, kept as a tarball in the
-# cache, and how it reaches registries as the host does. The caller sets $room, an empty folder, and $suite.
+# Sourced after common.sh by scripts that make a minimal Debian: its base system, kept as a tarball in the cache, and
+# settings with which it reaches registries like the host. The caller sets $room, an empty folder, and $suite.
 
 host_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-${suite:?}}")
 

@@ -2,10 +2,10 @@
 # Builds and runs tests; `make test` is this script with every group.
 # usage: run_tests.sh GROUP…    groups: unit torture corpora model gpu header integration stores endurance mutants
 #
-# The last line is "N passed, M failed": Check's checks, the header tests' lines and pytest's tests added up.
-# A program that crashes, hangs, cannot run or says nothing counts as a failure, and so does a skipped test
-# and a group without tests. Everything that was started is stopped and every temporary file removed, also
-# after a failure or Ctrl-C.
+# The last line is "N passed, M failed": the sum of the checks of Check, the lines of the header tests and the tests of
+# pytest. A program that crashes, hangs, cannot run or prints nothing counts as a failure. So do a skipped test and a
+# group without tests. At the end it stops all processes that it started and removes its temporary files, also after a
+# failure or Ctrl-C.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$ROOT"

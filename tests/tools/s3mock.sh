@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # An S3Mock for tests: a mock of S3 in Java, which keeps objects as files of a folder and checks no signature. An Abort
-# removes the object of that key, and a key with a backslash is refused. Used as minio.sh is, without TLS:
+# removes the object of that key, and a key with a backslash is refused. Usage is that of minio.sh, without TLS:
 #
 #   s3mock.sh install | start DIR | stop PID      start prints S3MOCK_PID=…, else what minio.sh prints
 set -euo pipefail

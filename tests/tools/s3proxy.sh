@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# An s3proxy for tests: a gateway in Java, here before a folder (its filesystem-nio2 backend). It refuses headers that
-# it does not know, and wants a Complete to name the checksum of each part that has one. Used as minio.sh is, without
-# TLS:
+# An s3proxy for tests: a gateway in Java, here in front of a folder (its filesystem-nio2 backend). It refuses unknown
+# headers, and a Complete must name the checksum of each part that has one. Usage is that of minio.sh, without TLS:
 #
 #   s3proxy.sh install | start DIR | stop PID      start prints S3PROXY_PID=…, else what minio.sh prints
 set -euo pipefail

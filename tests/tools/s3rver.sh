@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# An s3rver for tests: a small S3 in JavaScript, which keeps objects as files of a folder. It ignores conditions, lists
-# no unfinished uploads, and an object that is being replaced reads as empty for a moment. Used as minio.sh is, without
-# TLS:
+# An s3rver for tests: a small S3 in JavaScript, which keeps objects as files of a folder. It ignores conditions and
+# lists no unfinished uploads. An object that is being replaced looks empty for a moment. Usage is that of minio.sh,
+# without TLS:
 #
 #   s3rver.sh install | start DIR | stop PID      start prints S3RVER_PID=…, else what minio.sh prints
 set -euo pipefail

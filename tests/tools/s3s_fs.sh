@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An s3s-fs for tests: a small S3 in Rust before a folder. Its lists claim url-encoding and do not encode, and it lists
-# no unfinished uploads. Used as minio.sh is, without TLS:
+# An s3s-fs for tests: a small S3 in Rust in front of a folder. Its lists claim to be url-encoded and are not. It lists
+# no unfinished uploads. Usage is that of minio.sh, without TLS:
 #
 #   s3s_fs.sh install | start DIR | stop PID      start prints S3S_FS_PID=…, else what minio.sh prints
 set -euo pipefail

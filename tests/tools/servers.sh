@@ -2,10 +2,10 @@
 # The S3 servers that the integration tests run on: MinIO and versitygw, each over HTTP and over HTTPS with a private
 # CA.
 #
-#   servers.sh start DIR    starts them all; prints shell lines: those of minio.sh for the first, which most tests use,
-#                           and CLEAT_TEST_SERVERS=DIR/known, a folder that has, for each server, a file with its name
-#                           (minio-http, minio-https, versitygw-http, versitygw-https) and the lines of its own
-#   servers.sh stop DIR     stops those that run
+#   servers.sh start DIR    starts all; prints shell lines: those of minio.sh for the first one, which most tests use,
+#                           and CLEAT_TEST_SERVERS=DIR/known. That folder has a file for each server (minio-http,
+#                           minio-https, versitygw-http, versitygw-https) with the shell lines of that server
+#   servers.sh stop DIR     stops all that run
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

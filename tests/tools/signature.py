@@ -1,8 +1,8 @@
-"""Judges one request head as it was sent: is it signed as Signature Version 4 asks, by the reckoning of botocore?
+"""Judges one request head as it was sent: is its Signature Version 4 the one that botocore computes?
 
-The canonical request is made by botocore's signer from the raw path and query, from the headers that the request
-itself lists as signed, and from its payload hash; nothing of Cleat is involved. Beyond the signature it is checked what
-should hold of every request to S3. Pure but for the clock.
+botocore's signer makes the canonical request from the raw path and query, from the headers that the request lists as
+signed, and from its payload hash. No code of Cleat is involved. It also checks rules that apply to every request to S3.
+Pure except for the clock.
 """
 
 import datetime

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""A proxy between all tests and an S3 server that verifies the signature of each of Cleat's requests by botocore.
+"""A proxy between all tests and an S3 server. It verifies the signature of each request of Cleat with botocore.
 
     signing_proxy.py start URL DIR [--tls CERTIFICATE KEY CA]
-        starts one in front of the server at URL and prints CLEAT_TEST_ENDPOINT=…, its own URL. With --tls it speaks
-        TLS on both sides: with a certificate of its own, and to a server whose certificate the CA has signed.
+        starts a proxy in front of the server at URL and prints CLEAT_TEST_ENDPOINT=…, the URL of the proxy. With
+        --tls it speaks TLS on both sides: with its own certificate, and to a server with a certificate of the CA.
     signing_proxy.py stop DIR
-        ends all that were started with DIR; each leaves its report there.
+        ends all proxies that were started with DIR. Each leaves its report there.
     signing_proxy.py report [--full] DIR
-        adds all reports up, as lines of a header test: "ok - 1234 requests re-verified, 0 wrong". With --full, each
+        adds up all reports, as lines of a header test: "ok - 1234 requests re-verified, 0 wrong". With --full, each
         kind of request that a whole run sends must be among them.
 
-Bytes are passed on as they come, in both directions, and before they are looked at. Requests are told to be Cleat's by
-their User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from the answers of STS that pass by; none is ever
-written. One thread, asyncio; a connection owns its two transports.
+Bytes are passed on as they come, in both directions, before they are checked. Requests of Cleat are recognized by their
+User-Agent. Secrets come from AWS_SECRET_ACCESS_KEY and from answers of STS that pass through. They are never written.
+One thread, asyncio; a connection owns its two transports.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of what tests/integration/test_other_servers.py has seen, as Markdown: a row a server.
+"""Prints the results of tests/integration/test_other_servers.py as a Markdown table with a row for each server.
 
 usage: stores_table.py FILE
 """

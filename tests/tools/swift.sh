@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # An OpenStack Swift for tests, with its S3 interface (s3api): one node and one replica. It runs from Debian's Python
-# package alone, which has no service to start. All data, settings and logs are in DIR: /etc/swift is left alone.
-# It refuses conditions on a PUT, and a Complete that names checksums. Used as minio.sh is, without TLS:
+# package, which starts no service. All data, settings and logs are in DIR; /etc/swift is not touched. It refuses
+# conditions on a PUT, and a Complete that names checksums. Usage is that of minio.sh, without TLS:
 #
 #   swift.sh install | start DIR | stop PID      start prints SWIFT_PID=…, else what minio.sh prints
 #
-# The process of that id is this script. It ends the four servers when it is ended. They end too when it is killed.
+# SWIFT_PID is the process of this script. When it ends, it ends the four servers. They also end when it is killed.
 set -euo pipefail
 # Four Python programs start, which takes 5 s, and a minute on a machine that is busy.
 # shellcheck disable=SC2034 # go_server.sh uses it

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by scripts that check one thing after another, each with a line "ok - …" or "not ok - …", and end with a last
-# line "N passed, M failed", which .ci/run adds up.
+# Sourced by scripts that run checks one after another. Each check prints a line "ok - …" or "not ok - …". The last line
+# is "N passed, M failed", which .ci/run adds up.
 
 passed=0
 failed=0

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on C files, as many at a time as there are cores, and remembers the files in which it found nothing.
+"""Runs clang-tidy on C files, one for each core at a time, and remembers the files without findings.
 
 usage: tidy.py CACHE FLAG… -- FILE…
 
-Such a file is not read again until something changes that clang-tidy sees: its version, .clang-tidy, the flags, or one
-byte of the file or of a header that it includes, also of the system. CACHE is the folder that remembers. It holds an
-empty file for each result, named by a digest of all this. A result that nobody asked for in 30 days is removed.
-Findings are printed each time. The exit status is 1 if there are any.
+Such a file is not checked again until something that clang-tidy sees changes: its version, .clang-tidy, the flags, or
+one byte of the file or of a header that it includes, also of the system. CACHE is the folder of the results. It holds
+an empty file for each one, named by a digest of all this. Results that were not used for 30 days are removed. Findings
+are printed each time. The exit status is 1 if there are any.
 """
 
 import concurrent.futures

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows that tidy.py finds what is wrong, and that it reads a file again when something changed that clang-tidy sees.
-Prints one line; the exit status is 1 if it fails."""
+"""Shows that tidy.py reports findings, and that it checks a file again after a change that clang-tidy sees. Prints one
+line. The exit status is 1 if it fails."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# User Mode Linux: a Linux kernel as a program, for tests of what the machine's own kernel may lack. Debian's package,
-# unpacked into the cache and not installed: it needs no root.
+# User Mode Linux: a Linux kernel as a program, for tests of features that the kernel of the machine may lack. It comes
+# from a Debian package that is unpacked into the cache and not installed, so it needs no root.
 #
-#   uml.sh install    prints the path of the program and, on a second line, of its modules; fails where it cannot be had
+#   uml.sh install    prints the path of the program and, on a second line, that of its modules; fails if not available
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a Python environment of the tests, once for each content of its requirements, and prints its python.
-# usage: venv.sh [NAME]    NAME: of requirements-NAME.txt; without it requirements.txt, which most tests run in
+# Makes a Python environment for tests, once for each content of its requirements file. Prints the path of its python.
+# usage: venv.sh [NAME]    uses requirements-NAME.txt; without NAME requirements.txt, which most tests need
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A versitygw server for tests, the second real S3: it keeps objects as files of a folder (its posix backend), with
-# their metadata in extended attributes, or in files beside where the file system has none. Built once from its pinned
-# source by `go install`, cached outside the tree. Used as minio.sh is:
+# A versitygw server for tests, the second real S3 server. It keeps objects as files of a folder (its posix backend).
+# Their metadata are in extended attributes, or in separate files if the file system has none. It is built once from its
+# pinned source by `go install` and cached outside the tree. Usage is that of minio.sh:
 #
 #   versitygw.sh install | start DIR [TLS] | stop PID      start prints VERSITYGW_PID=…, else what minio.sh prints
 set -euo pipefail

@@ -167,7 +167,7 @@ START_TEST(half_a_pair_is_told_where_it_stands) {
   check_failure(get(NULL), CLEAT_INVALID, "secret_access_key is not");
   options.access_key_id = NULL;
   options.session_token = "token";
-  check_failure(get(NULL), CLEAT_INVALID, "session_token is set, access_key_id is not");
+  check_failure(get(NULL), CLEAT_INVALID, "session_token is set, but access_key_id is not");
   options.session_token = NULL;
 
   setenv("AWS_ACCESS_KEY_ID", "env-id", 1);

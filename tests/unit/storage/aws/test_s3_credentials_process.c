@@ -126,12 +126,12 @@ START_TEST(programs_that_fail) {
   } cases[] = {
       {"echo '" GOOD "'; exit 3\n", "exit status 3"},
       {"kill -9 $$\n", "signal 9"},
-      {"exit 0\n", "no document with keys"},
-      {"echo hidden\n", "no document with keys"},
-      {"echo '<html>hidden</html>'\n", "no document with keys"},
-      {"head -c 65537 /dev/zero\n", "over 65536 bytes"},
-      {"head -c 50000000 /dev/zero\n", "over 65536 bytes"},
-      {"yes hidden\n", "over 65536 bytes"},
+      {"exit 0\n", "not a valid document with keys"},
+      {"echo hidden\n", "not a valid document with keys"},
+      {"echo '<html>hidden</html>'\n", "not a valid document with keys"},
+      {"head -c 65537 /dev/zero\n", "more than 65536 bytes"},
+      {"head -c 50000000 /dev/zero\n", "more than 65536 bytes"},
+      {"yes hidden\n", "more than 65536 bytes"},
   };
   use_script(cases[_i].script);
   key_fails(key_get(), CLEAT_DENIED, cases[_i].word);

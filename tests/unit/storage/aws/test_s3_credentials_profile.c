@@ -180,7 +180,7 @@ static const struct {
 } BAD[] = {
     {"[default]\nrole_arn = r\n", CLEAT_INVALID, "source_profile"},
     {"[default]\nrole_arn = r\nsource_profile = a\ncredential_source = Environment\n",
-     CLEAT_INVALID, "either"},
+     CLEAT_INVALID, "exactly one"},
     {"[default]\nrole_arn = r\nsource_profile = none\n", CLEAT_INVALID, "no profile 'none'"},
     {"[default]\nrole_arn = r\nsource_profile = a\n[profile a]\nregion = x\n", CLEAT_DENIED,
      "no keys in its source_profile 'a'"},
@@ -192,7 +192,7 @@ static const struct {
      "[profile b]\nrole_arn = r\nsource_profile = c\n[profile c]\nrole_arn = r\nsource_profile = "
      "d\n"
      "[profile d]\nrole_arn = r\nsource_profile = e\n[profile e]\n" STATIC("i"),
-     CLEAT_INVALID, "over 5 profiles"},
+     CLEAT_INVALID, "more than 5 profiles"},
     {"[default]\nrole_arn = r\nsource_profile = a\nduration_seconds = 12h\n[profile a]\n" STATIC(
          "i"),
      CLEAT_INVALID, "duration_seconds"},
@@ -202,7 +202,7 @@ static const struct {
     {"[default]\nrole_arn = r\nsource_profile = a\n[profile a]\naws_access_key_id = hidden\n",
      CLEAT_INVALID, "aws_secret_access_key is not"},
     {"[default\n" STATIC("i"), CLEAT_INVALID, "line 1"},
-    {"[default]\ncredential_process = \"hidden\n", CLEAT_INVALID, "within quotes"},
+    {"[default]\ncredential_process = \"hidden\n", CLEAT_INVALID, "open quote"},
 };
 
 START_TEST(profiles_that_lead_nowhere) {

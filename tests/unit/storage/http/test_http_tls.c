@@ -71,7 +71,7 @@ START_TEST(a_handshake_that_is_cut_is_worth_another_try) {
   enum cleat__transport transport = meet(&server);
   ck_assert_msg(transport == CLEAT__TRANSPORT_BROKEN, "%d: %s", transport, web.reply.message);
   ck_assert(!web.reply.sent);
-  ck_assert_ptr_nonnull(strstr(web.reply.message, "within the TLS handshake"));
+  ck_assert_ptr_nonnull(strstr(web.reply.message, "during the TLS handshake"));
   web_stop();
 }
 END_TEST

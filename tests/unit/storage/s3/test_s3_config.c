@@ -236,7 +236,7 @@ START_TEST(anonymous_is_asked_for) {
   ck_assert_int_eq(cleat__s3_config_move(&config, "eu-west-3", &moved, &err), CLEAT_OK);
   ck_assert(moved.anonymous);
   cleat__s3_config_clear(&moved);
-  check_invalid("bucket?anonymous=1", "none of true, false");
+  check_invalid("bucket?anonymous=1", "not one of true, false");
 }
 END_TEST
 

@@ -211,7 +211,7 @@ static const struct {
 } TLS_HINTS[] = {
     {"SSL certificate problem: unable to get local issuer certificate", "AWS_CA_BUNDLE"},
     {"SSL certificate problem: self-signed certificate", "AWS_CA_BUNDLE"},
-    {"SSL certificate problem: certificate has expired", "has ended"},
+    {"SSL certificate problem: certificate has expired", "has an expired certificate"},
     {"SSL certificate problem: certificate is not yet valid", "clock"},
     {"SSL: no alternative certificate subject name matches target host name 'x'", "other host"},
     {CLEAT__HTTP_NO_TLS, "http:// in the endpoint"},
@@ -249,7 +249,7 @@ START_TEST(who_hangs_up_from_the_start_may_want_tls) {
   ck_assert_ptr_nonnull(strstr(err.hint, "https://"));
   context.endpoint = "https://127.0.0.1:9000";
   (void)cleat__s3_error_set(&result, &context, &err);
-  ck_assert_ptr_nonnull(strstr(err.hint, "is https://127.0.0.1:9000 right"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "check that https://127.0.0.1:9000"));
   ck_assert_ptr_null(strstr(err.hint, "TLS"));
 }
 END_TEST

@@ -66,7 +66,7 @@ END_TEST
 START_TEST(without_the_size_another_is_found) {
   SCRIPT(REFUSED, COMPLETED, OBJECT("8"));
   ck_fails(complete(false), CLEAT_INTEGRITY);
-  ck_assert_ptr_nonnull(strstr(err.message, "has not the 9 bytes"));
+  ck_assert_ptr_nonnull(strstr(err.message, "does not have the 9 bytes"));
   expect_lacks(0);
   script_end(3);
 }
@@ -229,7 +229,7 @@ START_TEST(keys_that_are_not_encoded) {
   script_expect_line(2, "HEAD /bucket/run/a%20b%2B HTTP/1.1\r\n");
   script_expect_line(3, "HEAD /bucket/run/a%2Bb%252B HTTP/1.1\r\n");
   expect_lacks(CLEAT__STORE_PLAIN_KEYS);
-  ck_assert_ptr_nonnull(strstr(script.last_log, "url-encoded, and they are not"));
+  ck_assert_ptr_nonnull(strstr(script.last_log, "url-encoded, but they are not"));
   expect_listed("c+"); /* not asked again */
   script_end(5);
 }

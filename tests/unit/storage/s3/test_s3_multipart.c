@@ -439,7 +439,7 @@ END_TEST
 START_TEST(upload_that_is_gone_for_another) {
   SCRIPT(ERROR_REPLY("404 Not Found", "NoSuchUpload"), OBJECT("9"));
   ck_fails(complete_as(true), CLEAT_EXISTS);
-  ck_assert_ptr_nonnull(strstr(err.message, "k is there already"));
+  ck_assert_ptr_nonnull(strstr(err.message, "k exists already"));
   script_end(2);
 }
 END_TEST

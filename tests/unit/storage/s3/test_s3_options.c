@@ -341,21 +341,21 @@ START_TEST(values_that_are_refused) {
     const char *query;
     const char *word;
   } cases[] = {
-      {"sse=aes256", "sse 'aes256' (from the URL) is none of AES256, aws:kms, aws:kms:dsse"},
-      {"sse=aws", "is none of"},
+      {"sse=aes256", "sse 'aes256' (from the URL) is not one of AES256, aws:kms, aws:kms:dsse"},
+      {"sse=aws", "is not one of"},
       {"sse_kms_key_id=k", "needs sse aws:kms"},
       {"sse=AES256&sse_kms_key_id=k", "needs sse aws:kms"},
       {"sse=aws:kms&sse_kms_key_id=a%20b", "sse_kms_key_id"},
       {"sse=aws:kms&sse_kms_key_id=a%0Ab", "sse_kms_key_id"},
       {"sse=AES256&sse_bucket_key=true", "needs sse aws:kms"},
       {"sse=aws:kms:dsse&sse_bucket_key=true", "needs sse aws:kms"},
-      {"sse=aws:kms&sse_bucket_key=yes", "is none of true, false"},
-      {"sse_c_key=" KEY, "does not belong into a URL"},
-      {"sse-c-key=" KEY, "does not belong into a URL"},
-      {"storage_class=standard", "is none of STANDARD, STANDARD_IA, ONEZONE_IA, "
+      {"sse=aws:kms&sse_bucket_key=yes", "is not one of true, false"},
+      {"sse_c_key=" KEY, "must not be in a URL"},
+      {"sse-c-key=" KEY, "must not be in a URL"},
+      {"storage_class=standard", "is not one of STANDARD, STANDARD_IA, ONEZONE_IA, "
                                  "INTELLIGENT_TIERING, GLACIER_IR, REDUCED_REDUNDANCY"},
-      {"storage_class=GLACIER", "is none of"},
-      {"request_payer=me", "is none of requester"},
+      {"storage_class=GLACIER", "is not one of"},
+      {"request_payer=me", "is not one of requester"},
       {"bucket_owner=12345678901", "12 digits"},
       {"bucket_owner=1234567890123", "12 digits"},
       {"bucket_owner=12345678901x", "12 digits"},
@@ -363,16 +363,16 @@ START_TEST(values_that_are_refused) {
       {"user_agent=%20a", "user_agent"},
       {"user_agent=a%20", "user_agent"},
       {"user_agent=%C3%BC", "user_agent"},
-      {"checksum=md5", "is none of crc32c, crc64nvme, off"},
-      {"payload=sometimes", "is none of auto, always (signed), never (unsigned)"},
+      {"checksum=md5", "is not one of crc32c, crc64nvme, off"},
+      {"payload=sometimes", "is not one of auto, always (signed), never (unsigned)"},
       {"tags=a", "key=value"},
       {"tags=%3Db", "empty"},
       {"tags=a%3Db%26", "key=value"},
-      {"tags=a%3Db%26a%3Dc", "twice"},
-      {"tags=AWS:a%3Db", "AWS's own"},
-      {"tags=a%3Db%2521", "other characters"},
-      {"tags=a%3Db%250A", "other characters"},
-      {"tags=a%3D%25FF", "other characters"},
+      {"tags=a%3Db%26a%3Dc", "appears twice"},
+      {"tags=AWS:a%3Db", "reserved by AWS"},
+      {"tags=a%3Db%2521", "characters other than"},
+      {"tags=a%3Db%250A", "characters other than"},
+      {"tags=a%3D%25FF", "characters other than"},
       {"tags=a%3D%254", "escape"},
       {"tags=a%3D1%26b%3D1%26c%3D1%26d%3D1%26e%3D1%26f%3D1%26g%3D1%26h%3D1%26i%3D1%26j%3D1%26k%3D1",
        "more than 10"},
@@ -382,7 +382,7 @@ START_TEST(values_that_are_refused) {
     snprintf(location, sizeof location, "bucket?%s", cases[i].query);
     check_refused(location, cases[i].word);
   }
-  check_refused("bucket?storage_class=DEEP_ARCHIVE", "is none of");
+  check_refused("bucket?storage_class=DEEP_ARCHIVE", "is not one of");
   ck_assert_ptr_nonnull(strstr(err.hint, "lifecycle"));
 }
 END_TEST
@@ -516,10 +516,10 @@ START_TEST(bad_keys) {
       unsetenv("CLEAT_SSE_C_KEY");
     }
   }
-  check_refused("bucket?sse_c_key_file=/tmp", "is not a file");
+  check_refused("bucket?sse_c_key_file=/tmp", "is not a regular file");
   unlink(key_file);
   ck_assert_int_eq(mkfifo(key_file, 0600), 0); /* does not hang */
-  check_refused(location, "is not a file");
+  check_refused(location, "is not a regular file");
 }
 END_TEST
 
@@ -530,8 +530,8 @@ START_TEST(when_a_key_is_refused) {
   ck_assert_ptr_nonnull(strstr(err.hint, "https://"));
   ck_assert_int_eq(init("bucket?endpoint=https://store.example.com"), CLEAT_OK);
   ck_assert_int_eq(init("bucket?endpoint=http://127.0.0.1:9000"), CLEAT_OK);
-  check_refused("bucket?sse=AES256", "exclude each other");
-  check_refused("bucket?sse=aws:kms", "exclude each other");
+  check_refused("bucket?sse=AES256", "cannot be used together");
+  check_refused("bucket?sse=aws:kms", "cannot be used together");
 }
 END_TEST
 

@@ -32,7 +32,7 @@ START_TEST(a_folder_that_is_not_there) {
   struct cleat__store *folder = scratch_store("not/yet");
   ck_ok(run_with(folder, cleat__clock_system()));
   ck_assert(report.safe);
-  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_REACH)->seen, "is not there yet"));
+  ck_assert_ptr_nonnull(strstr(check(CLEAT__DOCTOR_REACH)->seen, "does not exist yet"));
   ck_assert_str_eq(scratch_tree("not/yet"), "");
   cleat__store_close(folder);
 }
@@ -166,7 +166,8 @@ START_TEST(what_a_result_means_fits_the_verdict) {
     const char *said, *unsaid;
   } cases[] = {
       {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_STORE, false, "fails", "not affected"},
-      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume", "list of them"},
+      {CLEAT__DOCTOR_IF_MATCH, "/switched", CLEAT_UNSUPPORTED, true, "--resume",
+       "list of its files"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_STORE, false, "fails", "one job at a time"},
       {CLEAT__DOCTOR_CREATE_ONLY, "/once", CLEAT_UNSUPPORTED, false, "fails", "one job at a time"},
   };
