@@ -215,7 +215,7 @@ def test_ranks_that_disagree_on_their_number(store, tmp_path, launch):
     job.add(1, CLEAT_WORLD_SIZE="3")
     assert_refused(job)
     assert_told(job, 0, "rank 1 has not come")
-    assert_told(job, 1, "rank 1 knows of 3 ranks, rank 0 of 2")
+    assert_told(job, 1, "rank 1 has world size 3, rank 0 has 2")
     assert visible_steps(store) == []
 
 
