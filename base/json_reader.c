@@ -204,7 +204,7 @@ bool cleat__json_field(struct cleat__json_reader *reader, const char *const *nam
       continue;
     }
     if ((*seen & UINT32_C(1) << *which) != 0)
-      return cleat__json_refuse(reader, "stands there twice");
+      return cleat__json_refuse(reader, "appears twice");
     *seen |= UINT32_C(1) << *which;
     return true;
   }

@@ -426,7 +426,7 @@ START_TEST(replicas_that_are_not_there) {
     for (unsigned k = 1; k < 4; k++)
       models[i].shards[k].replicas = RANKS + 1; /* one of them would be written by the fifth */
   save_by(15, requests);
-  expect_all_failed(CLEAT_MISMATCH, "is held by 5 ranks, and none is replica 4 of it");
+  expect_all_failed(CLEAT_MISMATCH, "is held by 5 ranks, but none of them is replica 4");
   make_requests(20);
   for (unsigned i = 0; i < RANKS; i++)
     for (unsigned k = 1; k < 4; k++)
