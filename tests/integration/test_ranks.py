@@ -180,7 +180,7 @@ def assert_refused(job, *words, knows_its_rank=True):
 
 def test_several_ranks_without_a_start(store, tmp_path, launch):
     job = launch(store, tmp_path, 3, "--steps", 5, CLEAT_START="")
-    assert_refused(job, "3 ranks, and no name for this start", knows_its_rank=False)
+    assert_refused(job, "3 ranks need a common name for this start", knows_its_rank=False)
     assert all("CLEAT_START" in job.err(number).splitlines()[1] for number in range(3))
     assert store.keys() == []
 

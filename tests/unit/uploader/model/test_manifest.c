@@ -269,7 +269,7 @@ START_TEST(test_ranks_refused) {
       {digest, "xbcd000000000000000000000000000000000000000000000000000000000000", "64 hex digits"},
       {"\"sha256\":\"abcd", "\"sha256\":\"0abcd", "64 hex digits"},
       {"\"bytes\":5", "\"bytes\":\"9223372036854775807\"",
-       "ranks[1].bytes: 9223372036854775807 make"},
+       "ranks[1].bytes: with 9223372036854775807, the"},
       {"\"files\":4", "\"files\":[4]", "ranks[1].files: an integer"}};
   DOCUMENT_REFUSED(&sound, changes, CLEAT_FORMAT);
 }
