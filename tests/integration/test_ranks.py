@@ -188,8 +188,8 @@ def test_several_ranks_without_a_start(store, tmp_path, launch):
 @pytest.mark.parametrize("variable, value, words", (
     ("CLEAT_SESSION", "a/b", ("the session's name", "a/b")), ("CLEAT_SESSION", "..", ("the session's name",)),
     ("CLEAT_START", "a/b", ("the start's name", "a/b")), ("CLEAT_RANK", "3", ("rank 3 is outside a world of 3",)),
-    ("CLEAT_RANK", "-1", ("CLEAT_RANK is no number", "-1")), ("CLEAT_WORLD_SIZE", "", ("CLEAT_WORLD_SIZE",)),
-    ("CLEAT_WORLD_SIZE", "many", ("CLEAT_WORLD_SIZE is no number", "many"))))
+    ("CLEAT_RANK", "-1", ("CLEAT_RANK must be a number", "-1")), ("CLEAT_WORLD_SIZE", "", ("CLEAT_WORLD_SIZE",)),
+    ("CLEAT_WORLD_SIZE", "many", ("CLEAT_WORLD_SIZE must be a number", "many"))))
 def test_a_process_that_is_told_nonsense(folder, tmp_path, launch, variable, value, words):
     job = launch(folder, tmp_path, 3, "--steps", 5, ranks=[0], **{variable: value})
     assert_refused(job, *words, knows_its_rank=False)

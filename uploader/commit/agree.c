@@ -74,8 +74,8 @@ cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume
             : "the step to resume from is below zero");
   if (atomic_exchange(&client->resumed, true)) {
     cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
-    cleat__error_hint(err,
-                      "a start resumes once; open the checkpoint anew with cleat_checkpoint_open");
+    cleat__error_hint(
+        err, "a start resumes only once; open the checkpoint again with cleat_checkpoint_open");
     return status;
   }
   cleat_status status =

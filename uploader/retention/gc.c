@@ -197,7 +197,7 @@ static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
 typedef cleat_status collect_fn(const struct cleat__gc *gc, struct batch *batch,
                                 struct cleat_error *err);
 
-/* Handles one kind of unit after the other. After a failure it goes on, and reports the failure at the end. */
+/* Handles one kind of unit after the other. A failure does not stop it, and is reported at the end. */
 static cleat_status run_all(struct cleat__gc *gc, struct cleat_removals *removals,
                             struct cleat_error *err) {
   static const struct {
