@@ -71,7 +71,7 @@ cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume
         err, CLEAT_INVALID,
         options->fresh != 0
             ? "a step to resume from (at_step) and a start from nothing (fresh) exclude each other"
-            : "the step to resume from is below zero");
+            : "the step to resume from is negative");
   if (atomic_exchange(&client->resumed, true)) {
     cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
     cleat__error_hint(

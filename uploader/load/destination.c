@@ -361,7 +361,7 @@ cleat_status cleat__destination_sync(struct cleat__destination *destination, siz
     failure = errno;
   if (failure == 0)
     return CLEAT_OK;
-  return cleat__error_errno(err, failure, "cannot sync %s/%s to the disk", destination->path,
+  return cleat__error_errno(err, failure, "cannot sync %s/%s to disk", destination->path,
                             destination->files[index].name);
 }
 
@@ -399,7 +399,7 @@ static cleat_status sync_folders(const struct cleat__destination *destination, i
       break;
     int failure = fd >= 0 ? cleat__sync_folder(fd) : ENOENT;
     if (failure != 0)
-      status = cleat__error_errno(err, failure, "cannot sync the folder %s/%s to the disk",
+      status = cleat__error_errno(err, failure, "cannot sync the folder %s/%s to disk",
                                   destination->path, folders.names[i]);
     if (fd >= 0)
       (void)close(fd);
@@ -452,7 +452,7 @@ static cleat_status commit_new(const struct cleat__destination *destination,
   if (failure != 0) {
     status = cleat__error_errno(err, failure, "cannot move the loaded files to %s", path);
   } else if ((failure = cleat__sync_folder_at(parent)) != 0) {
-    status = cleat__error_errno(err, failure, "cannot sync the name %s to the disk", path);
+    status = cleat__error_errno(err, failure, "cannot sync the name %s to disk", path);
     (void)rename_new(path, destination->fresh); /* a failed load leaves nothing */
   }
   cleat__free(parent);

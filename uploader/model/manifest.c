@@ -117,8 +117,7 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
                                    struct cleat_error *err) {
   uint64_t bytes = 0;
   if (manifest->step < 0)
-    return cleat__error_set(err, CLEAT_FORMAT, "step %lld is below zero",
-                            (long long)manifest->step);
+    return cleat__error_set(err, CLEAT_FORMAT, "step %lld is negative", (long long)manifest->step);
   if (manifest->world_size < 1 || manifest->world_size > CLEAT__WORLD_SIZE_MAX)
     return cleat__error_set(err, CLEAT_LIMIT, "world_size: %u ranks, not 1 to %d",
                             manifest->world_size, CLEAT__WORLD_SIZE_MAX);

@@ -281,7 +281,7 @@ cleat_status cleat__rollback(struct cleat_client *client,
   struct rollback rollback = {.client = client, .step = options->step};
   const struct cleat_error *failed = options->failed;
   if (options->step < 0)
-    return cleat__error_set(err, CLEAT_INVALID, "step %" PRId64 " is below zero", options->step);
+    return cleat__error_set(err, CLEAT_INVALID, "step %" PRId64 " is negative", options->step);
   if (failed != NULL && failed->status == CLEAT_OK)
     return cleat__error_set(err, CLEAT_INVALID,
                             "`failed` has the status CLEAT_OK, so it reports no failure");

@@ -20,8 +20,7 @@
 static cleat_status request_check(const struct cleat_save_request *request, bool alone,
                                   struct cleat_error *err) {
   if (request->step < 0) {
-    return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero",
-                            (long long)request->step);
+    return cleat__error_set(err, CLEAT_INVALID, "step %lld is negative", (long long)request->step);
   }
   if (alone && request->tensor_count == 0 && request->file_count == 0) {
     return cleat__error_set(err, CLEAT_INVALID, "there is nothing to save: no tensor and no file");
