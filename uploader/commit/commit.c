@@ -138,8 +138,8 @@ static bool refuses_create_only(const struct cleat_client *client) {
 
 static void warn_of_two(struct cleat_client *client, const char *what) {
   cleat__log(&client->log, CLEAT_LOG_WARNING,
-             "%s %s: of two jobs that save one step at the same moment, both may believe they "
-             "committed it; let one job at a time save there ('cleat doctor' tells more)",
+             "%s %s: if two jobs save one step at the same moment, both may believe that they "
+             "committed it; let one job at a time save there ('cleat doctor' shows more)",
              client->store->display, what);
 }
 

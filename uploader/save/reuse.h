@@ -11,9 +11,9 @@
 #include "uploader/save/upload.h"
 
 /* For LOOK of a shared save. With attempt->reuse, it first probes whether the store honours the conditions that reuse
- * needs (UNSUPPORTED if not), and chooses the best attempt of an earlier try, if there is one. Then it claims the
- * attempt and enters in upload->files what is already there. Errors: LOST (another process reuses it), those of the
- * store. */
+ * needs (UNSUPPORTED if not). Then it chooses the best attempt of an earlier try, if there is one. Unless only the
+ * manifest is missing (SEALED), it claims the attempt. It enters in upload->files what is already there. Errors: LOST
+ * (another process reuses it), those of the store. */
 cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                 struct cleat_error *err);
 
