@@ -1,4 +1,4 @@
-/* arena.c: see arena.h. One thread at a time; owns its blocks, which come from the heap. */
+/* arena.c: see arena.h. One thread at a time. Owns its blocks, which are on the heap. */
 #include "base/arena.h"
 
 #include "base/mem.h"
@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Too low: many blocks. Too high: a small model wastes most of it. */
+/* Lower: many blocks. Higher: a small model wastes most of a block. */
 #define BLOCK_BYTES ((size_t)64 * 1024)
-/* What is larger gets a block of its own, so that the rest of a block is not thrown away for it. */
+/* A larger piece gets its own block, so that the rest of the current block is not wasted. */
 #define LARGE_BYTES (BLOCK_BYTES / 4)
 
 struct cleat__arena_block {
@@ -23,7 +23,7 @@ static struct cleat__arena_block *new_block(size_t bytes) {
   return cleat__alloc(sizeof(struct cleat__arena_block) + bytes);
 }
 
-/* A block that holds one thing, put behind the newest, which goes on being filled. */
+/* Adds a block for one piece behind the newest block, which continues to be filled. */
 static void *alloc_large(struct cleat__arena *arena, size_t bytes) {
   struct cleat__arena_block *block = new_block(bytes);
   if (block == NULL)
@@ -31,7 +31,7 @@ static void *alloc_large(struct cleat__arena *arena, size_t bytes) {
   if (arena->blocks == NULL) {
     block->next = NULL;
     arena->blocks = block;
-    arena->used = BLOCK_BYTES; /* nothing else fits */
+    arena->used = BLOCK_BYTES; /* the block is full */
   } else {
     block->next = arena->blocks->next;
     arena->blocks->next = block;

@@ -27,10 +27,10 @@ void cleat__buffer_reset(struct cleat__buffer *buffer) {
     buffer->data[0] = '\0';
 }
 
-/* Makes room for `length` more bytes and the NUL. */
+/* Makes room for `length` more bytes and a NUL. */
 static cleat_status reserve(struct cleat__buffer *buffer, size_t length) {
   assert(buffer->length <= buffer->cap);
-  /* The NUL has its place. */
+  /* The NUL fits, too. */
   assert(buffer->data == NULL ? buffer->length == 0 : buffer->length < buffer->capacity);
   if (length > buffer->cap - buffer->length)
     return CLEAT_LIMIT;

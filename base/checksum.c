@@ -1,8 +1,8 @@
-/* checksum.c: randomness by the kernel, and the encodings of checksums, and the CRC-32C of a feed. The checksums
- * themselves are in digest.c. See checksum.h. Stateless and thread-safe; owns nothing.
+/* checksum.c: random numbers from the kernel, the encodings of checksums, and the CRC-32C of a feed. digest.c computes
+ * the checksums. See checksum.h. Stateless and thread-safe. Owns nothing.
  *
- * The request to the kernel counts as a fallible call (cleat__fault_point), so that tests reach the error
- * paths of callers. */
+ * A request to the kernel counts as a fallible call (cleat__fault_point), so that tests reach the error paths of
+ * callers. */
 #include "base/checksum.h"
 
 #include "base/mem.h"
@@ -55,7 +55,7 @@ static int hex_digit(char c) {
 
 bool cleat__unhex(const char *hex, size_t size, void *bytes) {
   unsigned char *to = bytes;
-  /* All is checked before the first write. A NUL is no digit, so this never runs past the end. */
+  /* Checks all digits before it writes. A NUL is not a digit, so the loop never reads past the end. */
   for (size_t i = 0; i < 2 * size; i++)
     if (hex_digit(hex[i]) < 0)
       return false;
@@ -110,7 +110,7 @@ bool cleat__unbase64(const char *text, size_t size, void *bytes) {
       *to++ = (unsigned char)(group >> bits);
     }
   }
-  /* What the last digit holds beyond the last byte must be zero. */
+  /* The bits of the last digit that are not part of a byte must be zero. */
   return (group & ((1ul << (digits * 6 - size * 8)) - 1)) == 0;
 }
 
@@ -152,7 +152,7 @@ cleat_status cleat__random_hex(size_t size, char *hex) {
 
 double cleat__random_unit(void) {
   uint64_t bits = 0;
-  /* Without randomness jitter is the middle: a delay must never fail a request. */
+  /* Without random numbers the jitter is the middle: a delay must never make a request fail. */
   if (!random_bytes(&bits, sizeof bits))
     return 0.5;
   return (double)(bits >> 11) * 0x1p-53;

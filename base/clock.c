@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-/* How long a wait may go on after its cancel flag was set. */
+/* Longest delay until a wait notices its cancel flag, in milliseconds. */
 #define CANCEL_POLL_MS 50
 
 #define LAST_SECOND_OF_9999 INT64_C(253402300799)
@@ -35,7 +35,7 @@ static bool system_wait_ms(void *ctx, int64_t ms, const atomic_bool *cancel) {
     if (left > CANCEL_POLL_MS && cancel != NULL)
       left = CANCEL_POLL_MS;
     struct timespec pause = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
-    /* A signal ends it early; the loop looks at the time again. */
+    /* A signal may end it early. The loop checks the time again. */
     clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
   }
   return false;
@@ -47,7 +47,7 @@ const struct cleat__clock *cleat__clock_system(void) {
   return &clock;
 }
 
-/* Years beyond four digits would not fit: times outside 1970 to 9999 are held at those ends. */
+/* The text has room for four-digit years only, so times are limited to the years 1970 to 9999. */
 static void format_time(int64_t wall_s, const char *format, char *text, size_t size) {
   time_t seconds = wall_s < 0                     ? 0
                    : wall_s > LAST_SECOND_OF_9999 ? LAST_SECOND_OF_9999

@@ -1,30 +1,30 @@
-/* concurrency.c: a limit on transfers in flight that climbs to where the rate is best. See
- * concurrency.h. */
+/* concurrency.c: finds the limit of transfers in flight that gives the best rate. See concurrency.h. */
 #include "base/concurrency.h"
 
 #include <assert.h>
 
-/* What a try with more has to bring. Lower: chance makes it climb. Higher: it stays below the best. */
+/* Factor on the rate that a try with more transfers must reach. Lower: noise makes the limit climb. Higher: it stays
+ * below the best. */
 #define GAIN_RISE 1.10
 #define GAIN_MORE 1.05
-/* What a try with fewer may cost: against the round before it, and against the best of late. */
+/* Factor on the rate that a try with fewer transfers must keep: of the previous round, and of the recent peak. */
 #define LOSS_FEWER 0.98
 #define LOSS_PEAK 0.95
-/* A round this far from the ones before it: the store has changed. */
+/* Factors on the rate beyond which a round shows that the store itself has changed. */
 #define LOSS_CHANGED 0.80
 #define GAIN_CHANGED 1.25
-/* So much of the limit in flight, and it is the limit that bounds them. */
+/* From this share of the limit in flight on, the limit is what bounds the transfers. */
 #define FULL 0.9
-/* How much of the peak is remembered from round to round. */
+/* Share of the peak that is kept from one round to the next. */
 #define PEAK_MEMORY 0.995
-/* A new round's share in the rate of `base`. */
+/* Weight of a new round in the rate of `base`. */
 #define RATE_SHARE 0.3
-/* What is left of the limit when the store asks for less. */
+/* Factor on the limit when the store throttles. */
 #define THROTTLED_SHARE 0.7
 /* Rounds at `base` before the first try, and after the store has changed. */
 #define HOLD_FIRST 4u
 #define HOLD_CHANGED 1u
-/* A step is a fourth of the limit up, a sixth down, times one more than its streak. */
+/* A step is a fourth of the limit upwards or a sixth downwards, times (1 + streak). */
 #define STREAK_MAX 2u
 
 static unsigned clamp(const struct cleat__concurrency *concurrency, unsigned limit) {
@@ -39,7 +39,8 @@ static void round_begin(struct cleat__concurrency *concurrency) {
 }
 
 #ifndef NDEBUG
-/* It rises once, at the start. All else begins and ends at HOLD; a try that was worth it goes on. */
+/* The limit rises once, at the start. All other phases begin and end at HOLD. A successful try continues in its
+ * phase. */
 static bool may_follow(enum cleat__concurrency_phase before, enum cleat__concurrency_phase next) {
   return next == CLEAT__CONCURRENCY_HOLD || next == before ||
          (before == CLEAT__CONCURRENCY_HOLD && next != CLEAT__CONCURRENCY_RISE);
@@ -74,7 +75,7 @@ void cleat__concurrency_init(struct cleat__concurrency *concurrency, unsigned le
 
 /* ---- The end of a round ---- */
 
-/* Back to `base`, and, if nothing was won, longer until the next try, which goes the other way. */
+/* Returns to `base`. If the tries gained nothing, the next one comes later. It goes in the other direction. */
 static void go_back(struct cleat__concurrency *concurrency) {
   bool in_vain = concurrency->streak == 0;
   concurrency->fewer_next = concurrency->phase == CLEAT__CONCURRENCY_MORE;
@@ -116,7 +117,7 @@ static void try_fewer(struct cleat__concurrency *concurrency) {
   set_limit(concurrency, CLEAT__CONCURRENCY_FEWER, clamp(concurrency, fewer));
 }
 
-/* And on in the same direction, with longer steps. */
+/* Keeps the new limit and continues in the same direction, with longer steps. */
 static void keep(struct cleat__concurrency *concurrency, double mean, double rate) {
   bool fewer = concurrency->phase == CLEAT__CONCURRENCY_FEWER;
   concurrency->base = concurrency->limit;
@@ -134,11 +135,11 @@ static void keep(struct cleat__concurrency *concurrency, double mean, double rat
     go_back(concurrency);
 }
 
-/* The next try, if it is time for one, and there is something to try. */
+/* Begins the next try if it is due and if there is something to try. */
 static void end_held(struct cleat__concurrency *concurrency, double now_s) {
   if (++concurrency->held < concurrency->hold)
     return;
-  /* The more often it was in vain, the longer a store that asked for less is left in peace. */
+  /* After throttling, no try with more begins for a while: the longer, the more tries have failed. */
   bool calm =
       concurrency->throttled_s <= 0 ||
       now_s - concurrency->throttled_s > CLEAT__CONCURRENCY_CALM_S * (double)concurrency->hold;
@@ -159,7 +160,7 @@ static void end_hold(struct cleat__concurrency *concurrency, double mean, double
       mean > concurrency->base_mean * LOSS_CHANGED && mean < concurrency->base_mean * GAIN_CHANGED;
   bool slower = rate < concurrency->base_rate * LOSS_CHANGED;
   if (comparable && slower) {
-    /* Part of this round was before the change: what to compare with, the next one tells. */
+    /* Part of this round was before the change, so the next round gives the rate to compare with. */
     concurrency->base_rate = 0;
     concurrency->fewer_next = true;
     hold(concurrency, concurrency->base, HOLD_CHANGED);
@@ -206,7 +207,7 @@ static void round_end(struct cleat__concurrency *concurrency, double now_s) {
   round_begin(concurrency);
 }
 
-/* So many have ended, and there were never as many in flight as the limit allows. */
+/* Many transfers have ended, but there were never as many in flight as the limit allows: stops waiting for that. */
 static void give_up_settling(struct cleat__concurrency *concurrency, double now_s) {
   assert(concurrency->settling);
   unsigned limit = concurrency->limit;
@@ -243,7 +244,7 @@ void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t byt
     return;
   if (concurrency->settling && ++concurrency->early >= 2 * enough)
     give_up_settling(concurrency, now_s);
-  /* One that began before tells about another number in flight. */
+  /* A transfer that began earlier belongs to another number in flight. */
   if (concurrency->settling || began_s < concurrency->settled_s)
     return;
   concurrency->count++;
@@ -256,7 +257,7 @@ void cleat__concurrency_end(struct cleat__concurrency *concurrency, uint64_t byt
 
 void cleat__concurrency_throttled(struct cleat__concurrency *concurrency, unsigned long throttles,
                                   double now_s) {
-  /* It counts up. */
+  /* The counter only grows. */
   assert(throttles >= concurrency->throttles);
   if (throttles == concurrency->throttles)
     return;

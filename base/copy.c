@@ -11,8 +11,8 @@
 #include <emmintrin.h>
 
 enum {
-  LINE = 64,         /* a cache line: a streaming store that does not fill it whole is a slow one */
-  SMALL_BYTES = 4096 /* less is not worth the wait for the stores at the end */
+  LINE = 64,         /* a cache line: a streaming store that does not fill one is slow */
+  SMALL_BYTES = 4096 /* for fewer bytes, the fence at the end costs more than the copy gains */
 };
 
 static void stream_line(char *to, const char *from) {
@@ -30,7 +30,7 @@ static void stream_line(char *to, const char *from) {
 void cleat__copy_uncached(void *to, const void *from, size_t size) {
   char *out = to;
   const char *in = from;
-  /* They do not overlap. */
+  /* The ranges must not overlap. */
   assert((uintptr_t)out + size <= (uintptr_t)in || (uintptr_t)in + size <= (uintptr_t)out);
   if (size < SMALL_BYTES) {
     memcpy(to, from, size);
@@ -43,7 +43,8 @@ void cleat__copy_uncached(void *to, const void *from, size_t size) {
   for (; size - at >= LINE; at += LINE)
     stream_line(out + at, in + at);
   memcpy(out + at, in + at, size - at);
-  /* Streaming stores keep no order with what follows; whoever is told of the copy must find it. */
+  /* Streaming stores are not ordered with later stores. The fence makes the copy visible before anything that announces
+   * it. */
   _mm_sfence();
 }
 

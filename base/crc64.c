@@ -1,6 +1,6 @@
-/* crc64.c: CRC-64/NVME by tables. See crc64.h. Stateless; the tables are the caller's.
+/* crc64.c: CRC-64/NVME by tables. See crc64.h. Stateless; the caller owns the tables.
  *
- * A CRC is the remainder of the bits, as a polynomial, by POLYNOMIAL. All is reflected: the highest bit
+ * A CRC is the remainder of the bits, as a polynomial, divided by POLYNOMIAL. Everything is reflected: the highest bit
  * of a word stands for x^0. */
 #include "base/crc64.h"
 
@@ -25,7 +25,7 @@ void cleat__crc64_init(struct cleat__crc64 *crc64) {
       word = times_x(word);
     crc64->tables[0][byte] = word;
   }
-  /* Table n has the byte followed by n zero bytes. */
+  /* Table n is for a byte that n zero bytes follow. */
   for (unsigned n = 1; n < 8; n++)
     for (unsigned byte = 0; byte < 256; byte++) {
       uint64_t word = crc64->tables[n - 1][byte];
@@ -35,7 +35,7 @@ void cleat__crc64_init(struct cleat__crc64 *crc64) {
 
 uint64_t cleat__crc64nvme(const struct cleat__crc64 *crc64, uint64_t crc, const void *bytes,
                           size_t size) {
-  /* cleat__crc64_init was called: no other byte than 0 has the remainder 0. */
+  /* cleat__crc64_init was called: only the byte 0 has the remainder 0. */
   assert(crc64->tables[0][1] != 0);
   const unsigned char *at = bytes;
   crc = ~crc;

@@ -1,8 +1,8 @@
-/* digest.c: CRC-32C by ISA-L, SHA-256, MD5 and HMAC by OpenSSL. See checksum.h. Stateless and thread-safe; owns
+/* digest.c: CRC-32C by ISA-L; SHA-256, MD5 and HMAC by OpenSSL. See checksum.h. Stateless and thread-safe. Owns
  * nothing. digest_plain.c does the same without libraries.
  *
- * What takes memory inside OpenSSL counts as a fallible call (cleat__fault_point), so that tests reach the
- * error paths of callers. Whatever may take a lock inside of OpenSSL keeps forks out (fork.h). */
+ * A call that allocates memory in OpenSSL counts as fallible (cleat__fault_point), so that tests reach the error paths
+ * of callers. A call that may take a lock in OpenSSL delays forks (fork.h). */
 #include "base/checksum.h"
 
 #include "base/fork.h"
@@ -19,11 +19,11 @@
 #define CRC_CHUNK_BYTES ((size_t)1 << 30)
 
 uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size) {
-  /* ISA-L only reads, but its pointer is not const: the one place where the qualifier goes. */
+  /* ISA-L only reads, but its parameter is not const. Only this cast drops the qualifier. */
   unsigned char *at = (unsigned char *)(uintptr_t)bytes;
   while (size > 0) {
     size_t chunk = size < CRC_CHUNK_BYTES ? size : CRC_CHUNK_BYTES;
-    /* ISA-L leaves the inversions at both ends to its caller. */
+    /* The caller of ISA-L inverts the CRC at both ends. */
     crc = ~crc32_iscsi(at, (int)chunk, ~crc);
     at += chunk;
     size -= chunk;
@@ -31,7 +31,7 @@ uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size) {
   return crc;
 }
 
-/* OpenSSL queues its errors per thread; a queue that nobody reads must not grow. */
+/* OpenSSL queues its errors for each thread. Nobody reads that queue, so it must not grow. */
 static cleat_status openssl_failure(void) {
   ERR_clear_error();
   return CLEAT_INTERNAL;
@@ -142,7 +142,7 @@ cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *by
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
   unsigned length = CLEAT__SHA256_BYTES;
-  /* A NULL key means "the last one" to OpenSSL. */
+  /* A NULL key would mean "the previous key" to OpenSSL. */
   cleat__fork_hold();
   const void *made = HMAC(EVP_sha256(), key_size == 0 ? "" : key, (int)key_size,
                           size == 0 ? (const void *)"" : bytes, size, digest, &length);

@@ -1,8 +1,8 @@
-/* digest_plain.c: CRC-32C, SHA-256, MD5 and HMAC without any library, for builds that have a compiler alone (make
- * STANDALONE=1). See checksum.h; digest.c is what all other builds take, and is quicker.
+/* digest_plain.c: CRC-32C, SHA-256, MD5 and HMAC without any library, for builds with nothing but a compiler (make
+ * STANDALONE=1). See checksum.h. All other builds use digest.c, which is faster.
  *
- * CRC-32C by the processor's instruction where there is one. Sources: RFC 3720 B.4, FIPS 180-4, RFC 1321, RFC 2104.
- * Fallible where digest.c is, for tests. Thread-safe. */
+ * CRC-32C uses the processor's instruction if there is one. Sources: RFC 3720 B.4, FIPS 180-4, RFC 1321, RFC 2104. The
+ * same calls are fallible as in digest.c, for tests. Thread-safe. */
 #include "base/checksum.h"
 #include "base/mem.h"
 
@@ -61,7 +61,7 @@ uint32_t cleat__crc32c(uint32_t crc, const void *bytes, size_t size) {
 
 /* ---- SHA-256 and MD5 -------------------------------------------------------------------------- */
 
-/* Both take blocks of 64 bytes into a few words; they differ in the block function and in the order of bytes. */
+/* Both process blocks of 64 bytes into a few words. They differ in the block function and in the byte order. */
 struct digest {
   uint32_t words[8];
   void (*take)(uint32_t words[8], const unsigned char *block);
@@ -183,7 +183,7 @@ static void digest_add(struct digest *digest, const void *bytes, size_t size) {
   }
 }
 
-/* Padding and length; the words are the digest then. */
+/* Adds padding and length. The words are then the digest. */
 static void digest_end(struct digest *digest) {
   static const unsigned char padding[BLOCK_BYTES] = {0x80};
   uint64_t bits = digest->bytes * 8;

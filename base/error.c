@@ -1,8 +1,8 @@
-/* error.c: filling in struct cleat_error. See error.h.
+/* error.c: fills struct cleat_error. See error.h.
  *
- * Pure but for strerror_r; thread-safe, since every caller passes its own struct. Messages are made
- * in a local buffer first, so that the arguments may point into the error that is replaced. Control
- * characters become '?', so that a message is one line whatever a key or a server put into it. */
+ * Pure, except for strerror_r. Thread-safe, because each caller passes its own struct. A message is first written to a
+ * local buffer, so its arguments may point into the error that it replaces. Control characters become '?', so a message
+ * is always one line, whatever a key or a server contains. */
 #include "base/error.h"
 
 #include <assert.h>
@@ -20,14 +20,14 @@ static void make_single_line(char *text) {
       *text = '?';
 }
 
-/* Never fails: what does not fit is cut off, and a text that cannot be formatted stays empty. */
+/* Never fails: text that does not fit is cut off. A text that cannot be formatted becomes "". */
 static void format_line(char *line, size_t size, const char *format, va_list args) {
   if (vsnprintf(line, size, format, args) < 0)
     line[0] = '\0';
   make_single_line(line);
 }
 
-/* Adds ": " and the text, as much of it as fits. */
+/* Appends ": " and as much of the text as fits. */
 static void append(char *line, size_t size, const char *text) {
   assert(size > 0 && strlen(line) < size);
   size_t used = strlen(line);
@@ -86,7 +86,7 @@ cleat_status(cleat__error_errno)(struct cleat_error *err, int os_errno, const ch
   va_start(args, format);
   format_line(message, sizeof message, format, args);
   va_end(args);
-  /* The GNU form: returns its argument or a static string, and is thread-safe. */
+  /* The GNU version: returns its buffer or a static string, and is thread-safe. */
   const char *text = strerror_r(os_errno, reason, sizeof reason);
   append(message, sizeof message, text);
   cleat__error_clear(err);

@@ -1,9 +1,9 @@
-/* error.h: filling in struct cleat_error.
+/* error.h: fills struct cleat_error.
  *
- * Every fallible function of Cleat returns a cleat_status and, where there is more to say, fills
- * the struct cleat_error that its caller passed. Internal functions require `err` to be non-NULL
- * (the public functions in api/ pass one of their own when the user gave none). No thread-locals: a
- * worker fails on one thread and the caller reads on another. */
+ * Every fallible function of Cleat returns a cleat_status. If there are details, it fills the struct cleat_error of its
+ * caller. Internal functions require that `err` is not NULL; the public functions in api/ pass their own if the user
+ * gave none. There are no thread-locals, because a worker fails on one thread and the caller reads the error on
+ * another. */
 #ifndef CLEAT_BASE_ERROR_H
 #define CLEAT_BASE_ERROR_H
 
@@ -11,21 +11,21 @@
 
 #include <stdarg.h>
 
-/* Replaces *err with a fresh one: status and message. Returns `status`, so that a failure is one
- * statement: return cleat__error_set(err, CLEAT_INVALID, "step is %lld: ...", n); */
+/* Replaces *err by a new error with status and message. Returns `status`, so that a failure is one statement: return
+ * cleat__error_set(err, CLEAT_INVALID, "step is %lld: ...", n); */
 cleat_status cleat__error_set(struct cleat_error *err, cleat_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a failed system call: status from the errno value (ENOSPC, EDQUOT, EFBIG: NO_SPACE,
- * ENOENT: NOT_FOUND, EACCES, EPERM and EROFS: DENIED, ENOMEM: NO_MEMORY, EEXIST: EXISTS, others:
- * IO), and ": " + strerror appended to the message. */
+/* The same for a failed system call. The errno value gives the status (ENOSPC, EDQUOT, EFBIG: NO_SPACE; ENOENT:
+ * NOT_FOUND; EACCES, EPERM, EROFS: DENIED; ENOMEM: NO_MEMORY; EEXIST: EXISTS; others: IO). ": " and strerror are
+ * appended to the message. */
 cleat_status cleat__error_errno(struct cleat_error *err, int os_errno, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* NO_MEMORY: "out of memory for <what>". */
 cleat_status cleat__error_no_memory(struct cleat_error *err, const char *what);
 
-/* Sets the hint of an error that is set already. */
+/* Sets the hint of an existing error. */
 void cleat__error_hint(struct cleat_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -33,11 +33,11 @@ void cleat__error_hint(struct cleat_error *err, const char *format, ...)
 void cleat__error_context(struct cleat_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* All fields zero, status CLEAT_OK. */
+/* Sets all fields to zero, and the status to CLEAT_OK. */
 void cleat__error_clear(struct cleat_error *err);
 
-/* The three that return a status never return CLEAT_OK. They lie in another file, so a compiler or an
- * analyzer cannot see that by itself, and would follow paths on which a failure looks like success. */
+/* The three functions above that return a status never return CLEAT_OK. They are in another file, so a compiler or
+ * analyzer cannot know that. It would follow paths on which a failure looks like success. */
 static inline cleat_status cleat__error_failed(cleat_status status) {
   return status != CLEAT_OK ? status : CLEAT_INTERNAL;
 }

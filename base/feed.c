@@ -1,4 +1,4 @@
-/* feed.c: bytes that are read when they are wanted. See feed.h. */
+/* feed.c: bytes that are read on demand. See feed.h. */
 #include "base/feed.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
-/* feed.h: bytes that are read when they are wanted, perhaps more than once, such as a range of a file. They
- * take no memory of their size.
+/* feed.h: bytes that are read on demand, perhaps more than once, such as a range of a file. They need no memory of
+ * their size.
  *
- * Plain data; borrows `ctx`. One thread at a time reads from a feed. */
+ * Plain data; `ctx` is borrowed. One thread at a time reads from a feed. */
 #ifndef CLEAT_BASE_FEED_H
 #define CLEAT_BASE_FEED_H
 
@@ -9,23 +9,23 @@
 
 #include <stdatomic.h>
 
-/* Of one read by cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the bytes have
- * left the CPU's cache when they are used. */
+/* Bytes for each read of cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the
+ * bytes have left the CPU's cache before they are used. */
 #define CLEAT__FEED_BLOCK_BYTES ((size_t)256 * 1024)
 
 struct cleat__feed {
   uint64_t length;
-  /* Fills `to` with the `size` bytes from `offset` on, all of them or fails. */
+  /* Reads `size` bytes from `offset` on into `to`: all of them, or fails. */
   cleat_status (*read)(void *ctx, uint64_t offset, void *to, size_t size, struct cleat_error *err);
   void *ctx;
 };
 
-/* What is done with one block. */
+/* Receives one block. */
 typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t size,
                                          struct cleat_error *err);
 
-/* Reads all bytes in order, and hands them to `take` block by block. Errors: those of the feed and of `take`,
- * NO_MEMORY; CANCELLED when `cancel` (NULL: nobody cancels) is raised in between. */
+/* Reads all bytes in order, and passes them to `take` block by block. Errors: those of the feed and of `take`;
+ * NO_MEMORY; CANCELLED if `cancel` is set meanwhile (`cancel` may be NULL). */
 cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
                               cleat__feed_take_fn *take, void *ctx, struct cleat_error *err);
 

@@ -1,7 +1,7 @@
-/* fork.c: counts forks by a handler of pthread_atfork(3). See fork.h.
+/* fork.c: counts forks by handlers of pthread_atfork(3). See fork.h.
  *
- * Global state, as a fork is of the whole process: the generation, a gate, what was set aside, and what a child closes.
- * glibc takes the handlers out again when the library is unloaded. */
+ * The state is global, because a fork concerns the whole process: the generation, a gate, memory that was set aside,
+ * and the descriptors that a child closes. glibc removes the handlers when the library is unloaded. */
 #include "base/fork.h"
 
 #include "base/mem.h"
@@ -19,14 +19,14 @@ struct aside {
 static atomic_uint generation = 1;
 static _Atomic(struct aside *) asides;
 static pthread_once_t watch_once =
-    PTHREAD_ONCE_INIT; /* glibc runs it again in a child of a fork amid it */
+    PTHREAD_ONCE_INIT; /* if a fork interrupts it, glibc runs it again in the child */
 static int watch_failure;
 
-/* Readers are threads inside of a library, the writer is a fork. */
+/* Its readers are threads inside a library. Its writer is a fork. */
 static pthread_rwlock_t gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-static _Thread_local bool gate_taken; /* of a thread that forks */
+static _Thread_local bool gate_taken; /* of the thread that forks */
 
-/* One bit a descriptor. */
+/* One bit for each descriptor. */
 #define WORD_BITS 64
 static _Atomic uint64_t close_in_child[CLEAT__FORK_FDS_MAX / WORD_BITS];
 
@@ -42,8 +42,8 @@ static void after_fork_in_parent(void) {
     pthread_rwlock_unlock(&gate);
 }
 
-/* Only close(2): the child may have been forked amid anything. Where the file is locked, its lock stays the
- * parent's. */
+/* Calls only close(2), because the parent's threads may have been inside any other function at the fork. If the file is
+ * locked, the parent keeps the lock. */
 static void close_registered(void) {
   for (int word = 0; word < CLEAT__FORK_FDS_MAX / WORD_BITS; word++) {
     uint64_t bits = atomic_exchange(&close_in_child[word], 0);
@@ -52,7 +52,8 @@ static void close_registered(void) {
   }
 }
 
-/* Threads that wait at the gate, or did not leave in time, count as readers, and are not in this process. */
+/* The gate is made anew. Threads of the parent that wait at it, or did not leave it in time, count as readers, but do
+ * not exist in this process. */
 static void after_fork_in_child(void) {
   pthread_rwlockattr_t attributes;
   after_fork_in_parent();
@@ -70,7 +71,8 @@ static void watch(void) {
 
 cleat_status cleat__fork_watch(struct cleat_error *err) {
   (void)pthread_once(&watch_once, watch);
-  return watch_failure == 0 ? CLEAT_OK : cleat__error_no_memory(err, "what notices a fork");
+  return watch_failure == 0 ? CLEAT_OK
+                            : cleat__error_no_memory(err, "the handlers that notice a fork");
 }
 
 unsigned cleat__fork_generation(void) {

@@ -1,5 +1,5 @@
-/* json_reader.c: see json_reader.h. One thread at a time; borrows the text, owns the two buffers
- * for strings that had to be decoded. */
+/* json_reader.c: see json_reader.h. One thread at a time. Borrows the text. Owns the two buffers for strings that were
+ * decoded. */
 #include "base/json_reader.h"
 
 #include "base/utf8.h"
@@ -33,7 +33,7 @@ void cleat__json_reader_clear(struct cleat__json_reader *reader) {
 
 /* ---- Errors ------------------------------------------------------------------------------- */
 
-/* Where the reader is: "tensors[3].shape", shortened at the front levels' expense. */
+/* Writes the reader's place, such as "tensors[3].shape". If it is too long, the outer levels are cut. */
 static void describe_place(const struct cleat__json_reader *reader, char *text, size_t size) {
   size_t at = 0;
   text[0] = '\0';
@@ -83,7 +83,7 @@ bool cleat__json_refuse_limit(struct cleat__json_reader *reader, const char *wha
   return false;
 }
 
-/* Refuses what stands at the reader's place. */
+/* Refuses the text at the reader's place. */
 static bool unexpected(struct cleat__json_reader *reader, const char *expected) {
   assert(reader->at >= reader->begin && reader->at <= reader->end);
   char found[40];
@@ -100,7 +100,7 @@ static bool unexpected(struct cleat__json_reader *reader, const char *expected) 
 
 /* ---- Structure ---------------------------------------------------------------------------- */
 
-/* The next byte that is not white space, without reading it; 0 at the end or after a failure. */
+/* Returns the next byte that is not white space, without reading it. 0: the end, or after a failure. */
 static char peek(struct cleat__json_reader *reader) {
   if (reader->status != CLEAT_OK)
     return '\0';
@@ -124,12 +124,12 @@ static bool enter(struct cleat__json_reader *reader, char open, const char *expe
   return true;
 }
 
-/* Steps to the next element: true when there is one, false at the end, which is read, or failed. */
+/* Steps to the next element. False: the end, which is read, or a failure. */
 static bool advance(struct cleat__json_reader *reader, char close, const char *expected) {
   char next = peek(reader);
   if (reader->status != CLEAT_OK)
     return false;
-  /* The caller has entered an object or array, and not left it. */
+  /* The caller is inside an object or array. */
   assert(reader->depth > 0);
   uint64_t bit = UINT64_C(1) << (reader->depth - 1);
   if (next == close) {
@@ -195,7 +195,7 @@ static bool names_find(const char *const *names, unsigned count, const struct cl
 
 bool cleat__json_field(struct cleat__json_reader *reader, const char *const *names, unsigned count,
                        uint32_t *seen, unsigned *which) {
-  /* A bit of *seen each. */
+  /* Each name needs a bit of *seen. */
   assert(count <= 32);
   struct cleat__json_text key = {"", 0};
   while (cleat__json_member(reader, &key)) {
@@ -204,7 +204,7 @@ bool cleat__json_field(struct cleat__json_reader *reader, const char *const *nam
       continue;
     }
     if ((*seen & UINT32_C(1) << *which) != 0)
-      return cleat__json_refuse(reader, "stands there twice");
+      return cleat__json_refuse(reader, "appears twice");
     *seen |= UINT32_C(1) << *which;
     return true;
   }
@@ -244,8 +244,8 @@ static bool read_hex4(const char *at, const char *end, uint32_t *code) {
   return true;
 }
 
-/* Decodes "uXXXX", or two of them that form a pair, at `at`, behind the backslash. Returns the
- * bytes read; 0 if malformed. */
+/* Decodes "uXXXX" after a backslash, or two of them that form a surrogate pair. Returns the bytes read. 0:
+ * malformed. */
 static size_t read_unicode(const char *at, const char *end, uint32_t *code) {
   uint32_t high = 0;
   uint32_t low = 0;
@@ -261,8 +261,7 @@ static size_t read_unicode(const char *at, const char *end, uint32_t *code) {
   return 11;
 }
 
-/* Decodes the escape behind the backslash at reader->at - 1 into `bytes`. Returns its length there,
- * 0 if malformed. */
+/* Decodes the escape after the backslash at reader->at - 1 into `bytes`. Returns the decoded length. 0: malformed. */
 static size_t read_escape(struct cleat__json_reader *reader, char bytes[4]) {
   static const char letters[] = "\"\\/bfnrt";
   static const char meaning[] = "\"\\/\b\f\n\r\t";
@@ -280,7 +279,7 @@ static size_t read_escape(struct cleat__json_reader *reader, char bytes[4]) {
   return length == 0 ? 0 : cleat__utf8_put(code, bytes);
 }
 
-/* Passes over characters that stand for themselves, up to a quote, a backslash or a fault. */
+/* Skips plain characters, up to a quote, a backslash or a malformed byte. */
 static void pass_plain(struct cleat__json_reader *reader) {
   const char *at = reader->at;
   while (at < reader->end) {
@@ -305,7 +304,7 @@ static bool append(struct cleat__json_reader *reader, struct cleat__buffer *scra
   return true;
 }
 
-/* The rest of a string that has an escape: what stands before it is copied, too. */
+/* Decodes a string that has an escape. Copies the part before the escape as well. */
 static bool read_escaped(struct cleat__json_reader *reader, const char *begin,
                          struct cleat__buffer *scratch, struct cleat__json_text *text) {
   cleat__buffer_reset(scratch);
@@ -331,7 +330,7 @@ static bool read_escaped(struct cleat__json_reader *reader, const char *begin,
   return true;
 }
 
-/* Reads the string whose quote is at reader->at. Without escapes it is shown as it stands. */
+/* Reads the string whose quote is at reader->at. Without escapes it points into the document. */
 static bool read_string(struct cleat__json_reader *reader, struct cleat__buffer *scratch,
                         struct cleat__json_text *text) {
   assert(reader->at < reader->end && *reader->at == '"');
@@ -362,7 +361,7 @@ static const char *pass_digits(const char *at, const char *end) {
   return at;
 }
 
-/* The end of the number at `at`; NULL when it is none (RFC 8259 §6). */
+/* The end of the number at `at`. NULL: it is not a number (RFC 8259 §6). */
 static const char *number_end(const char *at, const char *end) {
   if (at < end && *at == '-')
     at++;
@@ -385,7 +384,7 @@ static const char *number_end(const char *at, const char *end) {
   return is_digit(at, end) ? NULL : at;
 }
 
-/* The value of [at, end) if these are digits without a 0 in front, up to `max`. */
+/* The value of [at, end), if these are digits without a leading 0 and the value is at most `max`. */
 static bool digits_value(const char *at, const char *end, uint64_t max, uint64_t *value) {
   assert(max >= 9);
   uint64_t sum = 0;
@@ -442,7 +441,7 @@ static void copy_token(struct cleat__json_reader *reader, struct cleat__json_wri
     cleat__json_refuse_memory(reader);
 }
 
-/* A number, true, false or null. */
+/* Skips a number, true, false or null. */
 static bool pass_scalar(struct cleat__json_reader *reader) {
   static const char *const words[] = {"true", "false", "null"};
   size_t left = (size_t)(reader->end - reader->at);
@@ -491,7 +490,7 @@ static void pass_array(struct cleat__json_reader *reader, struct cleat__json_wri
     cleat__json_put_text(copy, *separator == '[' ? "[]" : "]");
 }
 
-/* Recursion ends at max_depth. */
+/* max_depth bounds the recursion. */
 bool cleat__json_value(struct cleat__json_reader *reader, struct cleat__json_writer *copy) {
   struct cleat__json_text text = {NULL, 0};
   char next = peek(reader);

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* 2^53: above, doubles skip integers (RFC 8259 §6). */
+/* 2^53. Doubles cannot represent every integer above it (RFC 8259 §6). */
 #define EXACT_MAX (UINT64_C(1) << 53)
 
 void cleat__json_writer_init(struct cleat__json_writer *writer, struct cleat__buffer *out) {
@@ -87,7 +87,7 @@ void cleat__json_put_big_field(struct cleat__json_writer *writer, const char *be
 }
 
 void cleat__json_writer_undo(struct cleat__json_writer *writer) {
-  /* Nobody has cut off what stood there before. */
+  /* Nobody has cut off what was in the buffer before. */
   assert(writer->start <= writer->out->length);
   struct cleat__buffer *out = writer->out;
   out->length = writer->start;

@@ -1,6 +1,6 @@
 /* log.c: lines for the user's log function, redacted. See log.h.
  *
- * Stateless; all work happens in buffers on the stack, so that logging cannot fail. */
+ * Stateless. All work is done in buffers on the stack, so logging cannot fail. */
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -12,10 +12,11 @@
 #define LINE_BYTES 1024
 #define REDACTED "[redacted]"
 
-/* A word after which something secret stands. */
+/* A word that a secret follows. */
 struct marker {
   const char *word;
-  bool to_line_end; /* the secret may hold blanks: only '&' or the end of the line ends it */
+  /* the secret may contain blanks, so only '&' or the end of the line ends it */
+  bool to_line_end;
 };
 
 static const struct marker markers[] = {
@@ -32,8 +33,8 @@ static const struct marker *marker_at(const char *text) {
   return NULL;
 }
 
-/* The length of what to hide after a marker. Between word and value may stand the rest of a name,
- * as in token_value, and separators; only an '=' or ':' tells that a value follows such a name. */
+/* Length of the text to hide after a marker. The rest of a name (as in token_value) and separators may be between the
+ * word and the value. After such a name, only '=' or ':' shows that a value follows. */
 static size_t secret_length(const char *text, bool to_line_end) {
   static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
   static const char separators[] = ":=\"' ";

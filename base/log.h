@@ -1,10 +1,9 @@
 /* log.h: lines for the user's log function. The library itself prints nothing.
  *
- * Lines are bounded (1 KiB), single (control characters become '?') and redacted: what follows
- * "authorization" or "secret" up to '&' or the end of the line, what follows "token" (as
- * X-Amz-Security-Token) or "signature=" up to a blank or '&', all without regard to case, is
- * replaced by "[redacted]". This is the net below callers, who keep secrets out of their messages.
- * Thread-safe if the user's function is. */
+ * A line has at most 1 KiB. Control characters become '?', so it is a single line. Secrets are replaced by
+ * "[redacted]", without regard to case: after "authorization" or "secret" up to '&' or the end of the line; after
+ * "token" (as in X-Amz-Security-Token) or "signature=" up to a blank or '&'. This is a safety net: callers keep secrets
+ * out of their messages. Thread-safe if the user's function is. */
 #ifndef CLEAT_BASE_LOG_H
 #define CLEAT_BASE_LOG_H
 

@@ -1,8 +1,7 @@
-/* mem.c: heap memory, and the hook with which tests make the Nth fallible call fail. See mem.h.
+/* mem.c: heap memory, and the hook by which tests make the Nth fallible call fail. See mem.h.
  *
- * Thread-safe. The hook's counters are the one piece of global state in Cleat: a test has to reach
- * every allocation of a process, and each of them is too deep for a parameter. They are plain
- * atomics, zero unless a test armed them. */
+ * Thread-safe. The hook's counters are global, because a test must reach every allocation of a process, and these are
+ * too deep for a parameter. They are plain atomics, zero unless a test has armed them. */
 #include "base/mem.h"
 
 #include <assert.h>
@@ -17,11 +16,11 @@ static struct {
   atomic_bool armed;
   atomic_bool persistent;
   atomic_ulong nth;   /* 0: count only */
-  atomic_ulong calls; /* since armed */
+  atomic_ulong calls; /* since cleat__fault_arm */
 } faults;
 
 void cleat__fault_arm(unsigned long nth, bool persistent) {
-  /* One test at a time. */
+  /* Only one test at a time may arm it. */
   assert(!atomic_load(&faults.armed));
   atomic_store(&faults.calls, 0);
   atomic_store(&faults.nth, nth);
@@ -44,7 +43,7 @@ bool cleat__fault_point(void) {
   return call == nth || (call > nth && atomic_load(&faults.persistent));
 }
 
-/* malloc(0) may give NULL, which callers take for a failure. */
+/* malloc(0) may return NULL, which callers would take for a failure. */
 static size_t at_least_one(size_t size) {
   return size == 0 ? 1 : size;
 }
@@ -55,7 +54,7 @@ void *cleat__alloc(size_t size) {
   return malloc(at_least_one(size));
 }
 
-/* Checked here and not left to the C library: sanitizers end the program at such a request. */
+/* Checked here and not by the C library, because sanitizers end the program at such a request. */
 static bool overflows(size_t count, size_t size, size_t *bytes) {
   return __builtin_mul_overflow(count, size, bytes);
 }

@@ -16,8 +16,8 @@ void cleat__mutex_init(pthread_mutex_t *mutex) {
 }
 
 bool cleat__mutex_is_mine(const pthread_mutex_t *mutex) {
-  /* The moment has passed, so the call does not wait. It fails with EDEADLK only for the owner, and another thread's
-   * lock gives ETIMEDOUT. */
+  /* The deadline has passed, so the call does not wait. It fails with EDEADLK only for the owner. If another thread
+   * holds the mutex, it fails with ETIMEDOUT. */
   static const struct timespec past = {0};
   pthread_mutex_t *same = (pthread_mutex_t *)(uintptr_t)mutex;
   int failure = pthread_mutex_timedlock(same, &past);

@@ -1,10 +1,10 @@
-/* mutex.h: the mutexes of Cleat. In a build with asserts (SANITIZE= or DEBUG=1) a mutex knows which thread holds it, so
- * that a function whose name ends in _locked can assert its lock:
+/* mutex.h: the mutexes of Cleat. In a build with asserts (SANITIZE= or DEBUG=1) a mutex knows which thread holds it. So
+ * a function whose name ends in _locked can assert its lock:
  *
  *   assert(cleat__mutex_is_mine(&pool->lock));
  *
- * In a release build each call is the plain one of pthread.h, and cleat__mutex_is_mine does not exist.
- * Conditions wait with pthread_cond_wait as usual. */
+ * In a release build each call is the plain one of pthread.h, and cleat__mutex_is_mine does not exist. Conditions wait
+ * with pthread_cond_wait as usual. */
 #ifndef CLEAT_BASE_MUTEX_H
 #define CLEAT_BASE_MUTEX_H
 
@@ -24,26 +24,25 @@ static inline void cleat__mutex_init(pthread_mutex_t *mutex) {
 /* Makes a mutex that knows its owner. */
 void cleat__mutex_init(pthread_mutex_t *mutex);
 
-/* Whether the calling thread holds the mutex. False if nobody holds it, and false if another thread does. Never
- * waits. */
+/* Whether the calling thread holds the mutex. False if nobody or another thread holds it. Never waits. */
 bool cleat__mutex_is_mine(const pthread_mutex_t *mutex);
 #endif
 
-/* The caller does not hold it yet. */
+/* The caller must not hold it. */
 static inline void cleat__mutex_lock(pthread_mutex_t *mutex) {
   int failure = pthread_mutex_lock(mutex);
   assert(failure == 0);
   (void)failure;
 }
 
-/* The caller holds it. */
+/* The caller must hold it. */
 static inline void cleat__mutex_unlock(pthread_mutex_t *mutex) {
   int failure = pthread_mutex_unlock(mutex);
   assert(failure == 0);
   (void)failure;
 }
 
-/* Nobody holds it. */
+/* No thread may hold it. */
 static inline void cleat__mutex_destroy(pthread_mutex_t *mutex) {
   int failure = pthread_mutex_destroy(mutex);
   assert(failure == 0);

@@ -1,10 +1,10 @@
-/* pair.h: two calls at the same moment, to see what a store makes of two writers. Any thread; blocks until both have
- * ended. */
+/* pair.h: makes two calls at the same moment, to test how a store handles two writers. Any thread may call it. Blocks
+ * until both have ended. */
 #ifndef CLEAT_BASE_PAIR_H
 #define CLEAT_BASE_PAIR_H
 
-/* Calls fn(first) here and fn(second) on a thread of its own, which ends before this returns. 0, or an errno value:
- * there is no second thread, and neither was called. */
+/* Calls fn(first) on this thread and fn(second) on a new one, which ends before this returns. Returns 0, or an errno
+ * value if the thread could not be started; then neither was called. */
 int cleat__pair_run(void (*fn)(void *ctx), void *first, void *second);
 
 #endif

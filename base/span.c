@@ -11,7 +11,7 @@ uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count) {
   uint64_t length = 0;
   for (size_t i = 0; i < count; i++) {
     length += spans[i].length;
-    assert(length >= spans[i].length); /* else the sum has wrapped around */
+    assert(length >= spans[i].length); /* otherwise the sum has overflowed */
   }
   return length;
 }
@@ -28,8 +28,8 @@ void cleat__span_cursor_init(struct cleat__span_cursor *cursor, const struct cle
   *cursor = (struct cleat__span_cursor){.spans = spans, .count = count};
 }
 
-/* The rest of the current span, at most `size`, after skipping spans that are used up. NULL at the
- * end; *base is NULL where the span has none. */
+/* The rest of the current span, at most `size` bytes. Skips spans that are used up. Returns NULL at the end. *base is
+ * NULL if the span has no memory. */
 static size_t current_range(struct cleat__span_cursor *cursor, size_t size, char **base) {
   while (cursor->index < cursor->count && cursor->offset == cursor->spans[cursor->index].length) {
     cursor->index++;
@@ -51,7 +51,7 @@ size_t cleat__span_cursor_read(struct cleat__span_cursor *cursor, void *to, size
     size_t length = current_range(cursor, size - done, &base);
     if (length == 0)
       break;
-    assert(base != NULL); /* what is to be read is there */
+    assert(base != NULL); /* every base is readable */
     memcpy((char *)to + done, base, length);
     cursor->offset += length;
     done += length;

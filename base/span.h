@@ -1,8 +1,7 @@
-/* span.h: a list of memory ranges that together form one stream of bytes, as struct iovec does.
+/* span.h: a list of memory ranges that together form one stream of bytes, like struct iovec.
  *
- * What is sent: every base is readable. What is received: the range is filled, or, where base is
- * NULL, the bytes are read, counted into the checksum and dropped. Plain data; borrows all
- * memory. */
+ * For sending, every base must be readable. For receiving, a range is filled. If its base is NULL, its bytes are read,
+ * added to the checksum and dropped. Plain data; all memory is borrowed. */
 #ifndef CLEAT_BASE_SPAN_H
 #define CLEAT_BASE_SPAN_H
 
@@ -14,28 +13,28 @@ struct cleat__span {
   size_t length;
 };
 
-/* The bytes of all spans. */
+/* The number of bytes of all spans. */
 uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count);
 
 /* CRC-32C of the bytes of all spans (no base may be NULL). */
 uint32_t cleat__spans_crc32c(const struct cleat__span *spans, size_t count);
 
-/* A place in a list of spans, moved on by the two functions below. */
+/* A position in a list of spans. The two functions below advance it. */
 struct cleat__span_cursor {
   const struct cleat__span *spans;
   size_t count;
   size_t index;  /* current span */
-  size_t offset; /* in the current span */
+  size_t offset; /* offset in the current span */
 };
 
 void cleat__span_cursor_init(struct cleat__span_cursor *cursor, const struct cleat__span *spans,
                              size_t count);
 
-/* Copies up to `size` bytes out of the spans to `to`, moves on, returns how many (0 at the end). */
+/* Copies up to `size` bytes from the spans to `to` and advances. Returns how many were copied. 0: the end. */
 size_t cleat__span_cursor_read(struct cleat__span_cursor *cursor, void *to, size_t size);
 
-/* Copies up to `size` bytes into the spans (dropping where base is NULL), moves on, returns how
- * many fitted (less than `size` only at the end). */
+/* Copies up to `size` bytes into the spans and advances. Bytes for a span without memory are dropped. Returns how many
+ * fitted: less than `size` only at the end. */
 size_t cleat__span_cursor_write(struct cleat__span_cursor *cursor, const void *from, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the statuses are called, and a sentence for each. Static texts; any thread. See api/cleat/error.h. */
+/* Names and texts of the statuses. Static; any thread may call it. See api/cleat/error.h. */
 #include "api/cleat.h"
 
 const char *cleat_status_name(cleat_status status) {

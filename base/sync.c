@@ -43,6 +43,6 @@ int cleat__sync_begin(int fd, uint64_t offset, uint64_t bytes) {
     return EIO;
   if (sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE) == 0)
     return 0;
-  /* All else says that it cannot be begun here; the sync tells whether it can be done. */
+  /* Other errors mean that the early start is not possible here. The later sync shows whether it works. */
   return errno == EIO || errno == ENOSPC || errno == EDQUOT ? errno : 0;
 }

@@ -1,4 +1,4 @@
-/* utf8.c: see utf8.h. Pure, thread-safe, takes no memory. */
+/* utf8.c: see utf8.h. Pure, thread-safe, allocates nothing. */
 #include "base/utf8.h"
 
 #include <assert.h>
@@ -8,7 +8,8 @@ static bool is_continuation(char byte) {
   return ((unsigned char)byte & 0xC0U) == 0x80;
 }
 
-/* Length of the sequence that `lead` starts and its own bits; 0 for a byte that starts none. */
+/* Length of the sequence that `lead` starts. *bits: the bits of `lead` that belong to the character. 0: `lead` starts
+ * no sequence. */
 static size_t sequence_length(unsigned lead, uint32_t *bits) {
   if (lead < 0x80) {
     *bits = lead;
@@ -67,7 +68,7 @@ size_t cleat__utf8_put(uint32_t code, char bytes[4]) {
   return length;
 }
 
-/* Copies [at, end) with '?' for what must not be printed; never longer than the original. */
+/* Copies [at, end), with '?' for what must not be printed. The copy is never longer than the original. */
 static char *put_printable(char *to, const char *at, const char *end) {
   while (at < end) {
     uint32_t code = 0;
@@ -91,7 +92,7 @@ const char *cleat__utf8_quote(const char *text, size_t length, char *quoted, siz
   if (length + 3 <= size) {
     to = put_printable(to, text, text + length);
   } else {
-    /* More of the front than of the end, neither cut inside a character. */
+    /* Keeps more of the front than of the end. Cuts neither inside a character. */
     size_t room = size - 6;
     const char *head_end = text + room - room / 3;
     const char *tail = text + length - room / 3;

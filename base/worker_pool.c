@@ -1,12 +1,10 @@
 /* worker_pool.c: threads that take tasks from a queue of jobs. See worker_pool.h.
  *
- * One lock guards everything here and the jobs' own state. Two conditions: `work` is where idle
- * threads wait for something to take, `change` where others wait for the state of a job. A change
- * wakes one idle thread; each thread that finds a task wakes the next before it starts, so as many
- * rise as there is work for, and a thread that finds nothing ends the chain. No wake-up is lost: a
- * thread looks at all jobs under the lock before it sleeps, and every change of a job's state
- * happens under the same lock and is followed by a signal or by a look of the thread that made
- * it. */
+ * One lock guards everything here, and the jobs' own state. There are two conditions. Idle threads wait on `work` for a
+ * task. Others wait on `change` for the state of a job. A change wakes one idle thread. A thread that finds a task
+ * wakes the next one before it starts. So as many wake as there are tasks, and a thread that finds none ends the chain.
+ * No wake-up is lost: a thread checks all jobs under the lock before it sleeps. Every change of a job's state is made
+ * under the same lock. It is followed by a signal, or by a check of the thread that made it. */
 #include "base/worker_pool.h"
 
 #include "base/clock.h"
@@ -21,20 +19,21 @@
 #define STACK_BYTES ((size_t)512 * 1024)
 
 struct cleat__pool {
-  unsigned started; /* threads; constant once cleat__pool_new returned */
+  unsigned started; /* number of threads; constant after cleat__pool_new */
   pthread_mutex_t lock;
   pthread_cond_t work;
   pthread_cond_t change;
-  /* All below: under the lock. */
+  /* The lock guards everything below. */
   struct cleat__job *first;
-  double wake_s; /* when an idle thread is to look again; INFINITY: when it is told */
-  bool kept;     /* an idle thread waits no longer than until kept_s */
+  /* time at which an idle thread must check again; INFINITY: only after a signal */
+  double wake_s;
+  bool kept; /* an idle thread waits, but not longer than until kept_s */
   double kept_s;
   bool ending;
   pthread_t threads[];
 };
 
-/* The first task that any job has ready, oldest job first. */
+/* The first task that any job has ready. The oldest job comes first. */
 static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__job **job) {
   assert(cleat__mutex_is_mine(&pool->lock));
   for (*job = pool->first; *job != NULL; *job = (*job)->next) {
@@ -45,8 +44,8 @@ static struct cleat__task *take_locked(struct cleat__pool *pool, struct cleat__j
   return NULL;
 }
 
-/* Takes, processes and finishes one task. Called and left with the lock held; `job` may be gone
- * after. */
+/* Runs a task: process without the lock, then finish. The lock is held at the call and at the return. The job may no
+ * longer exist afterwards. */
 static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
                             struct cleat__task *task) {
   assert(cleat__mutex_is_mine(&pool->lock));
@@ -62,7 +61,7 @@ static void run_task_locked(struct cleat__pool *pool, struct cleat__job *job,
   pthread_cond_broadcast(&pool->change);
 }
 
-/* Waits for work; one of the idle threads no longer than until wake_s. */
+/* Waits for work. One of the idle threads waits only until wake_s. */
 static void idle_locked(struct cleat__pool *pool) {
   assert(cleat__mutex_is_mine(&pool->lock));
   assert(!pool->ending);
@@ -78,7 +77,7 @@ static void idle_locked(struct cleat__pool *pool) {
   until.tv_nsec = ns % 1000000000;
   pool->kept = true;
   pool->kept_s = pool->wake_s;
-  pool->wake_s = INFINITY; /* whoever looks says anew when to look again */
+  pool->wake_s = INFINITY; /* the next check sets it again */
   if (left_s > 0)
     pthread_cond_timedwait(&pool->work, &pool->lock, &until);
   pool->kept = false;
@@ -99,7 +98,8 @@ static void *worker_main(void *arg) {
   return NULL;
 }
 
-/* 0, or the errno value of the first thread that did not start; pool->started counts the others. */
+/* Starts the threads. Returns 0, or the errno value of the first thread that did not start. pool->started counts the
+ * others. */
 static int start_threads(struct cleat__pool *pool, unsigned threads) {
   pthread_attr_t attributes;
   sigset_t all;
@@ -107,9 +107,9 @@ static int start_threads(struct cleat__pool *pool, unsigned threads) {
   int failure = pthread_attr_init(&attributes);
   if (failure != 0)
     return failure;
-  /* Refused only below the system's minimum; the default size then serves. */
+  /* Fails only below the system's minimum. Then the default size is used. */
   (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  /* Threads inherit the mask: signals go to the program's own threads. */
+  /* Threads inherit the mask, so signals go to the program's own threads. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (pool->started < threads && failure == 0) {
@@ -139,7 +139,7 @@ cleat_status cleat__pool_new(unsigned threads, struct cleat__pool **pool, struct
       cleat__calloc(1, sizeof *made + (size_t)threads * sizeof made->threads[0]);
   if (made == NULL)
     return cleat__error_no_memory(err, "the worker pool");
-  /* With default attributes none of these can fail on Linux. */
+  /* With these attributes none of the calls can fail on Linux. */
   cleat__mutex_init(&made->lock);
   init_monotonic(&made->work);
   made->wake_s = INFINITY;
@@ -185,7 +185,7 @@ void cleat__pool_add(struct cleat__pool *pool, struct cleat__job *job,
   struct cleat__job **end = &pool->first;
   assert(!pool->ending);
   for (; *end != NULL; end = &(*end)->next)
-    assert(*end != job); /* it is in the queue once */
+    assert(*end != job); /* it must not be in the queue already */
   *end = job;
   pthread_cond_signal(&pool->work);
   cleat__mutex_unlock(&pool->lock);
@@ -228,7 +228,7 @@ void cleat__pool_wake_at_locked(struct cleat__pool *pool, double seconds) {
   if (seconds >= pool->wake_s || (pool->kept && seconds >= pool->kept_s))
     return;
   pool->wake_s = seconds;
-  /* The one that waits waits for a later moment: all look again, and one of them waits for this one. */
+  /* A thread already waits for a later time. All check again, and one of them waits for the new time. */
   if (pool->kept)
     pthread_cond_broadcast(&pool->work);
 }

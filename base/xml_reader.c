@@ -1,5 +1,5 @@
-/* xml_reader.c: the SAX reader below s3/xml.c. See base/xml_reader.h. Pure; all state is one struct
- * on the stack of cleat__xml_read. */
+/* xml_reader.c: the SAX reader that s3/xml.c uses. See base/xml_reader.h. Pure. All state is one struct on the stack of
+ * cleat__xml_read. */
 #include "base/xml_reader.h"
 
 #include "base/buffer.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 64 /* of an element name that is remembered; S3's longest has 33 */
+#define NAME_MAX_BYTES 64 /* longest element name that is kept; S3's longest has 33 bytes */
 
 struct cleat__xml_reader {
   XML_Parser parser;
@@ -20,7 +20,7 @@ struct cleat__xml_reader {
   unsigned depth;
   char path[CLEAT__XML_DEPTH * (NAME_MAX_BYTES + 1) + 1];
   struct cleat__buffer text;
-  cleat_status status; /* the first failure, and why */
+  cleat_status status; /* the first failure, and its reason */
   const char *why;
 };
 
@@ -63,7 +63,7 @@ static void XMLCALL on_start(void *user, const char *full_name, const char **att
   }
   reader->depth++;
   size_t used = strlen(reader->path);
-  /* Each name is cut to its share, so the path holds CLEAT__XML_DEPTH of them. */
+  /* Each name is cut to NAME_MAX_BYTES, so the path has room for CLEAT__XML_DEPTH names. */
   assert(used + 1 + NAME_MAX_BYTES < sizeof reader->path);
   snprintf(reader->path + used, sizeof reader->path - used, "/%.*s", NAME_MAX_BYTES, name);
   cleat__buffer_reset(&reader->text);
@@ -104,7 +104,7 @@ static void XMLCALL on_doctype(void *user, const char *name, const char *system_
   cleat__xml_fail(user, CLEAT_FORMAT, "it has a DOCTYPE");
 }
 
-/* Unreachable behind the DOCTYPE check; here so that no change of it lets entities in. */
+/* Not reachable after the DOCTYPE check. It stays, so that no change of that check lets entities in. */
 static void XMLCALL on_entity(void *user, const char *name, int is_parameter, const char *value,
                               int value_length, const char *base, const char *system_id,
                               const char *public_id, const char *notation) {

@@ -1,14 +1,13 @@
-/* CUDA devices, by the CUDA Runtime.
+/* CUDA devices, through the CUDA Runtime.
  *
- * No call is made before somebody has CUDA memory, so a program with host tensors runs where there
- * is no driver. Copies of a queue are put on one non-blocking stream; whoever waits for them sleeps
- * on an event (cudaEventBlockingSync) instead of spinning. The caller's threads keep their current
- * device and capture mode; the client's workers, which submit and wait, have none of their own to keep.
+ * No call is made before there is CUDA memory. So a program with host tensors runs without a driver. A queue's copies
+ * use one non-blocking stream. A thread that waits for them sleeps on an event (cudaEventBlockingSync) instead of
+ * spinning. The caller's threads keep their current device and capture mode. The client's workers, which submit and
+ * wait, have no device or mode of their own to keep.
  *
- * Threads: `lock` guards what pin makes; everything else is constant, atomic, or CUDA's, which is
- * thread-safe. The context owns the registration of the pinned block, a queue owns its stream.
- * Source of the rules: CUDA Runtime API, "Stream Management", "Event Management", "Memory
- * Management", "API synchronization behavior". */
+ * Threads: `lock` guards what pin sets. Everything else is constant, atomic, or belongs to CUDA, which is thread-safe.
+ * The context owns the registration of the pinned block. A queue owns its stream. Source of the rules: CUDA Runtime
+ * API, "Stream Management", "Event Management", "Memory Management", "API synchronization behavior". */
 #include "gpu/device.h"
 
 #include "base/mem.h"
@@ -20,31 +19,31 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Copies up to this size go to the device many in a call: above it, the call is not what counts. */
+/* Bytes. Copies up to this size are submitted many in a call. For larger copies the cost of a call does not matter. */
 #define BATCH_COPY_BYTES_MAX ((size_t)256 << 10)
 #define BATCH_COPIES_MAX 128u
-/* Of a device's memory, what a snapshot leaves free: one part in so many. Without it, the next
- * allocation of the training step would be the one that fails. */
+/* A snapshot leaves 1 / SNAPSHOT_RESERVE of the device's memory free. Otherwise the next allocation of the training
+ * step would fail. */
 #define SNAPSHOT_RESERVE 32u
 
 struct cuda_device {
-  struct cleat__device device; /* first */
+  struct cleat__device device; /* must be the first field */
   struct cleat__log log;
-  atomic_bool no_batch; /* the driver does not know cudaMemcpyBatchAsync */
+  atomic_bool no_batch; /* the driver does not support cudaMemcpyBatchAsync */
   pthread_mutex_t lock;
   struct {
-    void *pinned;    /* the block, once pin has dealt with it */
-    bool registered; /* false: the system refused, and copies are slow */
+    void *pinned;    /* the block, after pin was called for it */
+    bool registered; /* false: the system refused to pin it, so copies are slow */
   } synced;
 };
 
 struct cuda_queue {
-  struct cleat__queue queue; /* first */
+  struct cleat__queue queue; /* must be the first field */
   int ordinal;
   cudaStream_t stream;
 };
 
-/* The process that made the first call: a context does not survive a fork. */
+/* The process that made the first CUDA call. A CUDA context does not survive a fork. */
 static atomic_int cuda_process;
 
 static struct cuda_device *device_of(struct cleat__device *device) {
@@ -78,21 +77,21 @@ static cleat_status status_of(cudaError_t code) {
 static const char *hint_of(cudaError_t code) {
   switch (code) {
   case cudaErrorMemoryAllocation:
-    return "the device has too little free memory: see nvidia-smi";
+    return "the device has too little free memory; see nvidia-smi";
   case cudaErrorInitializationError:
     return "if this process was forked after CUDA was used, start it with spawn or exec instead";
   case cudaErrorNoDevice:
     return "see nvidia-smi, and CUDA_VISIBLE_DEVICES";
   default:
     return status_of(code) == CLEAT_IO
-               ? "if later CUDA calls fail too, the device is lost to this process: start it anew "
-                 "and resume; dmesg has the driver's reason (Xid)"
+               ? "if later CUDA calls fail too, this process has lost the device: restart it and "
+                 "resume; dmesg has the driver's reason (Xid)"
                : "see nvidia-smi for the driver and its devices";
   }
 }
 
-/* Fills *err from a failed call, and takes the failure out of the thread's CUDA state, where the
- * program's own code would stumble over it. */
+/* Fills *err from a failed call. Clears the error from the thread's CUDA state, so that the program's own code does not
+ * find it there. */
 __attribute__((format(printf, 4, 5))) static cleat_status
 cuda_fail(struct cleat_error *err, cudaError_t code, int ordinal, const char *format, ...) {
   char what[160];
@@ -131,10 +130,11 @@ static cleat_status check_driver(struct cleat_error *err) {
   cleat_status status = CLEAT_UNSUPPORTED;
   if (driver == 0) {
     status = cleat__error_set(err, CLEAT_UNSUPPORTED, "this machine has no NVIDIA driver");
-    cleat__error_hint(err, "in a container: is it started with GPUs (--gpus all)? See nvidia-smi");
+    cleat__error_hint(err,
+                      "if this is a container, start it with GPUs (--gpus all); see nvidia-smi");
   } else {
     status = cleat__error_set(err, CLEAT_UNSUPPORTED,
-                              "the NVIDIA driver knows CUDA %d.%d, and Cleat was built with %d.%d",
+                              "the NVIDIA driver knows CUDA %d.%d, but Cleat was built with %d.%d",
                               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                               CUDART_VERSION % 1000 / 10);
     cleat__error_hint(err, "install a newer driver, or build Cleat with CUDA %d", driver / 1000);
@@ -142,7 +142,7 @@ static cleat_status check_driver(struct cleat_error *err) {
   return status;
 }
 
-/* Each operation that is called from outside a queue begins here. */
+/* Every operation that does not belong to a queue begins with this check. */
 static cleat_status check_usable(struct cleat_error *err) {
   cleat_status status = check_process(err);
   if (status == CLEAT_OK)
@@ -158,16 +158,17 @@ static cleat_status check_usable(struct cleat_error *err) {
 
 /* ---- The current device and capture mode of a thread -------------------------------------------- */
 
-/* Somebody may be capturing a CUDA graph, in this thread or another one. By a thread's default mode, calls that are not
- * part of a stream (to pin, to allocate, to wait) are refused meanwhile, and end that capture. What Cleat calls belongs
- * to no graph, so its calls are made in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
+/* A thread of the program may be capturing a CUDA graph. In a thread's default mode, CUDA then refuses calls that are
+ * not part of a stream (pin, allocate, wait), and they end that capture. Cleat's calls belong to no graph, so it makes
+ * them in the relaxed mode. Source: cudaThreadExchangeStreamCaptureMode. */
 static cleat_status exchange_mode(enum cudaStreamCaptureMode *mode, struct cleat_error *err) {
   cudaError_t code = cudaThreadExchangeStreamCaptureMode(mode);
-  return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, 0, "leave CUDA graphs alone");
+  return code == cudaSuccess ? CLEAT_OK
+                             : cuda_fail(err, code, 0, "change the thread's capture mode");
 }
 
-/* For the client's workers. They stay with the device and the mode: to go back to a device that the process does not
- * use would make a context there. */
+/* For the client's workers. They keep the device and the mode: returning to a device that the process does not use
+ * would create a context there. */
 static cleat_status use_device(const struct cuda_queue *queue, struct cleat_error *err) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cleat_status status = check_process(err);
@@ -179,7 +180,7 @@ static cleat_status use_device(const struct cuda_queue *queue, struct cleat_erro
   return code == cudaSuccess ? CLEAT_OK : cuda_fail(err, code, queue->ordinal, "be chosen");
 }
 
-/* What a thread of the caller's had before. */
+/* State of a caller's thread, to be restored. */
 struct visit {
   int ordinal, before;
   enum cudaStreamCaptureMode mode;
@@ -198,7 +199,7 @@ static void leave(const struct visit *visit) {
     (void)cudaGetLastError();
 }
 
-/* Makes `ordinal` current too; -1: the device that is. After a failure there is nothing to leave. */
+/* Also makes `ordinal` the current device; -1: the device that is current. After a failure, do not call leave. */
 static cleat_status enter_device(int ordinal, struct visit *visit, struct cleat_error *err) {
   cleat_status status = enter(visit, err);
   if (status != CLEAT_OK)
@@ -219,8 +220,8 @@ static cleat_status enter_device(int ordinal, struct visit *visit, struct cleat_
 
 /* ---- Host memory ------------------------------------------------------------------------------ */
 
-/* With the lock held. It is made for this: whoever else needs the block waits until it is pinned. `*refused`: the
- * system has too little memory to pin, which the caller logs once the lock is free. */
+/* Pins the block. The lock is held on purpose: other threads that need the block wait until it is pinned. *refused: the
+ * system has too little memory to pin; the caller logs that after it has released the lock. */
 static cleat_status pin_locked(struct cuda_device *cuda, int ordinal, void *memory, size_t bytes,
                                cudaError_t *refused, struct cleat_error *err) {
   assert(cleat__mutex_is_mine(&cuda->lock));
@@ -275,9 +276,9 @@ static cleat_status cuda_locate(struct cleat__device *device, const void *addres
     return status;
   cudaError_t code = cudaPointerGetAttributes(&found, address);
   leave(&visit);
-  /* Runtimes before 11 call an address that is not theirs an invalid value. */
+  /* Runtimes before 11 report "invalid value" for an address that is not CUDA's. */
   if (code != cudaSuccess && code != cudaErrorInvalidValue)
-    return cuda_fail(err, code, 0, "look at an address");
+    return cuda_fail(err, code, 0, "query an address");
   if (code == cudaSuccess &&
       (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged)) {
     *ordinal = found.device;
@@ -285,10 +286,9 @@ static cleat_status cuda_locate(struct cleat__device *device, const void *addres
   }
   (void)cudaGetLastError();
   status =
-      cleat__error_set(err, CLEAT_INVALID, "address %p is no memory of a CUDA device", address);
-  cleat__error_hint(err,
-                    "set device to CLEAT_DEVICE_CUDA for memory from cudaMalloc alone; leave it "
-                    "away for host memory");
+      cleat__error_set(err, CLEAT_INVALID, "address %p is not memory of a CUDA device", address);
+  cleat__error_hint(err, "set device to CLEAT_DEVICE_CUDA only for memory from cudaMalloc; leave "
+                         "it out for host memory");
   return status;
 }
 
@@ -309,7 +309,7 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
   if (status == CLEAT_OK) {
     cudaError_t code = cudaStreamCreateWithFlags(&fresh->stream, cudaStreamNonBlocking);
     if (code != cudaSuccess)
-      status = cuda_fail(err, code, ordinal, "make a stream");
+      status = cuda_fail(err, code, ordinal, "create a stream");
     leave(&visit);
   }
   if (status != CLEAT_OK) {
@@ -320,8 +320,8 @@ static cleat_status cuda_queue_new(struct cleat__device *device, int ordinal,
   return CLEAT_OK;
 }
 
-/* Of what is being captured nothing is done yet, and an event in it would be part of the graph. To ask does no harm to
- * the capture. */
+/* Work that is being captured is not done yet, and an event in it would become part of the graph. This query does not
+ * affect the capture. */
 static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStream_t stream,
                                        struct cleat_error *err) {
   enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -329,11 +329,11 @@ static cleat_status check_not_captured(const struct cuda_queue *queue, cudaStrea
   if (code == cudaSuccess && capture == cudaStreamCaptureStatusNone)
     return CLEAT_OK;
   if (code != cudaSuccess && code != cudaErrorStreamCaptureImplicit)
-    return cuda_fail(err, code, queue->ordinal, "look at the tensors' stream");
+    return cuda_fail(err, code, queue->ordinal, "query the tensors' stream");
   (void)cudaGetLastError();
   cleat_status status =
       cleat__error_set(err, CLEAT_INVALID, "%s is being captured into a CUDA graph",
-                       code == cudaSuccess ? "the stream that the tensor is behind"
+                       code == cudaSuccess ? "the stream of the tensor"
                                            : "a stream that the default stream waits for");
   cleat__error_hint(err, "save and load before cudaStreamBeginCapture or after "
                          "cudaStreamEndCapture, or name another stream in the tensor's place");
@@ -348,7 +348,7 @@ static cudaError_t put_behind(const struct cuda_queue *queue, cudaStream_t strea
   code = cudaEventRecord(event, stream);
   if (code == cudaSuccess)
     code = cudaStreamWaitEvent(queue->stream, event, 0);
-  /* What waits for it goes on waiting. */
+  /* Streams that wait for the event continue to wait. */
   (void)cudaEventDestroy(event);
   return code;
 }
@@ -373,7 +373,7 @@ static cleat_status cuda_queue_after(struct cleat__queue *base, void *stream,
 }
 
 #if CUDART_VERSION >= 12080
-/* The casts bridge the constness of the arrays, which differs between releases. */
+/* The casts allow for the constness of the arrays, which differs between releases. */
 static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const void **from,
                                 size_t *bytes, size_t count) {
   struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream,
@@ -390,7 +390,7 @@ static cudaError_t batch_submit(const struct cuda_queue *queue, void **to, const
 }
 #endif
 
-/* One contiguous copy, or rows. */
+/* Submits one contiguous copy, or rows. */
 static cudaError_t submit_one(const struct cuda_queue *queue, const struct cleat__copy *copy) {
   if (copy->rows == 1)
     return cudaMemcpyAsync(copy->to, copy->from, copy->row_bytes, cudaMemcpyDefault, queue->stream);
@@ -424,8 +424,8 @@ static cudaError_t submit_together(const struct cuda_queue *queue, const struct 
   return batch_submit(queue, to, from, bytes, count);
 }
 
-/* Submits small copies in one call. Where that is refused and one call each is not, it is not tried again: a driver
- * before 12.8, most likely. Copies that were begun twice do no harm. */
+/* Submits small copies in one call. If that is refused, and one call for each copy works, batches are not tried again:
+ * the driver is probably older than 12.8. Starting a copy twice does no harm. */
 static cudaError_t submit_small(const struct cuda_queue *queue, const struct cleat__copy *copies,
                                 size_t count) {
   struct cuda_device *cuda = device_of(queue->queue.device);
@@ -438,7 +438,7 @@ static cudaError_t submit_small(const struct cuda_queue *queue, const struct cle
   cudaError_t code = submit_each(queue, copies, count);
   if (code == cudaSuccess && !atomic_exchange(&cuda->no_batch, true)) {
     cleat__log(&cuda->log, CLEAT_LOG_INFO,
-               "many small tensors are copied one by one: the CUDA driver takes no batches (%s)",
+               "the CUDA driver has no batches, so small tensors are copied one by one (%s)",
                cudaGetErrorName(refused));
   }
   return code;
@@ -465,7 +465,7 @@ static cleat_status cuda_submit(struct cleat__queue *base, const struct cleat__c
     many += many == 0;
   }
   if (code != cudaSuccess)
-    status = cuda_fail(err, code, queue->ordinal, "begin a copy");
+    status = cuda_fail(err, code, queue->ordinal, "start a copy");
   return status;
 }
 
@@ -490,7 +490,7 @@ static cleat_status cuda_wait(struct cleat__queue *base, struct cleat_error *err
   cudaError_t code = wait_by_event(queue);
   if (code != cudaSuccess) {
     status = cuda_fail(err, code, queue->ordinal, "finish a copy");
-    /* It may be the event that failed: the buffers must not be let go while a copy runs. */
+    /* The event itself may have failed. The buffers must not be released while a copy runs. */
     if (cudaStreamSynchronize(queue->stream) != cudaSuccess)
       (void)cudaGetLastError();
   }
@@ -519,7 +519,7 @@ static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, vo
   size_t total = 0;
   cudaError_t code = cudaMemGetInfo(&unused, &total);
   if (code != cudaSuccess)
-    return cuda_fail(err, code, queue->ordinal, "tell its free memory");
+    return cuda_fail(err, code, queue->ordinal, "query its free memory");
   if (unused < bytes || unused - bytes < total / SNAPSHOT_RESERVE) {
     return cleat__error_set(err, CLEAT_NO_MEMORY,
                             "CUDA device %d has %zu bytes free, too few for a copy of %zu",
@@ -528,7 +528,7 @@ static cleat_status device_take(const struct cuda_queue *queue, size_t bytes, vo
   void *taken = NULL;
   code = cudaMallocAsync(&taken, bytes, queue->stream);
   if (code != cudaSuccess)
-    return cuda_fail(err, code, queue->ordinal, "take %zu bytes for a copy", bytes);
+    return cuda_fail(err, code, queue->ordinal, "allocate %zu bytes for a copy", bytes);
   *memory = taken;
   return CLEAT_OK;
 }

@@ -1,6 +1,6 @@
-/* Plain host memory as a device: copies past the caches, and anonymous mappings made resident at once.
+/* Plain host memory as a device: copies that bypass the caches, and anonymous mappings that are made resident at once.
  *
- * Stateless, so thread-safe. Memory belongs to whoever asked for it. */
+ * Stateless, so thread-safe. The caller owns the memory. */
 #include "gpu/device.h"
 
 #include "base/copy.h"
@@ -11,14 +11,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Linux 5.14; older headers lack the name, older kernels refuse the value and we touch by hand. */
+/* From Linux 5.14. Older headers lack the name. Older kernels refuse the value, and then the code touches every
+ * page. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
 #define HOST_PAGE_BYTES 4096u
 
-/* Faults every page in now: the first save would otherwise pay for it inside the fence. */
+/* Makes every page present now. Otherwise the first save would do it within its fence. */
 static void host_make_resident(void *memory, size_t bytes) {
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
     return;
@@ -36,14 +37,14 @@ static cleat_status host_alloc(struct cleat__device *device, size_t bytes, bool 
   void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
     cleat_status status =
-        cleat__error_errno(err, errno, "cannot take %zu bytes of staging memory", bytes);
+        cleat__error_errno(err, errno, "cannot allocate %zu bytes of staging memory", bytes);
     cleat__error_hint(err, "lower the staging memory (--staging, staging_bytes)");
     return status;
   }
-  /* Fewer faults and fewer TLB misses in every later copy; where it is switched off, nothing is lost. */
+  /* Huge pages mean fewer faults and TLB misses in every copy. If they are switched off, nothing is lost. */
   (void)madvise(mapped, bytes, MADV_HUGEPAGE);
-  /* A forked child has no use for it; copy-on-write would slow the next fence down, and move pages away from under a
-   * device that they are pinned for. */
+  /* A forked child does not need this memory. Copy-on-write would slow down the next fence, and would move pages that
+   * are pinned for a device. */
   (void)madvise(mapped, bytes, MADV_DONTFORK);
   if (resident)
     host_make_resident(mapped, bytes);
@@ -62,7 +63,7 @@ static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__
   (void)err;
   for (size_t i = 0; i < count; i++) {
     assert(copies[i].rows > 0);
-    /* Rows do not overlap. */
+    /* Rows must not overlap. */
     assert(copies[i].rows == 1 || (copies[i].to_pitch >= copies[i].row_bytes &&
                                    copies[i].from_pitch >= copies[i].row_bytes));
     for (size_t row = 0; row < copies[i].rows; row++) {
@@ -74,7 +75,7 @@ static cleat_status host_submit(struct cleat__queue *queue, const struct cleat__
   return CLEAT_OK;
 }
 
-/* A copy is done when it was submitted. */
+/* submit has already made the copies. */
 static cleat_status host_wait(struct cleat__queue *queue, struct cleat_error *err) {
   (void)queue;
   (void)err;

@@ -1,4 +1,4 @@
-/* What stands for CUDA in a build without it: everything that begins a use of it says so.
+/* Replaces device_cuda.c in a build without CUDA: every first use of CUDA returns an error.
  *
  * Static, so thread-safe. */
 #include "gpu/device.h"
@@ -6,8 +6,8 @@
 static cleat_status refuse(struct cleat_error *err) {
   cleat_status status = cleat__error_set(
       err, CLEAT_UNSUPPORTED, "this build of Cleat has no CUDA, so it cannot reach CUDA memory");
-  cleat__error_hint(err,
-                    "build Cleat with CUDA (make CUDA=/usr/local/cuda); cleat --version tells");
+  cleat__error_hint(err, "build Cleat with CUDA (make CUDA=/usr/local/cuda); `cleat --version` "
+                         "shows what this build has");
   return status;
 }
 
@@ -32,7 +32,7 @@ static void no_cuda_close(struct cleat__device *device) {
   (void)device;
 }
 
-/* Nobody gets as far as a queue. */
+/* No queue can be created, so its operations are not needed. */
 static const struct cleat__device_ops no_cuda_ops = {
     .name = "no CUDA",
     .pin = no_cuda_pin,

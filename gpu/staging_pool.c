@@ -1,8 +1,7 @@
-/* The staging buffers: one block of device-registered memory, cut into equal pieces on a stack.
+/* The staging buffers: one block of host memory, cut into equal buffers, which are kept on a stack.
  *
- * A stack, not a queue: the buffer that was given back last is the one whose pages and cache lines
- * are warmest. Locking is the caller's (see the header). The pool owns the block; a taken buffer is
- * borrowed until it is given back. */
+ * A stack and not a queue, because the pages and cache lines of the last returned buffer are the warmest. The caller
+ * holds the lock (see the header). The pool owns the block. A taken buffer is borrowed until it is returned. */
 #include "gpu/staging_pool.h"
 
 #include "base/mem.h"
@@ -13,10 +12,10 @@
 #define PAGE_BYTES 4096
 #define ALL_FREE ((1u << CLEAT__STAGING_SLICES) - 1)
 
-/* A buffer that is cut up, or may be. */
+/* The state of a buffer with regard to slices. */
 struct cut {
-  unsigned free;    /* a bit for each slice */
-  struct cut *next; /* among those with free slices */
+  unsigned free;    /* one bit for each free slice */
+  struct cut *next; /* next in the list of cut buffers with free slices */
   bool is_cut;
 };
 
@@ -26,10 +25,10 @@ struct cleat__staging {
   size_t block_bytes;
   size_t buffer_bytes;
   size_t buffer_count;
-  void **stack; /* the free ones: stack[0 .. free_count) */
+  void **stack; /* free buffers: stack[0 .. free_count) */
   size_t free_count;
   struct cut *cuts;    /* one for each buffer */
-  struct cut *partial; /* cut, with free slices */
+  struct cut *partial; /* list of cut buffers with free slices */
   const struct cleat__pool *guard;
 };
 
@@ -37,7 +36,7 @@ static cleat_status staging_check(uint64_t total_bytes, uint64_t buffer_bytes,
                                   struct cleat_error *err) {
   if (buffer_bytes == 0 || total_bytes < buffer_bytes) {
     cleat_status status = cleat__error_set(
-        err, CLEAT_LIMIT, "a staging budget of %llu bytes holds no buffer of %llu bytes",
+        err, CLEAT_LIMIT, "a staging budget of %llu bytes is smaller than a buffer of %llu bytes",
         (unsigned long long)total_bytes, (unsigned long long)buffer_bytes);
     cleat__error_hint(
         err, "raise the staging memory (--staging, staging_bytes) to at least the part size");
@@ -90,7 +89,7 @@ fail:
 void cleat__staging_free(struct cleat__staging *staging) {
   if (staging == NULL)
     return;
-  /* All were given back; a pool that was never whole has none. */
+  /* All buffers were returned. A pool whose creation failed has none. */
   assert(staging->block == NULL || staging->free_count == staging->buffer_count);
   if (staging->block != NULL) {
     staging->device->ops->host_free(staging->device, staging->block, staging->block_bytes);
@@ -161,7 +160,7 @@ bool cleat__staging_take_slice_locked(struct cleat__staging *staging, void **sli
 }
 
 #ifndef NDEBUG
-/* Whether it is a buffer, or one of the slices of a buffer that is cut. */
+/* Whether the address is a buffer, or a slice of a cut buffer. */
 static bool is_of(const struct cleat__staging *staging, const void *buffer) {
   uintptr_t at = (uintptr_t)buffer, from = (uintptr_t)staging->block;
   if (at < from || at >= from + staging->block_bytes)
@@ -182,7 +181,7 @@ static void unlink_partial(struct cleat__staging *staging, struct cut *cut) {
 
 static void give_slice(struct cleat__staging *staging, struct cut *cut, size_t at) {
   assert(at < CLEAT__STAGING_SLICES);
-  assert((cut->free & 1u << at) == 0); /* it is not given back twice */
+  assert((cut->free & 1u << at) == 0); /* a slice must not be returned twice */
   if (cut->free == 0) {
     cut->next = staging->partial;
     staging->partial = cut;

@@ -147,7 +147,7 @@ def test_a_chart_of_blocks_needs_utf8_and_a_terminal(folder):
 @pytest.mark.parametrize("arguments, words", [
     ([], "needs the store's URL"), (["s3://x"], "3 to 63"), (["s3://bucket/run", "--step", "1"], "no option --step"),
     (["s3://bucket/run", "more"], "one argument too many"), (["s3://bucket/run", "--size", "much"], "not a size"),
-    (["s3://bucket/run", "--size", "31M"], "hold no two parts"), (["s3://bucket/run", "--jobs", "0"], "not a number"),
+    (["s3://bucket/run", "--size", "31M"], "are less than two parts"), (["s3://bucket/run", "--jobs", "0"], "not a number"),
     (["s3://bucket/run", "--staging", "1M"], "staging budget"), (["ftp://x/y"], "ftp")])
 def test_wrong_usage(arguments, words):
     assert_error(run("bench", *arguments, environment=clean_environment()), 2, words)

@@ -179,7 +179,7 @@ def assert_refused(job, *words, knows_its_rank=True):
 
 def test_several_ranks_without_a_start(store, tmp_path, launch):
     job = launch(store, tmp_path, 3, "--steps", 5, CLEAT_START="")
-    assert_refused(job, "3 ranks, and no name for this start", knows_its_rank=False)
+    assert_refused(job, "3 ranks need a common name for this start", knows_its_rank=False)
     assert all("CLEAT_START" in job.err(number).splitlines()[1] for number in range(3))
     assert store.keys() == []
 
@@ -187,8 +187,8 @@ def test_several_ranks_without_a_start(store, tmp_path, launch):
 @pytest.mark.parametrize("variable, value, words", (
     ("CLEAT_SESSION", "a/b", ("the session's name", "a/b")), ("CLEAT_SESSION", "..", ("the session's name",)),
     ("CLEAT_START", "a/b", ("the start's name", "a/b")), ("CLEAT_RANK", "3", ("rank 3 is outside a world of 3",)),
-    ("CLEAT_RANK", "-1", ("CLEAT_RANK is no number", "-1")), ("CLEAT_WORLD_SIZE", "", ("CLEAT_WORLD_SIZE",)),
-    ("CLEAT_WORLD_SIZE", "many", ("CLEAT_WORLD_SIZE is no number", "many"))))
+    ("CLEAT_RANK", "-1", ("CLEAT_RANK must be a number", "-1")), ("CLEAT_WORLD_SIZE", "", ("CLEAT_WORLD_SIZE",)),
+    ("CLEAT_WORLD_SIZE", "many", ("CLEAT_WORLD_SIZE must be a number", "many"))))
 def test_a_process_that_is_told_nonsense(folder, tmp_path, launch, variable, value, words):
     job = launch(folder, tmp_path, 3, "--steps", 5, ranks=[0], **{variable: value})
     assert_refused(job, *words, knows_its_rank=False)
@@ -214,7 +214,7 @@ def test_ranks_that_disagree_on_their_number(store, tmp_path, launch):
     job.add(1, CLEAT_WORLD_SIZE="3")
     assert_refused(job)
     assert_told(job, 0, "rank 1 has not come")
-    assert_told(job, 1, "rank 1 knows of 3 ranks, rank 0 of 2")
+    assert_told(job, 1, "rank 1 has world size 3, rank 0 has 2")
     assert visible_steps(store) == []
 
 

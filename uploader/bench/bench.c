@@ -1,6 +1,6 @@
-/* bench.c: the bench as an operation of one task, which runs all measurements. See bench.h, single.h.
+/* bench.c: runs the bench as an operation of one task, which makes all measurements. See bench.h, single.h.
  *
- * The staging buffers are guarded by the pool's lock until they are taken. */
+ * The pool's lock guards the staging buffers until they are taken. */
 #include "uploader/bench/bench.h"
 
 #include "base/mem.h"
@@ -8,15 +8,16 @@
 #include "uploader/engine/single.h"
 
 struct cleat_bench {
-  struct cleat__single single; /* first, so that one is the other */
+  /* must be the first field: bench and single are cast to each other */
+  struct cleat__single single;
   unsigned max_concurrency;
   uint64_t max_bytes;
-  void **buffers; /* owned; room for max_concurrency */
+  void **buffers; /* owned array of max_concurrency pointers */
   struct cleat__bench_progress progress;
   struct cleat__bench_result result;
 };
 
-/* What is free, up to what is wanted. Returns how many: 0 also when another job's turn comes first. */
+/* Takes free staging buffers, up to the number wanted. Returns how many. 0 also if another job is next in turn. */
 static unsigned take_buffers(struct cleat_bench *bench) {
   struct cleat_client *client = bench->single.operation.client;
   cleat__pool_lock(client->pool);
@@ -37,7 +38,7 @@ static void give_buffers(struct cleat_bench *bench, unsigned count) {
   cleat__pool_unlock(client->pool);
 }
 
-/* What a save or load that is told nothing has in flight, at most. */
+/* The limit of a save or load when none is configured. */
 static unsigned usual_concurrency(const struct cleat_client *client) {
   uint64_t buffers = CLEAT__STAGING_BYTES_DEFAULT / client->part_bytes;
   unsigned usual = client->store->default_concurrency;
@@ -51,7 +52,7 @@ static cleat_status run(struct cleat__operation *operation, struct cleat_error *
   unsigned count = take_buffers(bench);
   if (count == 0)
     return cleat__error_set(err, CLEAT_LIMIT,
-                            "the bench needs staging memory, and none is free now");
+                            "the bench needs staging memory, but none is free now");
   const struct cleat__bench_setup setup = {
       .store = client->store,
       .log = &client->log,
@@ -74,11 +75,11 @@ cleat_status cleat__bench_start(struct cleat_client *client,
                                 struct cleat_bench **bench, struct cleat_error *err) {
   unsigned most = options->max_concurrency;
   if (most > CLEAT__CONCURRENCY_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "max_concurrency %u is above %u", most,
+    return cleat__error_set(err, CLEAT_INVALID, "max_concurrency %u is above the limit of %u", most,
                             CLEAT__CONCURRENCY_MAX);
   uint64_t max_bytes = options->max_bytes != 0 ? options->max_bytes : CLEAT__BENCH_BYTES_DEFAULT;
   if (max_bytes / client->part_bytes < cleat__bench_least_parts(1)) {
-    cleat__error_set(err, CLEAT_INVALID, "%llu bytes hold no two parts of %llu",
+    cleat__error_set(err, CLEAT_INVALID, "%llu bytes are less than two parts of %llu",
                      (unsigned long long)max_bytes, (unsigned long long)client->part_bytes);
     cleat__error_hint(err, "raise the size (--size, max_bytes), or lower the part size");
     return err->status;
@@ -108,7 +109,8 @@ cleat_status cleat__bench_wait(struct cleat_bench *bench, struct cleat_error *er
 
 void cleat__bench_get_progress(const struct cleat_bench *bench,
                                struct cleat_bench_progress *progress) {
-  bool ended = cleat__single_ended(&bench->single); /* before what is final then */
+  /* read first: after the end the values below are final */
+  bool ended = cleat__single_ended(&bench->single);
   *progress = (struct cleat_bench_progress){
       .ended = ended,
       .stage = (enum cleat_bench_stage)atomic_load(&bench->progress.stage),

@@ -1,5 +1,5 @@
-/* bench.h: the bench as a job of a client. Ownership, threads and errors: api/cleat/bench.h; what it does:
- * bench/run.h. */
+/* bench.h: the bench as a job of a client. api/cleat/bench.h documents ownership, threads and errors. bench/run.h says
+ * what it does. */
 #ifndef CLEAT_UPLOADER_BENCH_BENCH_H
 #define CLEAT_UPLOADER_BENCH_BENCH_H
 

@@ -1,4 +1,4 @@
-/* doctor.c: the doctor as an operation of one task, which runs all checks. See doctor.h, single.h. */
+/* doctor.c: runs the doctor as an operation of one task, which makes all checks. See doctor.h, single.h. */
 #include "uploader/bench/doctor.h"
 
 #include "base/mem.h"
@@ -6,7 +6,8 @@
 #include "uploader/engine/single.h"
 
 struct cleat_doctor {
-  struct cleat__single single; /* first, so that one is the other */
+  /* must be the first field: doctor and single are cast to each other */
+  struct cleat__single single;
   struct cleat__doctor_report report;
 };
 
@@ -43,7 +44,7 @@ bool cleat__doctor_safe(const struct cleat_doctor *doctor) {
   return cleat__doctor_count(doctor) > 0 && doctor->report.safe;
 }
 
-/* A run that was cut short has no report. */
+/* A run that ended early has no report. */
 size_t cleat__doctor_count(const struct cleat_doctor *doctor) {
   return cleat__single_succeeded(&doctor->single) ? doctor->report.count : 0;
 }

@@ -1,5 +1,5 @@
-/* doctor.h: the doctor as a job of a client. Ownership, threads and errors: api/cleat/doctor.h; what it does:
- * storage/doctor/doctor.h. */
+/* doctor.h: the doctor as a job of a client. api/cleat/doctor.h documents ownership, threads and errors.
+ * storage/doctor/doctor.h says what it does. */
 #ifndef CLEAT_UPLOADER_BENCH_DOCTOR_H
 #define CLEAT_UPLOADER_BENCH_DOCTOR_H
 

@@ -1,6 +1,6 @@
-/* bench/latency.c: small requests, one after another. See bench/run.h.
+/* bench/latency.c: measures small requests, one after another. See bench/run.h.
  *
- * The control thread alone. The first of each kind, which may open a connection, is not counted. */
+ * Runs on the control thread only. The first request of each kind may open a connection, so it is not counted. */
 #include "uploader/bench/run.h"
 
 #include "base/checksum.h"
@@ -8,10 +8,10 @@
 
 enum { REQUESTS = 20, REQUESTS_MIN = 3 };
 
-/* A store that is far away, or slow, gets fewer requests of a kind. */
+/* Time limit for the requests of one kind, in seconds. A distant or slow store gets fewer requests. */
 static const double kind_s = 5.0;
 
-/* One request; false: it failed. */
+/* Sends one request. */
 typedef cleat_status request_fn(struct cleat__bench *bench, struct cleat_error *err);
 
 static cleat_status put_small(struct cleat__bench *bench, struct cleat_error *err) {
@@ -21,7 +21,7 @@ static cleat_status put_small(struct cleat__bench *bench, struct cleat_error *er
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, sizeof bytes)};
   cleat_status status = cleat__store_put(bench->setup->store, bench->small_key, &body, 1, &options,
                                          bench->cancel, err);
-  /* Who may not write may not remove either: there is nothing to be told of. */
+  /* After a denied put there is no object to remove, and a removal would be denied as well. */
   bench->small_made = bench->small_made || status != CLEAT_DENIED;
   return status;
 }
@@ -77,6 +77,6 @@ cleat_status cleat__bench_latency(struct cleat__bench *bench, struct cleat_bench
     status = time_requests(bench, get_small, &report->get, err);
   if (status == CLEAT_OK)
     status = time_requests(bench, head_small, &report->head, err);
-  /* Where nothing can be removed, nothing big is stored. */
+  /* Continues only if this removal works. Otherwise nothing large is stored. */
   return status == CLEAT_OK ? remove_small(bench, err) : status;
 }

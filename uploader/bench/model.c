@@ -1,4 +1,4 @@
-/* bench/model.c: the ladder, its end, and the figures. See bench/model.h. */
+/* bench/model.c: chooses the rungs, ends the ladder, and computes the figures. See bench/model.h. */
 #include "uploader/bench/model.h"
 
 #include <assert.h>
@@ -12,14 +12,14 @@ static double fastest(const struct cleat_bench_rung *rungs, size_t count) {
   return rate;
 }
 
-/* The last rungs, all of them together, gained nothing over those before. */
+/* Whether the last rungs together gained nothing over those before. */
 static bool is_flat(const struct cleat_bench_rung *rungs, size_t count) {
   const size_t last = CLEAT__BENCH_FLAT_RUNGS;
   return count > last && fastest(rungs + count - last, last) <=
                              (1 + CLEAT__BENCH_SAME) * fastest(rungs, count - last);
 }
 
-/* The next power of two, unless a save's usual number or the limit comes before it. */
+/* The next power of two, or the usual limit of a save or the ladder's limit if that comes first. */
 static unsigned above(unsigned last, const struct cleat__bench_ladder *ladder) {
   unsigned next = 1;
   while (next <= last && next < ladder->limit)
@@ -27,7 +27,7 @@ static unsigned above(unsigned last, const struct cleat__bench_ladder *ladder) {
   return last < ladder->usual && ladder->usual < next ? ladder->usual : next;
 }
 
-/* Why `next` cannot be tried, or NULL. */
+/* Why `next` cannot be tried. NULL: it can. */
 static const char *obstacle(const struct cleat_bench_rung *rungs, size_t count, unsigned next,
                             const struct cleat__bench_ladder *ladder, uint64_t bytes_left) {
   double first_bytes = (double)next * (double)ladder->part_bytes;
@@ -42,7 +42,7 @@ unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
   assert(ladder->part_bytes > 0 && ladder->limit > 0);
   unsigned last = count > 0 ? rungs[count - 1].concurrency : 0;
   bool flat = is_flat(rungs, count);
-  /* What a save does that is told nothing is worth knowing in any case. */
+  /* The usual limit of a save is always measured, even if the rate is already flat. */
   unsigned next = flat ? ladder->usual : above(last, ladder);
   bool ended = last >= ladder->limit || (flat && (next <= last || next > ladder->limit));
   const char *why = ended ? NULL : obstacle(rungs, count, next, ladder, bytes_left);
@@ -78,7 +78,7 @@ size_t cleat__bench_best(const struct cleat_bench_rung *rungs, size_t count) {
 double cleat__bench_share(double begun, double ended, double window_begun, double window_ended) {
   double from = begun > window_begun ? begun : window_begun;
   double to = ended < window_ended ? ended : window_ended;
-  if (ended <= begun) /* faster than the clock: it was inside, or it was not */
+  if (ended <= begun) /* shorter than the clock can tell: counts fully or not at all */
     return begun >= window_begun && ended <= window_ended ? 1 : 0;
   return to > from ? (to - from) / (ended - begun) : 0;
 }
@@ -93,7 +93,7 @@ double cleat__bench_percentile(double *values, size_t count, double fraction) {
   if (count == 0)
     return 0;
   qsort(values, count, sizeof *values, compare);
-  /* The smallest rank that is not below the fraction, without trusting 0.95 * 20 to be 19. */
+  /* The smallest rank that is not below the fraction. The subtraction allows for rounding: 0.95 * 20 need not be 19. */
   size_t rank = (size_t)(fraction * (double)count - 1e-9) + 1;
   return values[(rank < count ? rank : count) - 1];
 }

@@ -1,6 +1,6 @@
-/* bench/model.h: what the bench decides and reckons, without a clock, a store or a thread. Pure.
+/* bench/model.h: what the bench decides and computes, without a clock, a store or a thread. Pure.
  *
- * A rung is a measurement at one number of parts in flight; the ladder is the order of these numbers. */
+ * A rung is a measurement with one number of parts in flight. The ladder is the sequence of these numbers. */
 #ifndef CLEAT_UPLOADER_BENCH_MODEL_H
 #define CLEAT_UPLOADER_BENCH_MODEL_H
 
@@ -9,45 +9,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rates that differ by less are taken to be the same. Lower: chance decides what is best. Higher: a
- * gain that a save would feel is not seen. */
+/* Rates that differ by less than this share count as equal. Lower: noise decides which is best. Higher: a gain that a
+ * save would notice is missed. */
 #define CLEAT__BENCH_SAME 0.05
-/* The ladder ends after so many rungs in a row without a gain. One may be chance. */
+/* The ladder ends after this many rungs in a row without a gain. A single one may be noise. */
 #define CLEAT__BENCH_FLAT_RUNGS 2
-/* No rung is begun whose first parts alone would take longer at the best rate so far. */
+/* Seconds. A rung is not tried if its first parts alone would take longer at the best rate so far. */
 #define CLEAT__BENCH_SLOW_S 30.0
 
-/* Where a ladder may go. */
+/* Limits of a ladder. */
 struct cleat__bench_ladder {
-  unsigned limit;       /* no more parts in flight; 1 or more */
-  const char *limit_by; /* what sets the limit, for *stopped; static */
-  unsigned usual; /* what a save uses that is told nothing: measured too, if the limit allows */
+  unsigned limit;       /* most parts in flight; at least 1 */
+  const char *limit_by; /* what sets the limit, for *stopped; static text */
+  unsigned usual;       /* usual limit of a save; measured as well, if `limit` allows it */
   uint64_t part_bytes;
 };
 
-/* The parts in flight of the next rung after `count` rungs, in rising order; 0: the ladder ends here, and
- * *stopped says why, as in struct cleat_bench_side. `bytes_left` may still be moved. */
+/* Returns the parts in flight of the next rung after `count` rungs, in rising order. 0: the ladder ends here, and
+ * *stopped says why, as in struct cleat_bench_side. `bytes_left`: bytes that may still be moved. */
 unsigned cleat__bench_next(const struct cleat_bench_rung *rungs, size_t count,
                            const struct cleat__bench_ladder *ladder, uint64_t bytes_left,
                            const char **stopped);
 
-/* How many parts a rung moves at least: each of those in flight one, and never a single one. */
+/* The least number of parts that a rung moves: one for each part in flight, and at least two. */
 uint64_t cleat__bench_least_parts(unsigned concurrency);
 
-/* How many parts fill `seconds` at `bytes_per_s` (0: not known, the least), from the least number on and at
- * most `most`, which is not below it. */
+/* The number of parts that take `seconds` at `bytes_per_s`: at least the least number, and at most `most`, which is not
+ * below it. Rate 0: not known; returns the least number. */
 uint64_t cleat__bench_parts(unsigned concurrency, double bytes_per_s, double seconds,
                             uint64_t part_bytes, uint64_t most);
 
-/* The index of the fewest parts in flight whose rate is that of the fastest rung, or near it. `count` is 1 or
- * more. */
+/* Index of the rung with the fewest parts in flight whose rate equals that of the fastest rung, within
+ * CLEAT__BENCH_SAME. `count` is at least 1. */
 size_t cleat__bench_best(const struct cleat_bench_rung *rungs, size_t count);
 
-/* How much of a part that was under way from `begun` to `ended` is reckoned to a window of time, if it moved
- * evenly: 0 to 1. All in seconds. */
+/* The share (0 to 1) of a part that falls into a window of time, if the part moved evenly from `begun` to `ended`. All
+ * in seconds. */
 double cleat__bench_share(double begun, double ended, double window_begun, double window_ended);
 
-/* The nearest-rank percentile (0 < fraction <= 1) of `count` values, which it sorts; 0 for none. */
+/* The nearest-rank percentile (0 < fraction <= 1) of `count` values. Sorts them. 0 if there are none. */
 double cleat__bench_percentile(double *values, size_t count, double fraction);
 
 #endif

@@ -1,6 +1,6 @@
-/* bench/run.c: the order of the measurements, the objects that they need, and the cleaning up. See bench/run.h.
+/* bench/run.c: the sequence of the measurements, the objects that they need, and the cleanup. See bench/run.h.
  *
- * One thread, the control thread; bench/rung.c has the others. */
+ * Runs on one thread, the control thread. bench/rung.c has the others. */
 #include "uploader/bench/run.h"
 
 #include "base/checksum.h"
@@ -9,11 +9,11 @@
 
 #include <stdio.h>
 
-/* Less: chance has more weight. More: people wait longer. */
+/* Length of a rung in seconds. Less: more noise. More: people wait longer. */
 static const double rung_s = 2.0;
-/* An upload that takes longer than was foreseen ends here, and is dropped. */
+/* Seconds. An upload that takes longer than estimated ends here and is discarded. */
 static const double upload_max_s = 10.0;
-/* A rung moves at most this part of all, unless those in flight need more for two rounds. */
+/* A rung moves at most this fraction of max_bytes (1 / SHARES), unless two rounds of the parts in flight need more. */
 enum { SHARES = 8 };
 
 enum { UPLOAD = 0, DOWNLOAD = 1 };
@@ -40,14 +40,14 @@ static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts,
 
 static cleat_status object_complete(struct cleat__bench *bench, struct cleat_error *err) {
   struct cleat__bench_object *object = &bench->current;
-  object->made = true; /* also when nobody learns of it */
+  object->made = true; /* may exist even if the reply is lost */
   cleat_status status = cleat__store_multipart_complete(
       bench->setup->store, &object->upload, object->parts, object->count, bench->cancel, err);
   object->open = status != CLEAT_OK;
   return status;
 }
 
-/* Removes all of it from the store. What could not be removed stays noted. */
+/* Removes the upload and the object from the store. What could not be removed stays noted. */
 static cleat_status object_remove(struct cleat__bench *bench, struct cleat__bench_object *object,
                                   struct cleat_error *err) {
   struct cleat__store *store = bench->setup->store;
@@ -65,7 +65,7 @@ static cleat_status object_remove(struct cleat__bench *bench, struct cleat__benc
   return status;
 }
 
-/* Of two whole objects the larger is kept, so that no more than two take space at a time. */
+/* Keeps the larger of two complete objects, so that at most two take space at a time. */
 static cleat_status object_keep(struct cleat__bench *bench, struct cleat_error *err) {
   if (bench->kept.count > bench->current.count)
     return object_remove(bench, &bench->current, err);
@@ -84,14 +84,14 @@ static void add_sample(struct cleat__bench_sample *sum, const struct cleat__benc
   sum->window_s += sample->window_s;
   sum->window_bytes += sample->window_bytes;
   sum->cpu_s += sample->cpu_s;
-  sum->median_s = sample->median_s; /* the last one has most parts */
+  sum->median_s = sample->median_s; /* the last sample has the most parts */
 }
 
 static double rate_of(const struct cleat__bench_sample *sample) {
   return sample->window_s > 0 ? sample->window_bytes / sample->window_s : 0;
 }
 
-/* One upload of `parts` parts. One that took too long to be completed is a sample all the same. */
+/* One upload of `parts` parts. An upload that took too long is not completed, but counts as a sample. */
 static cleat_status upload_once(struct cleat__bench *bench, unsigned concurrency, uint64_t parts,
                                 struct cleat__bench_sample *sample, struct cleat_error *err) {
   uint64_t least = cleat__bench_least_parts(concurrency);
@@ -109,14 +109,14 @@ static cleat_status upload_once(struct cleat__bench *bench, unsigned concurrency
     return object_remove(bench, &bench->current, err);
   double ended = cleat__seconds();
   status = object_complete(bench, err);
-  /* In a folder that syncs what was written: only then is it stored. Elsewhere it is one small request for a whole
-   * file, which would weigh too much here. */
+  /* A folder syncs the file when it is completed, and only then it is stored. On other stores this is one small request
+   * for a whole file. It would distort the rate here. */
   if (bench->folder_store)
     sample->window_s += cleat__seconds() - ended;
   return status == CLEAT_OK ? object_keep(bench, err) : status;
 }
 
-/* Parts that a rung may move. */
+/* The most parts that a rung may move. */
 static uint64_t most_parts(const struct cleat__bench *bench, int direction, unsigned concurrency) {
   const struct cleat__bench_setup *setup = bench->setup;
   uint64_t left = (setup->max_bytes - bench->moved[direction]) / setup->part_bytes;
@@ -127,8 +127,8 @@ static uint64_t most_parts(const struct cleat__bench *bench, int direction, unsi
   return most < setup->store->max_parts ? most : setup->store->max_parts;
 }
 
-/* An upload must know its size before it begins: it is foreseen from the rate of the rung before. Where that says
- * too little, as on the first rung, a second upload makes up the time. */
+/* Measures the uploads of one rung. The size of an upload must be known before it begins, so it is estimated from the
+ * rate of the previous rung. If it is estimated too low, as on the first rung, further uploads fill the time. */
 static cleat_status upload_rung(struct cleat__bench *bench, unsigned concurrency, double rate,
                                 struct cleat__bench_sample *sum, struct cleat_error *err) {
   enum { TRIES = 3 };
@@ -172,7 +172,7 @@ static void note_rung(const struct cleat__bench *bench, const struct cleat__benc
   rung->cpu_s_per_gb = rung->bytes > 0 ? sample->cpu_s * 1e9 / (double)rung->bytes : 0;
 }
 
-/* The rungs of one direction are done. */
+/* Computes the results of one direction from its rungs. */
 static void conclude(struct cleat_bench_side *side) {
   double highest = 0;
   side->best = cleat__bench_best(side->rungs, side->count);
@@ -219,7 +219,7 @@ static cleat_status climb(struct cleat__bench *bench, int direction, struct clea
 
 /* ---- the whole ---- */
 
-/* The first request: a bucket that is not there, or a server that does not answer, is told here. */
+/* Sends the first request. A missing bucket or an unreachable server shows here. */
 static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_result *result,
                             struct cleat_error *err) {
   struct cleat__store *store = bench->setup->store;
@@ -233,7 +233,7 @@ static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_resu
     snprintf(result->place, sizeof result->place, "%s", facts.place);
   bench->folder_store = !facts.needs_keys && facts.addressing[0] == '\0';
   result->report.cached = bench->folder_store;
-  /* S3 denies what is absent to who may not list. */
+  /* S3 answers "denied" for a missing object to a client that may not list. */
   return status == CLEAT_DENIED ? CLEAT_OK : status;
 }
 
@@ -257,20 +257,20 @@ static cleat_status measure(struct cleat__bench *bench, struct cleat__bench_resu
     status = cleat__bench_latency(bench, report, err);
   if (status == CLEAT_OK)
     status = climb(bench, UPLOAD, result->rungs[UPLOAD], &report->upload, err);
-  /* The first upload has no more parts than it must move, so it was completed, and there is an object. */
+  /* The first upload has only the parts that it must move, so it was completed, and there is an object. */
   if (status == CLEAT_OK)
     status = climb(bench, DOWNLOAD, result->rungs[DOWNLOAD], &report->download, err);
   return status;
 }
 
-/* Says what is left, and why. */
+/* Logs what could not be removed, and why. */
 static void tell_left(const struct cleat__bench *bench, const char *key, bool upload,
                       const struct cleat_error *problem) {
   cleat__log(bench->setup->log, CLEAT_LOG_WARNING, "the bench's %s %s is still there: %s",
              upload ? "unfinished upload" : "object", key, problem->message);
 }
 
-/* All is tried, whatever fails. Returns the first failure. */
+/* Removes everything, and does not stop at a failure. Returns the first failure. */
 static cleat_status clean_up(struct cleat__bench *bench, struct cleat_error *err) {
   struct cleat__bench_object *const objects[] = {&bench->current, &bench->kept};
   cleat_status first = CLEAT_OK;

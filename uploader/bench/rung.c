@@ -1,10 +1,9 @@
-/* bench/rung.c: parts in flight, so many at once, and what they cost. See bench/run.h.
+/* bench/rung.c: moves parts with a fixed number in flight, and measures that. See bench/run.h.
  *
- * A rung is a job of the bench's own pool, whose lock guards the fields under `synced` and who holds which
- * slot; a part that is under way has its slot, its buffer and its time to itself. The rate is taken over the
- * window of time in which all slots are busy: from the first part's begin to the moment when one ends and
- * no other follows. A part that reaches beyond counts by its share, so neither the last parts nor waves of
- * parts that end together bend the rate. */
+ * A rung is a job of the bench's own pool. The pool's lock guards the fields under `synced`, and which slots are taken.
+ * A part in flight has its own slot, buffer and time. The rate is that of the window in which all slots are busy: from
+ * the start of the first part until a part ends and no other one follows. A part that reaches beyond the window counts
+ * by its share. So neither the last parts, nor parts that end at the same time, distort the rate. */
 #include "uploader/bench/run.h"
 
 #include "base/checksum.h"
@@ -14,15 +13,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* One part in flight. */
+/* A part in flight. */
 struct cleat__task {
   void *buffer;
-  uint64_t number; /* of the rung's parts, from 0 */
+  uint64_t number; /* index among the rung's parts, from 0 */
   double begun;
   double ended;
   cleat_status status;
   struct cleat_error err;
-  struct cleat__task *next; /* free */
+  struct cleat__task *next; /* next free slot */
 };
 
 struct time {
@@ -31,20 +30,20 @@ struct time {
 };
 
 struct rung {
-  struct cleat__job job; /* first, so that one is the other */
+  struct cleat__job job; /* must be the first field: rung and job are cast to each other */
   struct cleat__bench *bench;
   const struct cleat__bench_task *task;
-  struct cleat__task *slots; /* owned; `concurrency` of them */
-  struct time *times;        /* owned; of each part */
+  struct cleat__task *slots; /* owned; `concurrency` slots */
+  struct time *times;        /* owned; one for each part */
   double begun;
 
   struct {
     struct cleat__task *free;
-    uint64_t begun; /* parts */
+    uint64_t begun; /* parts begun */
     uint64_t ended;
-    bool closed;              /* nothing more is begun */
-    double window_ended;      /* 0: not yet */
-    struct cleat_error error; /* the first */
+    bool closed;              /* no further part begins */
+    double window_ended;      /* 0: the window is still open */
+    struct cleat_error error; /* the first error */
   } synced;
 };
 
@@ -54,7 +53,7 @@ static struct rung *rung_of(struct cleat__job *job) {
 
 /* ---- bytes ---- */
 
-/* splitmix64 (Steele, Lea, Flood 2014): quick, and no compressor finds anything in it. */
+/* splitmix64 (Steele, Lea, Flood 2014): fast, and its output cannot be compressed. */
 static uint64_t mix(uint64_t state) {
   state += 0x9e3779b97f4a7c15u;
   state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -70,7 +69,8 @@ void cleat__bench_fill(void *bytes, size_t count, uint64_t seed) {
   }
 }
 
-/* Makes no two parts alike, in any of their blocks: a store that keeps equal blocks once would look fast. */
+/* Changes every block of the part, so that no two blocks are equal. A store that keeps equal blocks only once would
+ * look fast. */
 static void vary(char *bytes, uint64_t count, uint64_t seed) {
   enum { BLOCK = 4096 };
   for (uint64_t i = 0; i + sizeof seed <= count; i += BLOCK)
@@ -144,7 +144,7 @@ static void finish(struct cleat__job *job, struct cleat__task *slot) {
     rung->synced.closed = true;
   if (slot->status != CLEAT_OK) {
     rung->synced.closed = true;
-    atomic_store(rung->bench->cancel, true); /* what is in flight ends soon */
+    atomic_store(rung->bench->cancel, true); /* running parts end soon */
     if (rung->synced.error.status == CLEAT_OK)
       rung->synced.error = slot->err;
   } else {
@@ -175,7 +175,7 @@ static void hand_out_slots(struct rung *rung) {
     rung->slots[i].next = rung->synced.free;
     rung->synced.free = &rung->slots[i];
   }
-  /* Outside of what is measured; once is enough, since downloads bring as random bytes. */
+  /* Not part of the measurement. Needed once for each buffer, because downloads fill them with random bytes, too. */
   for (; bench->filled < rung->task->concurrency; bench->filled++)
     cleat__bench_fill(bench->setup->buffers[bench->filled], (size_t)bench->setup->part_bytes,
                       mix(bench->seed ^ bench->filled));

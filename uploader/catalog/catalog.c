@@ -1,7 +1,7 @@
-/* Listing: the step folders come from paged lists, their manifests are read by the worker pool in
- * parallel, a folder without one is a save that never ended and is not shown.
+/* Lists checkpoints. Paged lists give the step folders, and the worker pool reads their manifests in parallel. A folder
+ * without a manifest belongs to a save that was not committed, and is not listed.
  *
- * The list is built by one job and handed over when that has ended; read-only after. */
+ * One job builds the list and hands it over at its end. The list is read-only afterwards. */
 #include "uploader/catalog/catalog.h"
 
 #include "base/mem.h"
@@ -41,12 +41,12 @@ static cleat_status steps_add(void *user, const struct cleat__list_entry *entry,
   return CLEAT_OK;
 }
 
-/* All step folders, committed or not, in ascending order. */
+/* Lists all step folders, committed or not, in ascending order. */
 static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
                                struct cleat_error *err) {
   const struct cleat__listing folders = {client->store, "step-", true, &client->never};
   cleat_status status = cleat__listing_each(&folders, steps_add, steps, err);
-  /* Folders sort as text: beyond twelve digits that is another order. */
+  /* Folders are listed in text order. That differs from the order of steps beyond twelve digits. */
   if (status == CLEAT_OK && steps->count > 0) {
     qsort(steps->items, steps->count, sizeof(*steps->items), step_compare);
   }
@@ -55,18 +55,18 @@ static cleat_status steps_list(struct cleat_client *client, struct steps *steps,
 
 /* ---- List ------------------------------------------------------------------------------------- */
 
-/* One step folder while its manifest is read. */
+/* A step folder while its manifest is read. */
 struct listed {
   int64_t step;
   double began_s;
   cleat_status status; /* NOT_FOUND: not committed */
   struct cleat__manifest manifest;
   struct cleat_checkpoint_info info;
-  struct cleat_error failure; /* when status is not CLEAT_OK */
+  struct cleat_error failure; /* valid if status is not CLEAT_OK */
 };
 
 struct cleat_list {
-  struct listed **committed; /* borrowed from `all`, ascending by step */
+  struct listed **committed; /* points into `all`; ascending by step */
   size_t committed_count;
   struct listed **damaged;
   size_t damaged_count;
@@ -76,9 +76,9 @@ struct cleat_list {
 
 /* The job: task i reads the manifest of all[i]. */
 struct list_job {
-  struct cleat__operation operation; /* first */
+  struct cleat__operation operation; /* must be the first field */
   struct cleat_list *list;
-  size_t next; /* under the pool's lock */
+  size_t next; /* guarded by the pool's lock */
 };
 
 static struct cleat__task *list_take(struct cleat__job *job) {
@@ -116,7 +116,7 @@ static bool is_damage(cleat_status status) {
 static void list_finish(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  /* An answer, whatever it is: it weighs by its request, not by its few bytes. */
+  /* For the speed of transfers, any answer counts by its request, not by its few bytes. */
   bool answered =
       listed->status == CLEAT_OK || cleat__object_is_absent(listed->status, &listed->failure);
   cleat__client_end_transfer_locked(listing->operation.client, CLEAT__DOWN, listed->began_s,
@@ -214,8 +214,8 @@ void cleat__catalog_free(struct cleat_list *list) {
 
 /* ---- Latest ----------------------------------------------------------------------------------- */
 
-/* CLEAT_OK: *checkpoint is whole. NOT_FOUND: there is none; damage: there is, in pieces. In both
- * cases the one before it is looked at. */
+/* Opens the checkpoint of `step` if it is complete. NOT_FOUND: there is none. Damage: some of it is missing or wrong.
+ * In both cases the caller tries the step before. */
 static cleat_status latest_try(struct cleat_client *client, int64_t step,
                                struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *candidate = NULL;
@@ -230,21 +230,21 @@ static cleat_status latest_try(struct cleat_client *client, int64_t step,
   return status;
 }
 
-/* The last damage that was met, or that there is nothing. A job that starts afresh when nothing is
- * found must not do so because everything is broken. */
+/* Sets the error when no checkpoint was found. A job that finds nothing starts from scratch. It must not do so if there
+ * are checkpoints but all are damaged. */
 static cleat_status latest_none(const struct cleat_client *client, size_t damaged,
                                 struct cleat_error *err) {
   if (damaged == 0)
     return cleat__error_set(err, CLEAT_NOT_FOUND, "no committed checkpoint under %s",
                             client->store->display);
   cleat_status status =
-      cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu there, all damaged",
+      cleat__error_set(err, CLEAT_INTEGRITY, "no whole checkpoint under %s: %zu found, all damaged",
                        client->store->display, damaged);
-  cleat__error_hint(err, "`cleat verify URL --step N` tells what is wrong with one");
+  cleat__error_hint(err, "`cleat verify URL --step N` shows what is wrong with one");
   return status;
 }
 
-/* For the one who asked: a success has no error to tell it by. */
+/* Reports the damaged steps to the caller in `info`, because a success has no error. */
 static void note_passed_over(struct cleat_checkpoint *checkpoint, size_t damaged,
                              const struct cleat_error *newest) {
   checkpoint->damage = *newest;

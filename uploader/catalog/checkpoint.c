@@ -1,6 +1,5 @@
-/* Opening a checkpoint: manifest → rank records (by size and SHA-256) → files and tensors of all
- * ranks in one view (checkpoint_view.c). One thread opens; the records are read by
- * the pool (checkpoint_records.c). See checkpoint.h. */
+/* Opens a checkpoint: manifest → rank records (checked by size and SHA-256) → files and tensors of all ranks in one
+ * view (checkpoint_view.c). One thread opens; the pool reads the records (checkpoint_records.c). See checkpoint.h. */
 #include "uploader/catalog/checkpoint.h"
 
 #include "base/mem.h"
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often a document that makes no sense is read: it may have been damaged on its way. */
 #define TRIES CLEAT__CHECKPOINT_TRIES
 
 static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
@@ -38,7 +36,7 @@ cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_
                                              struct cleat_error *err) {
   bool came = true, empty = false;
   cleat_status status = CLEAT_FORMAT;
-  /* One that is empty has been read often enough. */
+  /* An empty manifest is not read again. */
   for (int i = 0; i < TRIES && came && !empty && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
        i++)
     status = manifest_fetch(client, step, cancel, manifest, &came, &empty, err);
@@ -108,8 +106,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step, bool la
   return CLEAT_OK;
 }
 
-/* Where manifest and records do not fit together it may be the manifest that was damaged on its way, by a bit that
- * left it well-formed: all is read once more. */
+/* If manifest and records do not fit together, a flipped bit may have changed the manifest in transit and left it
+ * well-formed. So everything is read a second time. */
 cleat_status cleat__checkpoint_open(struct cleat_client *client, int64_t step,
                                     struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   cleat_status status = open_once(client, step, false, checkpoint, err);
@@ -171,12 +169,12 @@ static int file_compare(const void *a, const void *b) {
   return strcmp((*left)->info.name, (*right)->info.name);
 }
 
-/* The files of a checkpoint, by name, and those that were seen in its store. */
+/* The files of a checkpoint, sorted by name, and which of them are in the store. */
 struct presence {
   const struct cleat__checkpoint_file **sorted;
   size_t count;
   bool *seen;
-  size_t folder; /* the length of its name */
+  size_t folder; /* length of the folder's name in a key */
 };
 
 static cleat_status tick_off(void *user, const struct cleat__list_entry *entry,
@@ -226,7 +224,7 @@ cleat_status cleat__checkpoint_check_present(const struct cleat_checkpoint *chec
                            "step %lld: file %s is missing or has another size",
                            (long long)checkpoint->manifest.step, sorted[i]->info.name);
     cleat__error_hint(err, "this checkpoint is damaged; load another step");
-    status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "looked at", err);
+    status = cleat__checkpoint_explain(checkpoint->client, &checkpoint->manifest, "checked", err);
   }
 done:
   cleat__free(sorted);

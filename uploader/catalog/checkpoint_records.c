@@ -1,7 +1,7 @@
-/* checkpoint_records.c: the rank records of a checkpoint, each read by a worker and checked against what the manifest
- * says of it. See checkpoint.h.
+/* checkpoint_records.c: reads the rank records of a checkpoint. A worker reads each one and checks it against the
+ * manifest. See checkpoint.h.
  *
- * Each task has one rank to itself; `next` is under the pool's lock. */
+ * Each task has one rank. `next` is guarded by the pool's lock. */
 #include "uploader/catalog/checkpoint.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* One record on its way. */
+/* The task that reads one record. */
 struct reading {
   unsigned rank;
   double began_s;
@@ -19,10 +19,10 @@ struct reading {
 };
 
 struct records_job {
-  struct cleat__operation operation; /* first */
+  struct cleat__operation operation; /* must be the first field */
   struct cleat_checkpoint *checkpoint;
-  struct reading *readings; /* of each rank */
-  unsigned next;            /* under the pool's lock */
+  struct reading *readings; /* one for each rank */
+  unsigned next;            /* guarded by the pool's lock */
 };
 
 static cleat_status record_damaged(const char *key, const char *why, struct cleat_error *err) {
@@ -45,7 +45,7 @@ static cleat_status record_check_digest(const struct cleat__rank_ref *ref, const
   return CLEAT_OK;
 }
 
-/* What the manifest says of the record must be what the record says. */
+/* Checks that the record has the rank, attempt, files and bytes that the manifest names. */
 static cleat_status record_check_place(const struct cleat__manifest *manifest, unsigned rank,
                                        const struct cleat__record *record,
                                        struct cleat_error *err) {
@@ -62,7 +62,7 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
   return CLEAT_OK;
 }
 
-/* Reads the record until it is the one that was saved; *text is owned. */
+/* Reads the record, again if it is not the one that was saved. The caller owns *text, also after a failure. */
 static cleat_status record_fetch(struct cleat_client *client,
                                  const struct cleat__manifest *manifest, unsigned rank,
                                  const atomic_bool *cancel, char **text, size_t *size,

@@ -1,4 +1,4 @@
-/* checkpoint_view.c: files and tensors of all ranks in one view. Pure; see checkpoint.h. */
+/* checkpoint_view.c: combines the files and tensors of all ranks in one view. Pure; see checkpoint.h. */
 #include "uploader/catalog/checkpoint.h"
 
 #include "base/mem.h"
@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor entry on its way into the view. */
+/* A tensor entry of one rank's record. */
 struct loose {
   const struct cleat__tensor_entry *entry;
   unsigned rank;
-  size_t first_file; /* of its rank, among all files */
+  size_t first_file; /* index of its rank's first file among all files */
 };
 
 static int loose_compare(const void *a, const void *b) {
@@ -28,11 +28,11 @@ static int file_compare(const void *a, const void *b) {
   return strcmp((*left)->info.name, (*right)->info.name);
 }
 
-/* Two ranks write into one folder: no file may have two writers. */
+/* Checks that no two ranks have a file of the same name, because all ranks share one folder. */
 static cleat_status files_check_unique(const struct cleat_checkpoint *checkpoint,
                                        struct cleat_error *err) {
   if (checkpoint->manifest.world_size == 1)
-    return CLEAT_OK; /* the record was checked */
+    return CLEAT_OK; /* one record was checked when it was parsed */
   const struct cleat__checkpoint_file **sorted =
       cleat__calloc(checkpoint->file_count, sizeof(const struct cleat__checkpoint_file *));
   if (sorted == NULL)
@@ -87,7 +87,7 @@ static void tensor_add(struct cleat__checkpoint_tensor *tensor, const struct loo
   }
 }
 
-/* Tensors of one name, from one rank or several, become one. `loose` is sorted. */
+/* Merges the entries of each name, from one rank or several, into one tensor. `loose` is sorted. */
 static cleat_status tensors_merge(struct cleat_checkpoint *checkpoint, const struct loose *loose,
                                   size_t count, struct cleat_error *err) {
   struct cleat__located_piece *pieces = checkpoint->pieces;

@@ -1,4 +1,5 @@
-/* agree.c: rank 0 chooses and registers, the others follow. See agree.h and starts.h. */
+/* agree.c: rank 0 chooses the step and registers the start; the other ranks read its choice. See agree.h and
+ * starts.h. */
 #include "uploader/commit/agree.h"
 
 #include "uploader/catalog/catalog.h"
@@ -16,19 +17,18 @@ static cleat_status check_topology(const struct cleat_client *client,
   if (checkpoint == NULL || cleat__checkpoint_differences(checkpoint, text, sizeof text) == 0)
     return CLEAT_OK;
   if (!strict) {
-    cleat__log(&client->log, CLEAT_LOG_INFO, "step %lld was saved by another shape of job: %s",
+    cleat__log(&client->log, CLEAT_LOG_INFO, "step %lld was saved with another topology: %s",
                (long long)checkpoint->info.step, text);
     return CLEAT_OK;
   }
   cleat_status status =
-      cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by another shape of job: %s",
+      cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved with another topology: %s",
                        (long long)checkpoint->info.step, text);
-  cleat__error_hint(err,
-                    "start the job as it was, or allow another shape (leave strict_topology away)");
+  cleat__error_hint(err, "start the job with that topology, or leave out strict_topology");
   return status;
 }
 
-/* What rank 0 goes on from. */
+/* Opens the checkpoint that rank 0 resumes from. NULL: none. */
 static cleat_status choose(struct cleat_client *client, const struct cleat_resume_options *options,
                            struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   if (options->fresh != 0)
@@ -67,14 +67,15 @@ cleat_status cleat__agree(struct cleat_client *client, const struct cleat_resume
                           struct cleat_checkpoint **checkpoint, struct cleat_error *err) {
   struct cleat_checkpoint *found = NULL;
   if (options->at_step != 0 && (options->fresh != 0 || options->step < 0))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            options->fresh != 0
-                                ? "to resume from a step and from nothing is asked for at once"
-                                : "the step to resume from is below zero");
+    return cleat__error_set(
+        err, CLEAT_INVALID,
+        options->fresh != 0
+            ? "a step to resume from (at_step) and a start from nothing (fresh) exclude each other"
+            : "the step to resume from is negative");
   if (atomic_exchange(&client->resumed, true)) {
     cleat_status status = cleat__error_set(err, CLEAT_INVALID, "this client has resumed already");
-    cleat__error_hint(err,
-                      "a start resumes once; open the checkpoint anew with cleat_checkpoint_open");
+    cleat__error_hint(
+        err, "a start resumes only once; open the checkpoint again with cleat_checkpoint_open");
     return status;
   }
   cleat_status status =

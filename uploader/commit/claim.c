@@ -55,7 +55,7 @@ static void read_nonce(struct cleat__json_reader *reader, struct cleat__claim *c
   if (!cleat__json_string(reader, &text))
     return;
   if (cleat__name_check_id("nonce", text.bytes, text.length, &ignored) != CLEAT_OK) {
-    cleat__json_refuse(reader, "is no id");
+    cleat__json_refuse(reader, "is not a valid id");
     return;
   }
   memcpy(claim->nonce, text.bytes, text.length);
@@ -66,7 +66,7 @@ static void read_state(struct cleat__json_reader *reader, struct cleat__claim *c
   struct cleat__json_text text = {NULL, 0};
   if (!cleat__json_string(reader, &text))
     return;
-  /* What a later version may come to say is not open to this one. */
+  /* A state of a later version does not count as open. */
   claim->kind = text_is(&text, "open") ? CLEAT__CLAIM_OPEN : CLEAT__CLAIM_CLOSED;
 }
 
@@ -77,7 +77,7 @@ static void read_upload(struct cleat__json_reader *reader, struct cleat__claim *
   if (!cleat__json_string(reader, &text))
     return;
   if (cleat__name_check_file(text.bytes, text.length, &ignored) != CLEAT_OK) {
-    cleat__json_refuse(reader, "is no name of a file");
+    cleat__json_refuse(reader, "is not a valid file name");
     return;
   }
   if (claim->upload_count == UPLOADS_MAX) {
@@ -161,8 +161,8 @@ cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
 static cleat_status taken_over(const char *key, struct cleat_error *err) {
   cleat_status status =
       cleat__error_set(err, CLEAT_LOST, "another process has taken over this save (%s)", key);
-  cleat__error_hint(err, "it was resumed elsewhere and goes on there; `cleat ls` shows when it is "
-                         "committed");
+  cleat__error_hint(
+      err, "it was resumed elsewhere and continues there; `cleat ls` shows when it is committed");
   return status;
 }
 
@@ -181,7 +181,7 @@ cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
                                 const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
                                 struct cleat_error *err) {
-  /* A reply that was damaged on its way must not be taken for somebody else's claim. */
+  /* Reads twice, so that a reply damaged in transit is not taken for another process's claim. */
   for (int tries = 0; tries < READS_MAX; tries++) {
     struct cleat__claim claim = {0};
     cleat_status status = cleat__claim_read(client, key, cancel, &claim, err);
@@ -197,7 +197,7 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
   return taken_over(key, err);
 }
 
-/* What cannot be read may be ours. */
+/* A record that cannot be read may be ours, so it counts as ours. */
 static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
   assert(claim->kind == CLEAT__CLAIM_RECORD && claim->text != NULL);
   struct cleat__record record = {0};
@@ -215,15 +215,17 @@ cleat_status cleat__claim_close(struct cleat_client *client, const char *key, co
   if (status != CLEAT_OK)
     return status;
   if (claim.kind == CLEAT__CLAIM_RECORD) {
-    status = is_record_of(&claim, nonce) ? cleat__error_set(err, CLEAT_EXISTS, "%s stands", key)
-                                         : taken_over(key, err);
+    status = is_record_of(&claim, nonce)
+                 ? cleat__error_set(err, CLEAT_EXISTS, "the rank record %s is already stored", key)
+                 : taken_over(key, err);
   } else if (claim.kind == CLEAT__CLAIM_NONE ? stood : strcmp(claim.nonce, nonce) != 0) {
     status = taken_over(key, err);
   } else if (claim.kind == CLEAT__CLAIM_OPEN) {
     claim.kind = CLEAT__CLAIM_CLOSED;
     status = cleat__claim_put(client, key, &claim, claim.etag, &client->never, err);
-    /* Where there is no room for this, nobody else has room for a claim either, and room is what removing
-     * makes; and where there is no If-Match, nobody else can take the claim over. */
+    /* The claim could not be replaced, but if it is still ours, that is good enough. Without disk space, no other
+     * process can put a claim either, and removing the attempt frees space. Without If-Match, no other process can take
+     * over the claim. */
     char etag[CLEAT__ETAG_MAX];
     if (status == CLEAT_NO_SPACE || status == CLEAT_UNSUPPORTED)
       status = cleat__claim_check(client, key, nonce, &client->never, etag, err);

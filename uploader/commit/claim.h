@@ -1,15 +1,15 @@
-/* claim.h: the claim, which stands under the key of the rank record while a save that can be resumed
- * goes on. It says whose turn it is to write into the attempt.
+/* claim.h: the claim of an attempt. It is stored under the key of the rank record while a resumable save runs. It says
+ * which process may write into the attempt.
  *
  *   (nothing) ──► claim of the first process ──► claim of the next ──► … ──► rank record
  *                                    └──────────────────┴──► closed claim
  *
- * Every arrow is one conditional put (create-only, then If-Match), so there is one order of them, and who
- * lost his claim can neither put the rank record nor close the attempt, and so can neither commit it nor
- * remove what is in it. The document also names the files that are sent in parts: some stores list unfinished
- * uploads by whole keys alone.
+ * Every arrow is one conditional put (create-only, then If-Match). So the documents have one order. A process that lost
+ * its claim can neither put the rank record nor close the claim. So it can neither commit the attempt nor remove what
+ * is in it. The claim also names the files that are sent in parts, because some stores list unfinished uploads only by
+ * whole keys.
  *
- * The codec is pure; the rest is blocking and stateless: any thread. */
+ * The codec is pure. The other functions block and keep no state: any thread may call them. */
 #ifndef CLEAT_UPLOADER_COMMIT_CLAIM_H
 #define CLEAT_UPLOADER_COMMIT_CLAIM_H
 
@@ -19,25 +19,25 @@
 
 #define CLEAT__CLAIM_FORMAT "cleat.claim"
 #define CLEAT__CLAIM_VERSION "1.0"
-/* The document: names of at most 64 KiB files of 700 bytes. */
+/* Largest document, in bytes: the names of 64 Ki files, with at most 700 bytes each. */
 #define CLEAT__CLAIM_BYTES_MAX ((size_t)64 * 1024 * 1024)
 
-/* What stands under the key of a rank record. */
+/* What is stored under the key of a rank record. */
 enum cleat__claim_kind {
-  CLEAT__CLAIM_NONE = 0,   /* nothing */
-  CLEAT__CLAIM_OPEN = 1,   /* somebody saves, or died while saving */
-  CLEAT__CLAIM_CLOSED = 2, /* a save that failed removes what is in the attempt */
-  CLEAT__CLAIM_RECORD = 3, /* something else: the rank record, or what cannot be read */
+  CLEAT__CLAIM_NONE = 0,   /* no object */
+  CLEAT__CLAIM_OPEN = 1,   /* a process saves, or died while saving */
+  CLEAT__CLAIM_CLOSED = 2, /* a failed save removes the attempt */
+  CLEAT__CLAIM_RECORD = 3, /* the rank record, or a document that cannot be read */
 };
 
-/* Begin with all zero; cleat__claim_clear. */
+/* Initialise with zero; free with cleat__claim_clear. */
 struct cleat__claim {
   enum cleat__claim_kind kind;
-  char nonce[CLEAT__ID_MAX + 1]; /* whose it is; "" for a record */
-  char **uploads;                /* names of the files that are sent in parts; owned */
+  char nonce[CLEAT__ID_MAX + 1]; /* of its owner; "" for a record */
+  char **uploads;                /* owned; names of the files that are sent in parts */
   size_t upload_count;
   char etag[CLEAT__ETAG_MAX];
-  char *text; /* of a record alone; owned */
+  char *text; /* owned; only for a record */
   size_t size;
 };
 
@@ -47,29 +47,30 @@ void cleat__claim_clear(struct cleat__claim *claim);
 cleat_status cleat__claim_encode(const struct cleat__claim *claim, struct cleat__buffer *out,
                                  struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Reads a claim into nonce, kind and uploads. FORMAT, NEWER: it is none; NO_MEMORY. */
+/* Parses a claim into nonce, kind and uploads. FORMAT, NEWER: the document is not a claim that this version can read.
+ * NO_MEMORY. */
 cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__claim *claim,
                                 struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Reads what stands under `key`. */
+/* Reads the object under `key`. If there is none, *claim has the kind NONE. */
 cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
                                const atomic_bool *cancel, struct cleat__claim *claim,
                                struct cleat_error *err);
 
-/* Puts the claim under `key`: where nothing is (`etag` NULL), or in place of what has this ETag. A doubt
- * is settled by reading back. LOST: somebody else was faster. */
+/* Puts the claim under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A put in
+ * doubt is settled by reading back. LOST: another process was faster. */
 cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
                               const struct cleat__claim *claim, const char *etag,
                               const atomic_bool *cancel, struct cleat_error *err);
 
-/* LOST, unless the open claim of `nonce` stands under `key`; then its ETag. */
+/* Checks that the open claim of `nonce` is stored under `key`, and returns its ETag. Otherwise LOST. */
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
                                 const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
                                 struct cleat_error *err);
 
-/* Closes the claim of `nonce`, after which nobody else can write to the attempt or commit it. `stood`: it is known to
- * have been there; otherwise it is also OK that nothing is. LOST: it is not ours any more, or was removed. EXISTS: our
- * rank record stands there, and somebody may be committing it. */
+/* Closes the claim of `nonce`. After that no other process can write to the attempt or commit it. `stood`: the claim
+ * was stored for certain. If false, a missing claim is also OK. LOST: the claim belongs to another process, or was
+ * removed. EXISTS: our rank record is stored there, and another process may be committing it. */
 cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
                                 bool stood, struct cleat_error *err);
 

@@ -1,4 +1,4 @@
-/* The rank record and the manifest, each put once and settled by reading back. See commit.h. */
+/* Puts the rank record and the manifest, each once. Settles doubts by reading back. See commit.h. */
 #include "uploader/commit/commit.h"
 
 #include "base/checksum.h"
@@ -8,10 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of a manifest, to settle whose it is. */
+/* Most reads of a manifest to find out who put it. */
 #define READS_MAX 4
 
-/* Reads and parses the manifest of `step`; *found false when there is none. */
+/* Reads and parses the manifest of `step`. *found: there is one. */
 static cleat_status manifest_read(struct cleat_client *client, int64_t step,
                                   const atomic_bool *cancel, struct cleat__object *object,
                                   struct cleat__manifest *manifest, bool *found,
@@ -56,7 +56,7 @@ cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
   return CLEAT_OK;
 }
 
-/* `how`: its condition, and what belongs to that. */
+/* `how`: the condition, with its ETag. */
 static cleat_status put_text(struct cleat_client *client, const char *key,
                              const struct cleat__buffer *text, const struct cleat__put_options *how,
                              const atomic_bool *cancel, struct cleat_error *err) {
@@ -68,14 +68,14 @@ static cleat_status put_text(struct cleat_client *client, const char *key,
   return cleat__store_put(client->store, key, &body, 1, &options, cancel, err);
 }
 
-/* In place of what has `etag`; NULL: of nothing. */
+/* Puts in place of the object with `etag`. NULL: only if there is none. */
 static struct cleat__put_options in_place_of(const char *etag) {
   return (struct cleat__put_options){
       .condition = etag != NULL ? CLEAT__PUT_IF_MATCH : CLEAT__PUT_CREATE_ONLY, .etag = etag};
 }
 
-/* A folder's disk refused to keep the bytes: that they can be read back says nothing of whether they
- * are there after a power cut. */
+/* Whether the file system failed to make the bytes durable. Such bytes may be readable now and gone after a power
+ * cut. */
 static bool is_not_durable(const struct cleat_error *err) {
   return err->status == CLEAT_IO || err->status == CLEAT_NO_SPACE;
 }
@@ -95,13 +95,11 @@ static cleat_status is_stored(struct cleat_client *client, const char *key,
   return CLEAT_OK;
 }
 
-/* A create-only put is refused because of an object that is not there: neither lost to anybody, nor is
- * anything missing that was asked for. */
+/* A create-only put was refused, but there is no object. So this is neither LOST nor NOT_FOUND. */
 static cleat_status refused_for_nothing(struct cleat_error *err) {
   err->status = CLEAT_STORE;
-  cleat__error_hint(err,
-                    "there is no such object: the store does not do as S3 does when it is asked "
-                    "to create one, or another writer's was removed just now; save again");
+  cleat__error_hint(err, "but there is no such object: the store does not handle create-only puts "
+                         "as S3 does, or another writer's object was removed just now; save again");
   return err->status;
 }
 
@@ -113,7 +111,7 @@ cleat_status cleat__commit_document(struct cleat_client *client, const char *key
   cleat_status status = put_text(client, key, text, &how, cancel, err);
   if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
     return status;
-  /* There already, or no clear answer: ours if it is the same, nonce and all. */
+  /* An object exists, or the outcome is unknown. The object is ours if it has the same bytes, including the nonce. */
   struct cleat_error second;
   bool same = false;
   cleat_status read = is_stored(client, key, text, cancel, &same, &second);
@@ -132,15 +130,16 @@ cleat_status cleat__commit_document(struct cleat_client *client, const char *key
 
 /* ---- Stores that ignore create-only ------------------------------------------------------------- */
 
-/* Its driver has learned so, and goes on without: no better than a store that ignores it. */
+/* Whether the driver has learned that the store refuses create-only puts. It then puts without the condition, so the
+ * store is no better than one that ignores it. */
 static bool refuses_create_only(const struct cleat_client *client) {
   return (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_CREATE_ONLY) != 0;
 }
 
 static void warn_of_two(struct cleat_client *client, const char *what) {
   cleat__log(&client->log, CLEAT_LOG_WARNING,
-             "%s %s: of two jobs that save one step at the same moment, both may believe they "
-             "committed it; let one job at a time save there ('cleat doctor' tells more)",
+             "%s %s: if two jobs save one step at the same moment, both may believe that they "
+             "committed it; let one job at a time save there ('cleat doctor' shows more)",
              client->store->display, what);
 }
 
@@ -151,8 +150,8 @@ static void warn_ignored(struct cleat_client *client) {
                 refuses_create_only(client) ? "refuses If-None-Match" : "ignores If-None-Match");
 }
 
-/* Its driver has learned that the store refuses If-Match: this manifest was put after a look. Said once, and not where
- * warn_ignored has said it. */
+/* Whether this manifest was put without If-Match, because the driver has learned that the store refuses it. The driver
+ * looked before the put. Warns once, unless warn_ignored has warned already. */
 static bool is_loose_replace(struct cleat_client *client, const struct cleat__put_options *how) {
   if (how->condition != CLEAT__PUT_IF_MATCH ||
       (atomic_load(&client->store->lacks) & CLEAT__STORE_NO_IF_MATCH) == 0)
@@ -163,7 +162,8 @@ static bool is_loose_replace(struct cleat_client *client, const struct cleat__pu
   return true;
 }
 
-/* Once for each client: puts what is there already. No answer says nothing, and the next save asks again. */
+/* Tests create-only once for each client, by putting an object that already exists. If the put fails otherwise, the
+ * next save tests again. */
 static void try_create_only(struct cleat_client *client, const char *key,
                             const struct cleat__buffer *text, const atomic_bool *cancel) {
   struct cleat_error ignored;
@@ -191,7 +191,7 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
   cleat_status status = cleat__record_encode(record, &text, err);
   if (status == CLEAT_OK)
     status = cleat__commit_document(client, key, &text, etag, cancel, err);
-  /* A store without If-Match: nobody else could have replaced the claim either. */
+  /* Without If-Match, no other process could have replaced the claim either. */
   if (status == CLEAT_UNSUPPORTED && etag != NULL)
     status = put_text(client, key, &text, &(struct cleat__put_options){0}, cancel, err);
   if (status == CLEAT_LOST)
@@ -216,7 +216,7 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
   return status;
 }
 
-/* Whether a failed put may have reached the store, or may reach it yet. */
+/* Whether a failed put may have been stored, or may still be stored. */
 static bool put_in_doubt(const struct cleat_error *err) {
   switch (err->status) {
   case CLEAT_NETWORK:
@@ -235,19 +235,18 @@ static cleat_status lost_to(int64_t step, const char *attempt, struct cleat_erro
   cleat_status status =
       cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
                        (long long)step, attempt);
-  cleat__error_hint(err, "that checkpoint stands; the bytes of this one are removed");
+  cleat__error_hint(err, "that checkpoint is kept; the bytes of this one are removed");
   return status;
 }
 
 static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
   cleat__error_context(err, "step %lld may or may not be committed", (long long)step);
-  cleat__error_hint(err, "run `cleat ls`: if the step is listed, it is whole");
+  cleat__error_hint(err, "run `cleat ls`: if the step is listed, it is complete");
   return err->status;
 }
 
-/* Reads the manifest that stands where ours was to be put, until it has our token, or two replies have the same other
- * one: a bit that flips on its way must not make ours look like that of another, whereupon our files would be
- * removed. */
+/* Reads the manifest in the place of ours, until it has our token, or until two replies have the same other token. A
+ * bit that flips in transit must not make our manifest look like another's, because our files would then be removed. */
 static cleat_status manifest_read_back(struct cleat_client *client,
                                        const struct cleat__manifest *ours,
                                        struct cleat__object *object,
@@ -268,28 +267,28 @@ static cleat_status manifest_read_back(struct cleat_client *client,
   }
   if (status == CLEAT_OK && *found)
     status = cleat__error_set(err, CLEAT_INTEGRITY,
-                              "the manifest of step %lld is another each time it is read",
+                              "the manifest of step %lld is different each time it is read",
                               (long long)ours->step);
   return status;
 }
 
-/* Our put was carried out: what stands is ours, or has taken the place of ours since. */
+/* Whether our put was carried out: the stored manifest is ours, or has replaced ours since. */
 static bool is_ours(const struct cleat__manifest *stored, const struct cleat__manifest *ours) {
   return strcmp(stored->token, ours->token) == 0 ||
          (stored->replaced != NULL && strcmp(stored->replaced, ours->attempt) == 0);
 }
 
-/* Somebody reuses this very attempt: its objects are those of the checkpoint. */
+/* If another process reuses this attempt, the committed checkpoint consists of our objects. So they must stay. */
 static void keep_if_reused(const struct cleat__manifest *stored, const struct cleat__manifest *ours,
                            bool *in_doubt, struct cleat_error *err) {
   if (strcmp(stored->attempt, ours->attempt) != 0)
     return;
   *in_doubt = true;
-  cleat__error_hint(err, "it was resumed elsewhere; that checkpoint stands");
+  cleat__error_hint(err, "this save was resumed elsewhere; that checkpoint is kept");
 }
 
-/* The put failed with *err; reads back who has the step. `late`: a try of it may be carried out yet, and its condition
- * may not be looked at any more. */
+/* Handles a failed put with *err: reads back which attempt has the step. `late`: a try of the put may still be carried
+ * out, and the store may have checked its condition already. */
 static cleat_status manifest_settle(struct cleat_client *client,
                                     const struct cleat__manifest *manifest,
                                     const char *replace_etag, bool late, bool *in_doubt,
@@ -300,15 +299,15 @@ static cleat_status manifest_settle(struct cleat_client *client,
   bool found = false;
   cleat_status read = manifest_read_back(client, manifest, &object, &stored, &found, &second);
   bool ours = read == CLEAT_OK && found && is_ours(&stored, manifest);
-  /* What was to be replaced still stands: that says no more than finding nothing does. */
+  /* The manifest to be replaced is still there. That proves no more than finding none. */
   bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
   cleat_status status = CLEAT_OK;
   if (!ours && read == CLEAT_OK && found && !unchanged) {
     *in_doubt = late;
     status = lost_to(manifest->step, stored.attempt, err);
     if (late)
-      cleat__error_hint(err, "that checkpoint stands; the bytes of this one are left, since a try "
-                             "to commit it failed without saying what became of it");
+      cleat__error_hint(err, "that checkpoint is kept; the bytes of this one stay as well, because "
+                             "a try to commit it got no clear reply and may still be carried out");
     keep_if_reused(&stored, manifest, in_doubt, err);
   } else if (!ours || is_not_durable(err)) {
     *in_doubt = ours || read != CLEAT_OK || put_in_doubt(err);
@@ -320,7 +319,7 @@ static cleat_status manifest_settle(struct cleat_client *client,
   return status;
 }
 
-/* Before a put that the store does not hold back. */
+/* Looks for another manifest before a put that the store would not refuse. */
 static cleat_status manifest_foresee(struct cleat_client *client,
                                      const struct cleat__manifest *manifest, bool *in_doubt,
                                      struct cleat_error *err) {
@@ -337,7 +336,8 @@ static cleat_status manifest_foresee(struct cleat_client *client,
   return status;
 }
 
-/* After one: whose manifest stands? `late`: an earlier try of it may be carried out yet, over that one. */
+/* Reads which manifest is stored after such a put. `late`: an earlier try of ours may still be carried out and replace
+ * it. */
 static cleat_status manifest_confirm(struct cleat_client *client,
                                      const struct cleat__manifest *manifest, bool late,
                                      bool *in_doubt, struct cleat_error *err) {
@@ -347,7 +347,7 @@ static cleat_status manifest_confirm(struct cleat_client *client,
   cleat_status status = manifest_read_back(client, manifest, &object, &stored, &found, err);
   *in_doubt = status != CLEAT_OK || !found;
   if (status == CLEAT_OK && !found)
-    status = cleat__error_set(err, CLEAT_STORE, "the manifest that was put is not there");
+    status = cleat__error_set(err, CLEAT_STORE, "the manifest was put, but it is not in the store");
   if (*in_doubt)
     status = in_doubt_error(manifest->step, err);
   else if (!is_ours(&stored, manifest)) {
@@ -381,8 +381,8 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
     status = put_text(client, key, &text, &how, &client->never, err);
     unguarded = unguarded || (status == CLEAT_OK && is_loose_replace(client, &how));
     if (status != CLEAT_OK) {
-      /* Some stores look at the condition before they take the body (versitygw): a try that stalled behind that is
-       * carried out whenever it goes on, over the winner's. */
+      /* Some stores check the condition before they receive the body (versitygw). A try that stalls in between is
+       * carried out when it continues, and replaces the winner's manifest. */
       bool late = failed_tries > 0 || put_in_doubt(err);
       status = manifest_settle(client, manifest, replace_etag, late, in_doubt, err);
     } else if (unguarded) {

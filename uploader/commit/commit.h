@@ -1,13 +1,13 @@
-/* commit.h: the last two objects of a save, and what settles their doubts.
+/* commit.h: puts the last two objects of a save, and settles doubts about them.
  *
- * The rank record and the manifest are put create-only. A put whose reply was lost, or that finds
- * an object there, is settled by reading that object back and comparing what only this save knows:
- * the record's bytes, the manifest's token. Blocking; any thread.
+ * The rank record and the manifest are put create-only. If the reply to a put is lost, or if an object already exists,
+ * the object is read back. It is ours if it has what only this save knows: the bytes of the record, or the token of the
+ * manifest. The functions block; any thread may call them.
  *
- * Some servers ignore create-only. The first save of a client to a store whose driver cannot know that puts
- * its record, which is there, once more: a success is the proof. The client then warns once, and its
- * saves look for another's manifest right before they put theirs, and read it back right after: two
- * writers are told apart by their tokens, unless both are within the few milliseconds between. */
+ * Some servers ignore create-only. For some stores the driver cannot know. There the first save of a client puts its
+ * record a second time: if that succeeds, the store ignores create-only. The client then warns once. Its saves look for
+ * another manifest right before they put theirs, and read it back right after. Tokens tell two writers apart, unless
+ * both put within the few milliseconds in between. */
 #ifndef CLEAT_UPLOADER_COMMIT_COMMIT_H
 #define CLEAT_UPLOADER_COMMIT_COMMIT_H
 
@@ -15,37 +15,38 @@
 #include "uploader/model/manifest.h"
 #include "uploader/model/name.h"
 
-/* What stands in the store for a step before it is saved. */
+/* What the store has for a step before it is saved. */
 struct cleat__standing {
   bool exists;
-  bool same_start;            /* committed by this very start */
-  char etag[CLEAT__ETAG_MAX]; /* for replacing it */
+  bool same_start;            /* committed by the start of this client */
+  char etag[CLEAT__ETAG_MAX]; /* needed to replace it */
   char start[CLEAT__ID_MAX + 1];
   char attempt[CLEAT__ID_MAX + 1];
-  char replaced[CLEAT__ID_MAX + 1]; /* the attempt that it took the place of; "": none */
+  char replaced[CLEAT__ID_MAX + 1]; /* the attempt that it replaced; "": none */
 };
 
-/* Reads the manifest of `step`, if there is one. A damaged one exists, by nobody. */
+/* Reads the manifest of `step`, if there is one. For a damaged one, `exists` is true and start and attempt are "". */
 cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
                                 const atomic_bool *cancel, struct cleat__standing *standing,
                                 struct cleat_error *err);
 
-/* Puts a small document under `key`: where nothing is (`etag` NULL), or in place of what has this ETag. A
- * put in doubt is settled by reading back. LOST: something else stands there. */
+/* Puts a small document under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A
+ * put in doubt is settled by reading back. LOST: another object is stored there. */
 cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
                                     const struct cleat__buffer *text, const char *etag,
                                     const atomic_bool *cancel, struct cleat_error *err);
 
-/* Completes the record (attempt and nonce are set), stores it in place of what has `etag` (NULL: of nothing), and fills
- * the manifest's reference to it; texts from the manifest's arena. Error LOST: another process wrote this record. */
+/* Stores the record, whose attempt and nonce are set: in place of the object with `etag`, or create-only if it is NULL.
+ * Then fills the manifest's reference to it. Its texts are in the manifest's arena. LOST: another process wrote this
+ * record. */
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
                                   const struct cleat__record *record, const char *etag,
                                   const atomic_bool *cancel, struct cleat__manifest *manifest,
                                   struct cleat__rank_ref *ref, struct cleat_error *err);
 
-/* Puts the manifest: create-only, or in place of the one with `replace_etag`. *in_doubt is set on
- * failure only: true when the manifest may yet appear, so that what it names must stay. Errors:
- * LOST (another attempt has the step), and those of the store. */
+/* Puts the manifest: create-only, or in place of the one with `replace_etag`. Sets *in_doubt on failure only. If true,
+ * the manifest may still appear, so the objects that it names must stay. Errors: LOST (another attempt has the step),
+ * and those of the store. */
 cleat_status cleat__commit_manifest(struct cleat_client *client,
                                     const struct cleat__manifest *manifest,
                                     const char *replace_etag, bool *in_doubt,

@@ -16,7 +16,7 @@
 #define VERSION "1.0"
 #define BYTES_MAX ((size_t)64 * 1024)
 
-/* `why` NULL: a claim, which says only whose it is. */
+/* `why` NULL: a claim, which only names its owner. */
 static cleat_status encode(const struct cleat_client *client, const struct cleat_error *why,
                            struct cleat__buffer *out, struct cleat_error *err) {
   assert(why == NULL || why->status != CLEAT_OK);
@@ -55,7 +55,7 @@ static cleat_status status_by_name(const struct cleat__json_text *name) {
   return CLEAT_STORE;
 }
 
-/* Makes *err what the failure of `rank` says. */
+/* Sets *err to the failure that `rank` reports. */
 static void parse(const char *json, size_t size, unsigned rank, struct cleat_error *err) {
   static const char *const fields[] = {"status", "message", "hint"};
   struct cleat__json_reader reader;
@@ -78,9 +78,9 @@ static void parse(const char *json, size_t size, unsigned rank, struct cleat_err
       (void)snprintf(hint, sizeof hint, "%.*s", (int)text.length, text.bytes);
   }
   cleat__json_reader_clear(&reader);
-  /* Rank 0 passes on what it has heard, and what it says itself of another rank begins with that rank, too. No field
-   * says so: the message is for people, nothing is decided by it, and "rank 0: rank 3: disk full" would be no worse
-   * than long. */
+  /* Add "rank N: " unless the message already begins with a rank. Rank 0 passes on the failures of other ranks, and its
+   * own messages about another rank begin with that rank, too. No field marks such messages. That is good enough,
+   * because people read the text and no code depends on it. */
   bool passed_on = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
   char of[16] = "";
   if (!passed_on)

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-/* Of no object: S3's are MD5 sums in quotes, or sums with a number of parts. */
+/* The ETag of no object. S3's ETags are MD5 sums in quotes, or sums with a number of parts. */
 #define NO_ETAG "\"00000000000000000000000000000000\""
 
-/* Of two creates at once. A server that looks first and stores later is found out in 43 of 100 (versitygw 1.7 on one
- * machine). */
+/* Number of races between two creates. One race exposes a server that looks first and stores later in 43 of 100 cases
+ * (versitygw 1.7 on one machine). */
 #define RACES 8
 
 struct trial {
@@ -22,7 +22,8 @@ struct trial {
   struct cleat_error *err;
 };
 
-/* *heeded: the put was refused, as its condition says. A store that knows no such request heeds nothing. */
+/* *heeded: the store refused the put, as the condition demands. A store that does not support such a put does not
+ * honour it. */
 static cleat_status try_put(const struct trial *trial, enum cleat__put_condition condition,
                             bool *heeded) {
   struct cleat__put_options options = {.condition = condition,
@@ -42,7 +43,7 @@ static cleat_status put_first(const struct trial *trial) {
                           trial->cancel, trial->err);
 }
 
-/* One of two creates at once. */
+/* One of two creates in a race. */
 struct rival {
   const struct trial *trial;
   cleat_status status;
@@ -59,9 +60,8 @@ static void create(void *ctx) {
                                    trial->cancel, &rival->err);
 }
 
-/* *heeded: of two creates at once, never did both succeed. Some servers look first and store later (versitygw 1.7,
- * s3s-fs 0.14): one after the other they refuse the second, but a process that was stopped in between stores what it
- * had. */
+/* *heeded: no race was won by both creates. Some servers look first and store later (versitygw 1.7, s3s-fs 0.14). They
+ * refuse the second of two creates in sequence. But a process that was stopped in between still stores what it had. */
 static cleat_status try_races(const struct trial *trial, bool *heeded) {
   for (int round = 0; round < RACES && *heeded; round++) {
     struct rival rivals[2] = {{.trial = trial}, {.trial = trial}};
@@ -71,7 +71,7 @@ static cleat_status try_races(const struct trial *trial, bool *heeded) {
       return status;
     int failure = cleat__pair_run(create, &rivals[0], &rivals[1]);
     if (failure != 0)
-      return cleat__error_errno(trial->err, failure, "a second writer cannot be started");
+      return cleat__error_errno(trial->err, failure, "cannot start a second writer thread");
     for (int i = 0; i < 2; i++) {
       if (rivals[i].status != CLEAT_OK && rivals[i].status != CLEAT_EXISTS) {
         *trial->err = rivals[i].err;
@@ -83,7 +83,7 @@ static cleat_status try_races(const struct trial *trial, bool *heeded) {
   return CLEAT_OK;
 }
 
-/* An upload of the same bytes to where they are: whatever the store does, they are there after it. */
+/* Uploads the same bytes over the existing object. Whatever the store does, the object has them afterwards. */
 static cleat_status try_upload(const struct trial *trial, bool *heeded) {
   struct cleat__store *store = trial->client->store;
   struct cleat__upload upload = {
@@ -101,14 +101,15 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
     status = cleat__store_multipart_complete(store, &upload, &part, 1, trial->cancel, trial->err);
   *heeded = status == CLEAT_EXISTS;
   if (status != CLEAT_OK) {
-    struct cleat_error ignored; /* gc takes what is left of it */
+    struct cleat_error ignored; /* gc removes what is left */
     (void)cleat__store_multipart_abort(store, &upload, &trial->client->never, &ignored);
   }
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
-/* Such a store refuses to be asked: its driver looks before it puts, which keeps no two writers apart. The trial itself
- * finds an object and so proves no reason for a refusal. Its driver has looked then, all the same. */
+/* Whether the driver has learned that the store refuses conditional puts. The driver then looks before it puts, which
+ * keeps no two writers apart. In this trial it finds the object and reports EXISTS, although the store honoured
+ * nothing. */
 static bool checks_first(const struct trial *trial) {
   static const unsigned refused = CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_REFUSED_CREATE_ONLY;
   return (atomic_load(&trial->client->store->lacks) & refused) != 0;

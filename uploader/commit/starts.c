@@ -18,21 +18,21 @@
 #define FORMAT "cleat.start"
 #define VERSION "1.0"
 #define BYTES_MAX ((size_t)64 * 1024)
-/* Starts that come at the same moment take the next number from each other. */
+/* Most tries to take the next number. Starts that register at the same moment compete for it. */
 #define RACES_MAX 100
-/* A million starts fit into the order of names; more do not. */
+/* Highest number of a start: six digits, so that the names sort in order. */
 #define NUMBER_MAX 999999ul
 #define PAUSE_FIRST_MS 50
 #define PAUSE_MAX_MS 2000
 
-/* What one of the documents says. */
+/* Contents of a document. */
 struct start {
   char name[CLEAT__ID_MAX + 1];
   char nonce[CLEAT__ID_MAX + 1];
   uint64_t number;
-  int64_t step; /* below 0: none */
+  int64_t step; /* negative: none */
   uint64_t world_size;
-  char error[1024]; /* "" or why there is no such start */
+  char error[1024]; /* why there is no such start; "": there is one */
 };
 
 static void key_of_number(unsigned long number, char key[CLEAT__OBJECT_KEY_MAX]) {
@@ -68,7 +68,7 @@ static cleat_status encode(const struct start *start, struct cleat__buffer *out,
   return cleat__json_writer_end(&writer, WHAT, err);
 }
 
-/* As much as there is room for. */
+/* Copies a string, cut to the room there is. */
 static void read_text(struct cleat__json_reader *reader, char *to, size_t size) {
   assert(size > 0);
   struct cleat__json_text text = {NULL, 0};
@@ -150,7 +150,7 @@ static cleat_status see_number(void *user, const struct cleat__list_entry *entry
   return CLEAT_OK;
 }
 
-/* The highest number that is registered; 0: none. */
+/* Finds the highest registered number. 0: none. */
 static cleat_status find_last(struct cleat_client *client, const atomic_bool *cancel,
                               unsigned long *last, struct cleat_error *err) {
   const struct cleat__listing numbers = {client->store, CLEAT__STARTS, true, cancel};
@@ -172,12 +172,11 @@ static cleat_status used_before(const struct cleat_client *client, struct cleat_
   cleat_status status = cleat__error_set(
       err, CLEAT_LOST, "the start %s was used before, or two processes act as rank %u of it",
       client->start, client->rank);
-  cleat__error_hint(err,
-                    "every start of a job needs a name that no other has: set CLEAT_START anew");
+  cleat__error_hint(err, "every start of a job needs its own name: set CLEAT_START to a new one");
   return status;
 }
 
-/* Takes the next number. */
+/* Registers the start under the next free number. */
 static cleat_status enter(struct cleat_client *client, struct start *start,
                           struct cleat_error *err) {
   cleat_status status = CLEAT_LOST;
@@ -186,8 +185,7 @@ static cleat_status enter(struct cleat_client *client, struct start *start,
     unsigned long last = 0;
     status = find_last(client, &client->never, &last, err);
     if (status == CLEAT_OK && last >= NUMBER_MAX)
-      status =
-          cleat__error_set(err, CLEAT_LIMIT, "%lu starts are the most there can be", NUMBER_MAX);
+      status = cleat__error_set(err, CLEAT_LIMIT, "a job can have at most %lu starts", NUMBER_MAX);
     if (status != CLEAT_OK)
       return status;
     start->number = last + 1;
@@ -238,7 +236,7 @@ static cleat_status never_came(const struct cleat_client *client, struct cleat_e
       cleat__error_set(err, CLEAT_TIMEOUT, "rank 0 of start %s has not registered it within %u s",
                        client->start, client->rank_timeout_s);
   cleat__error_hint(err,
-                    "look whether rank 0 runs, calls cleat_resume, and has the same start and URL");
+                    "check that rank 0 runs, calls cleat_resume, and has the same start and URL");
   return status;
 }
 
@@ -273,7 +271,7 @@ cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
     return cleat__error_set(err, CLEAT_STORE, "rank 0: %s", start.error);
   if (start.world_size != client->world_size)
     return cleat__error_set(err, CLEAT_MISMATCH,
-                            "rank %u knows of %u ranks, rank 0 of %" PRIu64 " (start %s)",
+                            "rank %u has world size %u, rank 0 has %" PRIu64 " (start %s)",
                             client->rank, client->world_size, start.world_size, client->start);
   struct start here = ours(client, start.step);
   here.number = start.number;
@@ -303,12 +301,13 @@ cleat_status cleat__starts_check(struct cleat_client *client, const atomic_bool 
     bool found = false;
     key_of_number(number, key);
     status = get(client, key, cancel, &later, &found, err);
-    /* A second process of our own start was refused, and has left its number. */
+    /* A second process of our own start was refused, but its number stayed. */
     if (status != CLEAT_OK || !found || strcmp(later.name, client->start) == 0)
       continue;
-    status = cleat__error_set(err, CLEAT_LOST,
-                              "superseded by start %s, the job's %luth; this is %s, its %luth",
-                              later.name, number, client->start, mine);
+    status = cleat__error_set(
+        err, CLEAT_LOST,
+        "superseded by start %s (the job's number %lu); this is start %s (number %lu)", later.name,
+        number, client->start, mine);
     cleat__error_hint(err, "a later start of this job has taken over; this one must end");
   }
   return status;

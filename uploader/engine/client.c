@@ -1,6 +1,6 @@
 /* The client: a store, threads, staging memory, and the name of this start of the job.
  *
- * Opening contacts no server. See client.h for threads and ownership. */
+ * Opening sends no request to the server. See client.h for threads and ownership. */
 #include "uploader/engine/client.h"
 
 #include "base/checksum.h"
@@ -18,9 +18,9 @@ static cleat_status part_bytes_choose(const struct cleat__store *store, uint64_t
   uint64_t bytes = given != 0 ? given : CLEAT__PART_BYTES_DEFAULT;
   if (bytes < store->min_part_bytes || bytes > (5ull << 30) || bytes % 4096 != 0) {
     cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID, "part size %llu: must be a multiple of 4096, from %llu bytes to 5 GiB",
+        err, CLEAT_INVALID, "part size %llu must be a multiple of 4096, from %llu bytes to 5 GiB",
         (unsigned long long)bytes, (unsigned long long)store->min_part_bytes);
-    cleat__error_hint(err, "leave the part size away for 16 MiB");
+    cleat__error_hint(err, "leave out the part size to use 16 MiB");
     return status;
   }
   *part_bytes = bytes;
@@ -34,7 +34,7 @@ static cleat_status threads_start(struct cleat_client *client, unsigned given,
     return cleat__error_set(err, CLEAT_INVALID, "concurrency %u is above %u", threads,
                             CLEAT__CONCURRENCY_MAX);
   }
-  /* A store that has no number to begin with is not one to find out about: all threads, always. */
+  /* A driver without a first number needs no search for the best one: all threads are used from the start. */
   unsigned first = client->store->first_concurrency;
   unsigned least = first == 0 ? threads : 1;
   if (first == 0 || first > threads)
@@ -81,7 +81,7 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   atomic_init(&fresh->rollbacks, 0);
   atomic_init(&fresh->number, 0);
   atomic_init(&fresh->create_only, CLEAT__CREATE_ONLY_UNTRIED);
-  atomic_init(&fresh->conditions, 0); /* untried */
+  atomic_init(&fresh->conditions, 0); /* CLEAT__CONDITIONS_UNTRIED */
   atomic_init(&fresh->replace_told, false);
   atomic_init(&fresh->unseen_told, false);
 
@@ -103,7 +103,7 @@ cleat_status cleat__client_on_store(struct cleat__store *store,
   if (status == CLEAT_OK && options->cuda != 0)
     status = cleat__client_pin(fresh, -1, err);
   if (status != CLEAT_OK) {
-    fresh->store = NULL; /* still the caller's */
+    fresh->store = NULL; /* the caller keeps it after a failure */
     cleat__client_close(fresh);
     return status;
   }
@@ -168,7 +168,7 @@ void cleat__client_close(struct cleat_client *client) {
     cleat__fork_set_aside(client);
     return;
   }
-  /* The caller has freed all saves and loads: see cleat_client_close. */
+  /* cleat_client_close requires that all saves and loads were freed. */
   assert(client->synced.saves == NULL && client->synced.reserved_for == NULL);
   cleat__pool_free(client->pool);
   if (client->cuda != NULL)
@@ -260,8 +260,7 @@ cleat_status cleat__client_check_part(const struct cleat_client *client, uint64_
       err, CLEAT_LIMIT, "%s: its parts of %llu bytes do not fit into the staging budget of %llu",
       file, (unsigned long long)bytes,
       (unsigned long long)have * cleat__staging_buffer_bytes(client->staging));
-  cleat__error_hint(
-      err, "raise the staging memory (--staging, staging_bytes) to at least the part size; what is "
-           "saved in place (cleat_save) from host memory or files needs none");
+  cleat__error_hint(err, "raise the staging memory (--staging, staging_bytes) to at least the part "
+                         "size; saves in place (cleat_save) of host memory or files need none");
   return status;
 }

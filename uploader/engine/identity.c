@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who launches processes, and how it tells them which they are. */
+/* Launchers, and the variables by which each tells a process its rank. */
 static const struct launcher {
   const char *rank;
   const char *world_size;
-  const char *step; /* must be set as well; NULL: nothing */
+  const char *step; /* must be set as well; NULL: no such variable */
 } launchers[] = {
     {"CLEAT_RANK", "CLEAT_WORLD_SIZE", NULL},
     {"RANK", "WORLD_SIZE", NULL},
-    /* A batch script has the first two as well, and is one process: only srun's steps have the third. */
+    /* A batch script has the first two as well, but is a single process. Only the steps of srun have the third. */
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
 };
@@ -41,13 +41,13 @@ static cleat_status number(const char *name, unsigned *value, struct cleat_error
   errno = 0;
   unsigned long parsed = strtoul(text, &end, 10);
   if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || parsed > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_INVALID, "%s is no number of 0 to %d: %s", name,
+    return cleat__error_set(err, CLEAT_INVALID, "%s must be a number from 0 to %d, but is %s", name,
                             CLEAT__WORLD_SIZE_MAX, text);
   *value = (unsigned)parsed;
   return CLEAT_OK;
 }
 
-/* The first launcher that has told all; LAUNCHERS: none. */
+/* Returns the first launcher that has set all its variables. LAUNCHERS: none. */
 static size_t find_launcher(void) {
   for (size_t i = 0; i < LAUNCHERS; i++) {
     const struct launcher *launcher = &launchers[i];
@@ -60,13 +60,13 @@ static size_t find_launcher(void) {
 
 static cleat_status check_rank(unsigned rank, unsigned world_size, struct cleat_error *err) {
   if (world_size > CLEAT__WORLD_SIZE_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "a world of %u ranks is above %d", world_size,
-                            CLEAT__WORLD_SIZE_MAX);
+    return cleat__error_set(err, CLEAT_LIMIT, "a world size of %u is above the limit of %d",
+                            world_size, CLEAT__WORLD_SIZE_MAX);
   if (world_size > 0 && rank < world_size)
     return CLEAT_OK;
   cleat_status status =
       cleat__error_set(err, CLEAT_INVALID, "rank %u is outside a world of %u", rank, world_size);
-  cleat__error_hint(err, "ranks are numbered from 0 to the world size less one");
+  cleat__error_hint(err, "ranks are numbered from 0 to the world size minus one");
   return status;
 }
 
@@ -82,8 +82,9 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
   *launcher = find_launcher();
   if (*launcher != OURS &&
       (variable(launchers[OURS].rank) != NULL || variable(launchers[OURS].world_size) != NULL))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "of CLEAT_RANK and CLEAT_WORLD_SIZE one is not set");
+    return cleat__error_set(
+        err, CLEAT_INVALID,
+        "CLEAT_RANK and CLEAT_WORLD_SIZE must be set together, but one is not set");
   if (*launcher == LAUNCHERS)
     return CLEAT_OK;
   cleat_status status = number(launchers[*launcher].rank, &identity->rank, err);
@@ -94,7 +95,8 @@ static cleat_status find_rank(const struct cleat_client_options *options, size_t
 
 static cleat_status no_start(unsigned world_size, size_t launcher, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_INVALID, "%u ranks, and no name for this start of the job", world_size);
+      err, CLEAT_INVALID, "%u ranks need a common name for this start of the job, and none is set",
+      world_size);
   cleat__error_hint(
       err, launcher == TORCHRUN
                ? "set the start option to a random id that rank 0 broadcasts; torchrun's run id "
@@ -104,12 +106,13 @@ static cleat_status no_start(unsigned world_size, size_t launcher, struct cleat_
   return status;
 }
 
-/* NULL, with *err left alone: nothing names it. `own` is room for a name that is made here. */
+/* The name that the option or the environment gives. NULL, without an error: there is none. `own`: room for a name that
+ * is built here. */
 static const char *given_start(const char *option, size_t launcher, char own[CLEAT__ID_MAX + 1]) {
   const char *name = option != NULL && *option != '\0' ? option : variable("CLEAT_START");
   if (name != NULL || launcher != SLURM || variable("SLURM_JOB_ID") == NULL)
     return name;
-  const char *restarts = variable("SLURM_RESTART_COUNT"); /* not set before the first */
+  const char *restarts = variable("SLURM_RESTART_COUNT"); /* unset before the first restart */
   int length = snprintf(own, CLEAT__ID_MAX + 1, "slurm-%s-%s-%s", variable("SLURM_JOB_ID"),
                         restarts != NULL ? restarts : "0", variable("SLURM_STEP_ID"));
   return length > 0 && length <= CLEAT__ID_MAX ? own : NULL;
@@ -127,7 +130,7 @@ static cleat_status find_start(const char *option, size_t launcher,
       return cleat__error_set(err, CLEAT_INTERNAL, "the system's random generator failed");
     name = own;
   }
-  /* It becomes part of the manifest, whose readers take no other. */
+  /* The name goes into the manifest, whose readers accept only such names. */
   cleat_status status = cleat__name_check_id("the start's name", name, strlen(name), err);
   if (status != CLEAT_OK) {
     cleat__error_hint(err, "set CLEAT_START, or the start option, to an id of this start");
@@ -162,7 +165,7 @@ cleat_status cleat__identity_url(const char *url, const char *session, char **fu
                       "a session is one folder below the URL: letters, digits, '.', '_' and '-'");
     return status;
   }
-  /* What follows a '?' is s3://'s options; a folder may have one in its name. */
+  /* s3:// options follow a '?'. The name of a folder may contain one. */
   size_t length = strncmp(url, "s3://", 5) == 0 ? strcspn(url, "?") : strlen(url);
   size_t trimmed = length;
   while (trimmed > 0 && url[trimmed - 1] == '/')
@@ -177,7 +180,8 @@ cleat_status cleat__identity_attempt(const char *start, int64_t step, unsigned n
   uint8_t digest[CLEAT__SHA256_BYTES];
   char text[CLEAT__ID_MAX + 64];
   int length = snprintf(text, sizeof text, "attempt\n%s\n%lld\n%u", start, (long long)step, nth);
-  assert(length > 0 && (size_t)length < sizeof text); /* a start's name has its limit */
+  /* the length of a start's name is limited */
+  assert(length > 0 && (size_t)length < sizeof text);
   if (cleat__sha256(text, (size_t)length, digest) != CLEAT_OK)
     return cleat__error_no_memory(err, "a digest");
   cleat__hex(digest, 8, attempt);

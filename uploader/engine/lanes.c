@@ -1,4 +1,4 @@
-/* Lanes and batches: which queue copies what. See lanes.h for threads and ownership. */
+/* Lanes and batches: assigns copies to queues. See lanes.h for threads and ownership. */
 #include "uploader/engine/lanes.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@ struct cleat__lane_stream {
   void *stream;
 };
 
-/* The longest distance from row to row that CUDA takes (cudaDevAttrMaxPitch), 2^31 - 1. */
+/* The largest pitch (distance between rows, in bytes) that CUDA accepts: cudaDevAttrMaxPitch, 2^31 - 1. */
 #define PITCH_MAX ((size_t)INT32_MAX)
 
 void cleat__lanes_init(struct cleat__lanes *lanes, struct cleat_client *client) {
@@ -36,7 +36,7 @@ static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsi
     }
   }
   if (lanes->count == CLEAT__LANES_MAX)
-    return cleat__error_set(err, CLEAT_LIMIT, "the tensors lie in more than %u CUDA devices",
+    return cleat__error_set(err, CLEAT_LIMIT, "the tensors are on more than %u CUDA devices",
                             CLEAT__LANES_MAX - 1);
   cleat_status status = cleat__client_pin(lanes->client, ordinal, err);
   if (status == CLEAT_OK)
@@ -48,7 +48,7 @@ static cleat_status lane_of_device(struct cleat__lanes *lanes, int ordinal, unsi
   return CLEAT_OK;
 }
 
-/* Puts the lane behind the stream, once. */
+/* Makes the lane wait for the stream's work. Does so once for each stream. */
 static cleat_status lane_after(struct cleat__lanes *lanes, unsigned lane, void *stream,
                                struct cleat_error *err) {
   assert(lane != CLEAT__LANE_HOST && lane < lanes->count);
@@ -76,7 +76,7 @@ cleat_status cleat__lanes_find(struct cleat__lanes *lanes, const struct cleat_pl
     return CLEAT_OK;
   }
   if (place->device != CLEAT_DEVICE_CUDA)
-    return cleat__error_set(err, CLEAT_INVALID, "%d is no kind of device", (int)place->device);
+    return cleat__error_set(err, CLEAT_INVALID, "%d is not a kind of device", (int)place->device);
   int ordinal = 0;
   unsigned found = 0;
   cleat_status status = cuda->ops->locate(cuda, address, &ordinal, err);
@@ -110,14 +110,14 @@ static cleat_status batch_submit(struct cleat__batch *batch, struct cleat_error 
   return queue->device->ops->submit(queue, batch->copies, count, err);
 }
 
-/* How far `to` lies behind `from`, as a pitch; 0 when it is none for rows of `bytes` bytes. */
+/* The pitch from `from` to `to`. 0: they cannot be rows of `bytes` bytes. */
 static size_t pitch_between(const void *from, const void *to, size_t bytes) {
   uintptr_t low = (uintptr_t)from;
   uintptr_t high = (uintptr_t)to;
   return high > low && high - low >= bytes && high - low <= PITCH_MAX ? high - low : 0;
 }
 
-/* Whether the stretch became another row of the last copy. */
+/* Tries to add the stretch as another row of the last copy. Returns whether it did. */
 static bool batch_add_row(struct cleat__batch *batch, const void *to, const void *from,
                           size_t bytes) {
   if (batch->count == 0)

@@ -9,7 +9,7 @@ static bool is_of(const struct cleat__listing *listing, const char *key) {
   return strncmp(key, listing->prefix, strlen(listing->prefix)) == 0;
 }
 
-/* Replaces the token by the next one, which is taken out of the page. */
+/* Replaces the token by the next one, which is moved out of the page. */
 static void turn(char **after, char **next) {
   cleat__free(*after);
   *after = *next;

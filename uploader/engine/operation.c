@@ -1,4 +1,4 @@
-/* Waiting for, failing and cancelling a save or a load. See operation.h. */
+/* Waits for, fails and cancels a save or a load. See operation.h. */
 #include "uploader/engine/operation.h"
 
 #include "base/fork.h"
@@ -35,7 +35,7 @@ void cleat__operation_stop_locked(struct cleat__operation *operation) {
 
 void cleat__operation_end_locked(struct cleat__operation *operation) {
   assert(cleat__pool_is_mine(operation->client->pool));
-  /* It ends once, and nothing of it goes on. */
+  /* An operation ends once, when none of its other tasks runs. */
   assert(!operation->synced.ended && operation->job.in_flight <= 1);
   operation->synced.ended = true;
   operation->synced.ended_s = cleat__seconds();

@@ -5,8 +5,8 @@
 
 #include <assert.h>
 
-/* The waits add up to 1.5 s. Fewer: a checkpoint that is replaced on a busy store looks damaged. More: one that is
- * damaged holds up whoever lists it. */
+/* Most reads of an empty document. The pauses add up to 1.5 s. Fewer: a checkpoint that is being replaced on a busy
+ * store looks damaged. More: a damaged one delays lists. */
 #define READS_MAX 6
 #define FIRST_WAIT_MS 50
 

@@ -1,12 +1,12 @@
-/* reading.h: a document of Cleat's, as it lies in the store. Blocking; any thread. */
+/* reading.h: reads one of Cleat's documents from the store. Blocks; any thread may call it. */
 #ifndef CLEAT_UPLOADER_ENGINE_READING_H
 #define CLEAT_UPLOADER_ENGINE_READING_H
 
 #include "uploader/engine/client.h"
 
-/* A whole object of at most `cap` bytes, as get_small has it. No document is empty. Some stores show an object that is
- * being replaced as empty for a moment (s3rver): such an object is read again a few times, with waits that grow. *size
- * is 0 only when it stays empty for over a second. */
+/* Reads a whole object of at most `cap` bytes, like get_small. No document is empty. But some stores (s3rver) briefly
+ * show an object as empty while it is replaced. So an empty object is read again a few times, with growing pauses.
+ * *size is 0 only if it stays empty for over a second. */
 cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
                                   char **text, size_t *size, struct cleat__object *object,
                                   const atomic_bool *cancel, struct cleat_error *err);

@@ -1,7 +1,7 @@
-/* Reading files that are being saved, and noticing when somebody writes to them meanwhile.
+/* Reads files that are being saved, and detects writes to them meanwhile.
  *
- * A checkpoint whose file was half old and half new would pass every checksum. So size, inode and
- * both times are compared around each read. See source.h for threads and ownership. */
+ * A file that is half old and half new would pass every checksum. So size, inode and both times are compared around
+ * each read. See source.h for threads and ownership. */
 #include "uploader/engine/source.h"
 
 #include "base/checksum.h"
@@ -47,7 +47,7 @@ static cleat_status source_changed(const struct cleat__source *source, const cha
   return status;
 }
 
-/* It was there when it was looked at; now it cannot be opened. */
+/* The file existed at the stat, but cannot be opened now. */
 static cleat_status source_lost(const struct cleat__source *source, int why,
                                 struct cleat_error *err) {
   return why == ENOENT ? source_changed(source, "it was removed", err)
@@ -59,13 +59,14 @@ static cleat_status source_compare(const struct cleat__source *source, const str
   struct cleat__source now;
   source_fill(&now, source->path, seen);
   if (now.size != source->size)
-    return source_changed(source, "its size is another", err);
+    return source_changed(source, "its size changed", err);
   if (now.device != source->device || now.inode != source->inode) {
     return source_changed(source, "it was replaced", err);
   }
-  /* A write sets both times, and whoever puts the mtime back leaves the ctime. That alone moves for a link or an unlink
-   * as well, such as a tool's removal of a checkpoint of which `cleat run` holds a link; it shows in their number. A
-   * write that hides its mtime and comes with one of these is not seen here; api/run/hold.c looks closer. */
+  /* A write changes mtime and ctime. A program that restores the mtime cannot restore the ctime. But a link or unlink
+   * changes the ctime, too, such as when a tool removes a checkpoint that `cleat run` holds by a link. That shows in
+   * the number of links. If the number has changed and the mtime has not, this counts as no write. A write that
+   * restores the mtime at that moment is missed here; api/run/hold.c checks more closely. */
   if (now.mtime_ns != source->mtime_ns ||
       (now.ctime_ns != source->ctime_ns && now.links == source->links)) {
     return source_changed(source, "it was written to", err);
@@ -82,7 +83,8 @@ static cleat_status descriptor_check(const struct cleat__source *source, int fd,
   return source_compare(source, &seen, err);
 }
 
-/* Bytes that are still in the processor's cache when their CRC is taken: a pass over memory less. */
+/* Bytes for each read. So small that they are still in the processor's cache when their CRC is computed, which saves
+ * one pass over memory. */
 #define READ_BYTES ((size_t)256 * 1024)
 
 static cleat_status read_span(const struct cleat__source *source, int fd, uint64_t offset,
@@ -107,7 +109,7 @@ static cleat_status read_span(const struct cleat__source *source, int fd, uint64
   return CLEAT_OK;
 }
 
-/* *fd: close it. */
+/* Opens the file and compares it with the source. The caller closes *fd. */
 static cleat_status source_open(const struct cleat__source *source, int *fd,
                                 struct cleat_error *err) {
   if (cleat__fault_point()) {

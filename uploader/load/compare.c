@@ -1,6 +1,6 @@
-/* load/compare.c: files of this machine against the checksums of a checkpoint. See load/job.h.
+/* load/compare.c: compares files of this machine with the checksums of a checkpoint. See load/job.h.
  *
- * The store is not asked. Files are read by all workers, a part each. A task touches its own part only. */
+ * It sends no request to the store. All workers read files, one part each. A task uses only its own part. */
 #include "uploader/load/job.h"
 
 #include "base/checksum.h"
@@ -20,7 +20,8 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(left->name, right->name);
 }
 
-/* The file for file `index` of the checkpoint, and its size; INTEGRITY when it cannot be that. */
+/* Sets what is compared with file `index` of the checkpoint, and checks its size. INTEGRITY: it is missing or has
+ * another size. */
 static cleat_status check_file(struct cleat_load *load, size_t index,
                                const struct cleat_file *given, struct cleat_error *err) {
   const struct cleat_file_info *info = &load->checkpoint->files[index].info;
@@ -52,7 +53,7 @@ static cleat_status check_files(struct cleat_load *load, const struct named *sor
                            : cleat__error_set(err, CLEAT_INTEGRITY, "%s is missing", wanted.name);
   }
   if (status == CLEAT_OK && count != checkpoint->file_count)
-    status = cleat__error_set(err, CLEAT_INTEGRITY, "there are %zu files, but %zu were saved",
+    status = cleat__error_set(err, CLEAT_INTEGRITY, "%zu files were given, but %zu were saved",
                               count, checkpoint->file_count);
   if (status == CLEAT_INTEGRITY)
     cleat__error_context(err, "step %lld", (long long)checkpoint->manifest.step);

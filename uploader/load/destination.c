@@ -1,17 +1,17 @@
-/* A directory that appears whole: files are made in a fresh folder and moved when all are there.
+/* A directory that appears as a whole: files are made in a fresh folder, and moved when all of them are complete.
  *
- * A new destination is one rename of that folder. Into one that exists, the folder lies inside it (one
- * file system, so that moving is renaming), and its files take their places one by one; paths inside
- * the destination are walked component by component with O_NOFOLLOW, so that no link leads out.
+ * A new destination appears by one rename of that folder. If the destination exists, the fresh folder is made inside
+ * it, so that both are in one file system and a move is a rename. Its files are then moved one by one. Paths inside the
+ * destination are walked component by component with O_NOFOLLOW, so that no link leads out.
  *
- * What goes to the disk, in this order: the bytes of each file, the names in the fresh folder, the final name.
+ * Sync order: the bytes of each file, the names in the fresh folder, the final name.
  *
- * Each file has its own fsync, which names the file that fails, and not one syncfs. That waits for the writes of other
- * processes too: beside a neighbour with 3 GB unwritten it took 1.2 s, and fsyncs took 0.15 s. Durability is cheap
- * because the disk begins with each part when it comes (sync_file_range), and because load.c syncs files in batches, by
- * all workers at once, so that one commit of the journal serves many. Writing alone, on ext4 over NVMe with 2 cores: 1
- * GiB took 0.20 s unsynced, 0.65 s with fsyncs at the end and 0.44 s this way; 2,000 files of 64 KiB took 0.25 s, 0.48
- * s and 0.30 s.
+ * Each file has its own fsync, so that an error names the file. One syncfs would also wait for the writes of other
+ * processes: beside a process with 3 GB of unwritten data it took 1.2 s, and the fsyncs took 0.15 s. The fsyncs are
+ * cheap for two reasons. The kernel starts to write each part as soon as it arrives (sync_file_range). And load.c syncs
+ * files in batches, by all workers at once, so that one commit of the journal serves many files. Time of the writes
+ * alone, on ext4 over NVMe with 2 cores: 1 GiB took 0.20 s without sync, 0.65 s with fsyncs at the end, and 0.44 s this
+ * way. 2,000 files of 64 KiB took 0.25 s, 0.48 s and 0.30 s.
  *
  * The struct owns its paths and descriptors. */
 #include "uploader/load/destination.h"
@@ -35,24 +35,25 @@
 #include <unistd.h>
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define FOLDER_MODE 0777 /* the umask decides, as for cp */
+#define FOLDER_MODE 0777 /* the umask applies, as for cp */
 #define FILE_MODE 0666
-/* Larger writes make larger folios of the page cache, which cost more than the calls that they save;
- * storage/file/write.c has the same. */
+/* Bytes for each write. Larger writes make larger folios in the page cache. These cost more than the saved system
+ * calls. storage/file/write.c has the same limit. */
 #define WRITE_BYTES ((size_t)64 * 1024)
 #define TURNS 64
 
 struct cleat__destination {
   char *path;  /* without '/' at the end */
-  char *fresh; /* the folder that files are made in */
-  bool inside; /* it lies inside the destination, which exists */
+  char *fresh; /* path of the folder that files are made in */
+  bool inside; /* the destination exists, and `fresh` is inside it */
   int fresh_fd;
-  int root_fd;                           /* of the destination, when inside; else -1 */
-  struct cleat__destination_file *files; /* own array; names borrowed */
-  int *fds;                              /* of each file, while it is written; else -1 */
+  int root_fd; /* descriptor of the destination if `inside`; otherwise -1 */
+  struct cleat__destination_file *files; /* owned array; the names are borrowed */
+  int *fds; /* descriptor of each file while it is written; otherwise -1 */
   size_t count;
-  /* Of the files whose index has the same rest. The kernel lets one thread at a time write to a file, and those that
-   * wait for that spin: a quarter of a load's CPU. Here they sleep. */
+  /* One lock for the files with the same index modulo TURNS; held while a part is written. The kernel lets one thread
+   * at a time write to a file, and the others spin. That cost a quarter of a load's CPU time. With these locks they
+   * sleep. */
   pthread_mutex_t turns[TURNS];
 };
 
@@ -78,11 +79,11 @@ static int remove_entry(const char *path, const struct stat *seen, int type, str
   (void)seen;
   (void)type;
   (void)place;
-  (void)remove(path); /* what is left is left; the caller has a better error already */
+  (void)remove(path); /* best effort: the caller already has a more useful error */
   return 0;
 }
 
-/* Removes the fresh folder and all in it; FTW_PHYS never follows a link. */
+/* Removes the fresh folder and everything in it. FTW_PHYS: never follows a link. */
 static void fresh_remove(const struct cleat__destination *destination) {
   if (destination->fresh_fd >= 0) {
     (void)nftw(destination->fresh, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -91,8 +92,8 @@ static void fresh_remove(const struct cleat__destination *destination) {
 
 /* ---- Walking below a folder --------------------------------------------------------------------- */
 
-/* Opens the folder of `name` below root_fd, never through a link, and tells the last component.
- * With `make`, absent folders are made; else *folder_fd is -1 for an absent one. */
+/* Opens the folder of `name` below root_fd without following links. *base: the last component. `make`: create missing
+ * folders. Without it, *folder_fd is -1 for a missing one. */
 static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int *folder_fd,
                                    const char **base, struct cleat_error *err) {
   int at = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
@@ -122,11 +123,9 @@ static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int
     if (!make && why == ENOENT)
       break;
     if (why == ELOOP || why == ENOTDIR) {
-      cleat_status status =
-          cleat__error_set(err, CLEAT_INVALID,
-                           "%s cannot be loaded: a link or a file stands where its folder %.*s "
-                           "must be",
-                           name, (int)(slash - name), name);
+      cleat_status status = cleat__error_set(
+          err, CLEAT_INVALID, "cannot load %s: a link or a file is in the place of its folder %.*s",
+          name, (int)(slash - name), name);
       cleat__error_hint(err,
                         "links inside the destination are not followed; move it out of the way");
       return status;
@@ -138,7 +137,7 @@ static cleat_status walk_to_folder(int root_fd, const char *name, bool make, int
   return CLEAT_OK;
 }
 
-/* Before anything is fetched: whether the file could take its place. */
+/* Checks that the file can be moved to its place. This is done before anything is fetched. */
 static cleat_status place_check(const struct cleat__destination *destination, const char *name,
                                 struct cleat_error *err) {
   int folder = -1;
@@ -149,8 +148,7 @@ static cleat_status place_check(const struct cleat__destination *destination, co
     return status;
   if (fstatat(folder, base, &seen, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(seen.st_mode)) {
     status = cleat__error_set(err, CLEAT_INVALID,
-                              "%s/%s is a folder, but a file of that name is "
-                              "to be loaded",
+                              "cannot load a file to %s/%s: there is a folder of that name",
                               destination->path, name);
   }
   (void)close(folder);
@@ -172,7 +170,7 @@ static cleat_status file_make(const struct cleat__destination *destination,
   int why = fd < 0 ? errno : 0;
   (void)close(folder);
   if (fd >= 0 && file->size > 0) {
-    /* File systems that cannot reserve get a hole; a full disk then shows while writing. */
+    /* If the file system cannot reserve space, the file is sparse. A full disk then shows only during writes. */
     if (fallocate(fd, 0, 0, (off_t)file->size) != 0) {
       why = errno;
       if (why == EOPNOTSUPP || why == ENOSYS) {
@@ -218,7 +216,7 @@ static cleat_status destination_stat(struct cleat__destination *destination, boo
   if (lstat(destination->path, &seen) != 0) {
     if (errno == ENOENT)
       return CLEAT_OK;
-    return cleat__error_errno(err, errno, "cannot look at %s", destination->path);
+    return cleat__error_errno(err, errno, "cannot read the attributes of %s", destination->path);
   }
   if (!force) {
     cleat_status status =
@@ -308,11 +306,11 @@ static cleat_status write_all(int fd, const struct cleat__span *span, uint64_t o
   return CLEAT_OK;
 }
 
-/* Under the file's turn. -1 with errno. */
+/* Opens the file if it is not open. The caller holds the file's lock. Returns -1 and sets errno on failure. */
 static int open_file(struct cleat__destination *destination, size_t index) {
   assert(cleat__mutex_is_mine(&destination->turns[index % TURNS]));
   assert(index < destination->count);
-  /* The folder is ours and fresh: there is no link in it. */
+  /* Nobody else uses the fresh folder, so it contains no link. */
   if (destination->fds[index] < 0)
     destination->fds[index] = openat(destination->fresh_fd, destination->files[index].name,
                                      O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -363,7 +361,7 @@ cleat_status cleat__destination_sync(struct cleat__destination *destination, siz
     failure = errno;
   if (failure == 0)
     return CLEAT_OK;
-  return cleat__error_errno(err, failure, "cannot put %s/%s on the disk", destination->path,
+  return cleat__error_errno(err, failure, "cannot sync %s/%s to disk", destination->path,
                             destination->files[index].name);
 }
 
@@ -377,7 +375,7 @@ static cleat_status file_move(const struct cleat__destination *destination, cons
   cleat_status status = walk_to_folder(destination->root_fd, name, true, &folder, &base, err);
   if (status != CLEAT_OK)
     return status;
-  /* A link of that name is replaced, not followed. */
+  /* If a link has that name, it is replaced, not followed. */
   if (renameat(destination->fresh_fd, name, folder, base) != 0) {
     status = cleat__error_errno(err, errno, "cannot move %s into %s", name, destination->path);
   }
@@ -385,7 +383,7 @@ static cleat_status file_move(const struct cleat__destination *destination, cons
   return status;
 }
 
-/* Syncs every folder that holds one of the files, or one of these folders, below root_fd and with it. */
+/* Syncs every folder that contains one of the files, directly or below, up to root_fd and including it. */
 static cleat_status sync_folders(const struct cleat__destination *destination, int root_fd,
                                  struct cleat_error *err) {
   struct cleat__destination_folders folders;
@@ -401,7 +399,7 @@ static cleat_status sync_folders(const struct cleat__destination *destination, i
       break;
     int failure = fd >= 0 ? cleat__sync_folder(fd) : ENOENT;
     if (failure != 0)
-      status = cleat__error_errno(err, failure, "cannot put the folder %s/%s on the disk",
+      status = cleat__error_errno(err, failure, "cannot sync the folder %s/%s to disk",
                                   destination->path, folders.names[i]);
     if (fd >= 0)
       (void)close(fd);
@@ -419,20 +417,20 @@ static cleat_status commit_inside(const struct cleat__destination *destination,
   return status == CLEAT_OK ? sync_folders(destination, destination->root_fd, err) : status;
 }
 
-/* 0 or an errno value. */
+/* Renames a folder. Returns 0 or an errno value. */
 static int rename_new(const char *from, const char *to) {
-  /* NOREPLACE: somebody may have made the destination meanwhile. */
+  /* RENAME_NOREPLACE: another process may have created the destination meanwhile. */
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
     return 0;
   if (errno == EINVAL ||
-      errno == ENOSYS) { /* a file system without it: rename keeps full folders */
+      errno == ENOSYS) { /* the file system lacks it; rename replaces only an empty folder */
     if (rename(from, to) == 0)
       return 0;
   }
   return errno;
 }
 
-/* The folder that the destination is in. NULL: no memory. */
+/* The parent folder of the destination, in new memory. NULL: no memory. */
 static char *parent_of(const char *path) {
   const char *slash = strrchr(path, '/');
   if (slash == NULL)
@@ -454,8 +452,8 @@ static cleat_status commit_new(const struct cleat__destination *destination,
   if (failure != 0) {
     status = cleat__error_errno(err, failure, "cannot move the loaded files to %s", path);
   } else if ((failure = cleat__sync_folder_at(parent)) != 0) {
-    status = cleat__error_errno(err, failure, "cannot put the name %s on the disk", path);
-    (void)rename_new(path, destination->fresh); /* a load that failed leaves nothing */
+    status = cleat__error_errno(err, failure, "cannot sync the name %s to disk", path);
+    (void)rename_new(path, destination->fresh); /* a failed load leaves nothing */
   }
   cleat__free(parent);
   return status;

@@ -1,9 +1,9 @@
 /* destination.h: a directory that files are loaded into, all or none.
  *
- * Files are written below a fresh directory beside the destination (or inside it, when it exists
- * and may be written to) and moved into place when all are there, and all are on the disk: a power cut
- * leaves no name without its bytes. Links inside the destination are never followed. Writes to different
- * places, and syncs of different files, may run on several threads; begin, commit and abandon on one. */
+ * Files are written below a fresh directory: beside the destination, or inside it if it exists and may be written to.
+ * They are moved into place when all of them are complete and synced. So a power cut leaves no name without its bytes.
+ * Links inside the destination are never followed. Several threads may write to different ranges, and sync different
+ * files, at the same time. One thread begins, commits and abandons. */
 #ifndef CLEAT_UPLOADER_LOAD_DESTINATION_H
 #define CLEAT_UPLOADER_LOAD_DESTINATION_H
 
@@ -15,36 +15,36 @@
 struct cleat__destination;
 
 struct cleat__destination_file {
-  const char *name; /* passed cleat__name_check_file; borrowed until the end */
+  const char *name; /* has passed cleat__name_check_file; borrowed until the end */
   uint64_t size;
 };
 
-/* Checks the destination and makes all files below the fresh directory, with their sizes reserved,
- * so that a full disk shows before anything is fetched. Errors: EXISTS (without force), INVALID (a
- * link or a file stands where a folder must be), NO_SPACE, DENIED, IO. */
+/* Checks the destination and makes all files below the fresh directory. Reserves their space, so that a full disk shows
+ * before anything is fetched. Errors: EXISTS (without force), INVALID (a link or a file is in the place of a folder),
+ * NO_SPACE, DENIED, IO. */
 cleat_status cleat__destination_begin(const char *path, bool force,
                                       const struct cleat__destination_file *files, size_t count,
                                       struct cleat__destination **destination,
                                       struct cleat_error *err);
 
-/* Writes the spans into file `index` at `offset`. The file stays open until its sync: a descriptor that was opened
- * later need not be told that writing it to the disk has failed. */
+/* Writes the spans into file `index` at `offset`. The file stays open until its sync, because a descriptor opened later
+ * may not learn of a failed write. */
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
                                       uint64_t offset, const struct cleat__span *spans,
                                       size_t count, struct cleat_error *err);
 
-/* Waits until file `index`, to which all was written, is on the disk, and closes it. Every file has to be synced before
- * the commit. *unsynced (left alone otherwise) is set where the file system knows no sync. Errors: IO, NO_SPACE, with
- * the file's name. */
+/* Syncs file `index`, which is fully written, to the disk and closes it. Each file must be synced before the commit.
+ * *unsynced is set to true if the file system supports no sync, and otherwise not changed. Errors, which name the file:
+ * IO, NO_SPACE. */
 cleat_status cleat__destination_sync(struct cleat__destination *destination, size_t index,
                                      bool *unsynced, struct cleat_error *err);
 
-/* Moves everything into place and frees; the names are on the disk when it returns. On failure nothing that existed is
- * lost; the fresh directory is removed, and freed all the same. */
+/* Moves all files into place and frees *destination. When it returns, the names are on the disk. On failure nothing
+ * that existed is lost, and the fresh directory is removed. The destination is freed in this case, too. */
 cleat_status cleat__destination_commit(struct cleat__destination *destination,
                                        struct cleat_error *err);
 
-/* Removes the fresh directory and frees. NULL is allowed. */
+/* Removes the fresh directory and frees the destination. `destination` may be NULL. */
 void cleat__destination_abandon(struct cleat__destination *destination);
 
 #endif

@@ -30,7 +30,7 @@ static size_t count_slashes(const struct cleat__destination_file *files, size_t 
   return slashes;
 }
 
-/* Every prefix of every name that ends in a slash, and "". */
+/* Lists every prefix of every name that ends in a slash, and "". Returns how many. */
 static size_t list_prefixes(const struct cleat__destination_file *files, size_t count,
                             struct prefix *prefixes) {
   size_t listed = 0;
@@ -44,7 +44,8 @@ static size_t list_prefixes(const struct cleat__destination_file *files, size_t 
   return listed;
 }
 
-/* Of sorted prefixes. False: no memory; what was copied by then is the list's. */
+/* Copies the distinct ones of sorted prefixes into `folders`. False: no memory. The names copied so far belong to
+ * `folders`. */
 static bool copy_distinct(const struct prefix *prefixes, size_t count,
                           struct cleat__destination_folders *folders) {
   for (size_t i = 0; i < count; i++) {

@@ -4,13 +4,13 @@
 
 #include "uploader/load/destination.h"
 
-/* Each once, with '/' at the end, as a prefix of the files' names; "" is the one that all lie in. */
+/* The folders, each once, as a prefix of the files' names that ends in '/'. "" is the top folder. */
 struct cleat__destination_folders {
-  char **names; /* owned, as is each of them */
-  size_t count; /* 1 or more */
+  char **names; /* owned, like each of the names */
+  size_t count; /* at least 1 */
 };
 
-/* *folders is written on success only. Error: NO_MEMORY. */
+/* Sets *folders on success only. Error: NO_MEMORY. */
 cleat_status cleat__destination_folders(const struct cleat__destination_file *files, size_t count,
                                         struct cleat__destination_folders *folders,
                                         struct cleat_error *err);

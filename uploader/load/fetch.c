@@ -1,16 +1,15 @@
-/* Fetching one part and checking it: the middle of every load.
+/* Fetches one part and checks it: the middle of every load.
  *
- * A part that arrives with another CRC-32C than was saved is fetched again: what flipped the bit may
- * be the network. When it stays wrong, the error names step, file, part and a tensor in it. No lock
- * is held here; a task touches its own part only. */
+ * A part whose CRC-32C differs from the saved one is fetched again, because the network may have flipped the bit. If it
+ * stays wrong, the error names the step, the file, the part and a tensor in it. No lock is held here. A task uses only
+ * its own part. */
 #include "base/checksum.h"
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
 
 #include <assert.h>
 
-/* A store that has less of the object than was committed, or none of it, is damaged; unless a prune has overtaken
- * us. */
+/* A missing or shortened object is damage, unless a prune has overtaken this load. */
 static cleat_status missing_is_damage(const struct cleat_load *load, cleat_status status,
                                       struct cleat_error *err) {
   bool missing = cleat__object_is_absent(status, err);
@@ -19,7 +18,7 @@ static cleat_status missing_is_damage(const struct cleat_load *load, cleat_statu
     status = CLEAT_INTEGRITY;
   }
   if (status == CLEAT_INTEGRITY) {
-    cleat__error_hint(err, "the object was damaged, or removed, in the store; load another step");
+    cleat__error_hint(err, "the object in the store was damaged or removed; load another step");
   }
   return missing ? cleat__checkpoint_explain(load->operation.client, &load->checkpoint->manifest,
                                              "loaded", err)
@@ -58,7 +57,7 @@ static bool is_sound(const struct cleat_load *load, const struct cleat__fetch *f
   return !load->verify || crc32c == saved_crc32c(load, fetch);
 }
 
-/* After try number `turn`, from 0. */
+/* Sets the error after a try that gave a wrong checksum. `turn` counts tries from 0. */
 static cleat_status refuse_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
                                 uint32_t crc32c, int turn, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
@@ -89,7 +88,8 @@ cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat_
   return status;
 }
 
-/* Fetches the range at `offset` of the part into the buffer; *crc32c, that of the part until there, is continued. */
+/* Fetches the range at `offset` of the part into the buffer. *crc32c is the checksum of the part up to there, and is
+ * continued. */
 static cleat_status fetch_into_buffer(struct cleat_load *load, const struct cleat__fetch *fetch,
                                       uint64_t offset, const struct cleat__span *range,
                                       uint32_t *crc32c, struct cleat_error *err) {
@@ -103,7 +103,7 @@ static cleat_status fetch_into_buffer(struct cleat_load *load, const struct clea
   return status;
 }
 
-/* One try. *sound false: the part is not what was saved, and its last range was not delivered. */
+/* Fetches the part once. *sound false: it is not what was saved, and its last range was not delivered. */
 static cleat_status fetch_ranges(struct cleat_load *load, const struct cleat__load_task *task,
                                  cleat__load_deliver_fn *deliver, uint32_t *crc32c, bool *sound,
                                  struct cleat_error *err) {

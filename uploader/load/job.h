@@ -1,11 +1,11 @@
 /* load/job.h: the inside of a load. Each of its files calls only those below it:
  *
- *   load.c      what is fetched next, and what follows
+ *   load.c      chooses the next task, and updates the state after it
  *   tensors.c   where the bytes of tensors go
- *   compare.c   files that are there already
- *   fetch.c     how a part is fetched and checked
+ *   compare.c   files that are on this machine already
+ *   fetch.c     fetches and checks a part
  *   part.c      which bytes a part is, and its name in messages
- *   match.c     requests against the checkpoint */
+ *   match.c     checks requests against the checkpoint */
 #ifndef CLEAT_UPLOADER_LOAD_JOB_H
 #define CLEAT_UPLOADER_LOAD_JOB_H
 
@@ -18,38 +18,39 @@
 
 #include <stdatomic.h>
 
-/* How often a part that arrives with another checksum is fetched before the load fails. */
+/* How often a part with a wrong checksum is fetched before the load fails. */
 #define CLEAT__LOAD_TRIES 3
-/* More runs than this in one part are scattered out of a buffer: as spans they would take more
- * memory than the part. */
+/* Most runs in a part that are received directly. A part with more goes through a buffer, because a span for each run
+ * would take more memory than the part. */
 #define CLEAT__LOAD_SPANS_MAX 4096
-/* Files that are fetched wait until there are so many, and are then synced by all workers at once. Lower: more commits
- * of the file system's journal. Higher: more descriptors. */
+/* Fetched files wait until there are this many. Then all workers sync them at once. Lower: more commits of the file
+ * system's journal. Higher: more descriptors. */
 #define CLEAT__LOAD_SYNC_BATCH 64
 
 /* A part to be fetched. */
 struct cleat__fetch {
-  size_t file; /* of the checkpoint */
+  size_t file; /* index in the checkpoint */
   size_t part;
-  size_t first_want; /* tensors: the first one that may reach into this part */
-  bool buffered;     /* through a staging buffer, rather than straight to where it belongs */
+  size_t first_want; /* tensors: index of the first want that may reach into this part */
+  bool buffered;     /* goes through a staging buffer, not straight to its destination */
 };
 
-/* What one request wants of one piece. */
+/* What one request needs of one piece. */
 struct cleat__want {
   size_t file;
-  uint64_t begin, end; /* in the file: from its first run to behind its last */
+  /* range of the file: from the start of its first run to the end of its last */
+  uint64_t begin, end;
   size_t request;
   const struct cleat__piece *piece;
   const struct cleat__checkpoint_tensor *tensor;
 };
 
-/* A request, copied; data is borrowed. */
+/* A copy of a request. Its data is borrowed. */
 struct cleat__wanted_tensor {
-  int64_t *start; /* in the load's `dims` */
+  int64_t *start; /* points into the load's `dims` */
   int64_t *shape;
   char *data;
-  unsigned lane; /* that reaches it */
+  unsigned lane; /* lane that copies to `data` */
 };
 
 enum cleat__load_task_kind {
@@ -61,12 +62,12 @@ enum cleat__load_task_kind {
 
 struct cleat__load_task {
   enum cleat__load_task_kind kind;
-  struct cleat__fetch fetch; /* of SYNC: its file */
-  void *buffer;   /* of FETCH: a staging buffer, or a slice that holds the part; NULL: none */
-  double began_s; /* of FETCH */
+  struct cleat__fetch fetch; /* for SYNC: names its file */
+  void *buffer;   /* FETCH: a staging buffer, or a slice of one, that holds the part; NULL: none */
+  double began_s; /* for FETCH */
   cleat_status status;
   struct cleat_error error;
-  struct cleat__load_task *next; /* idle */
+  struct cleat__load_task *next; /* in the list of idle tasks */
 };
 
 enum cleat__load_kind {
@@ -78,44 +79,45 @@ enum cleat__load_kind {
 
 /* What is compared with a file of the checkpoint. */
 struct cleat__compared {
-  struct cleat__source source; /* from disk; its path is borrowed */
-  const char *data;            /* or from memory, borrowed; else NULL */
+  struct cleat__source source; /* file on disk; its path is borrowed */
+  const char *data;            /* file from memory, borrowed; NULL: on disk */
 };
 
 struct cleat_load {
-  struct cleat__operation operation; /* first */
+  struct cleat__operation operation; /* must be the first field */
   struct cleat_checkpoint *checkpoint;
   enum cleat__load_kind kind;
   bool verify;
   uint64_t bytes_total;
-  size_t files_total; /* files that are touched */
+  size_t files_total; /* files that this load fetches or compares */
 
-  /* Tensors */
+  /* For tensors */
   struct cleat__lanes lanes;
   struct cleat__wanted_tensor *wanted;
   int64_t *dims;             /* starts and shapes of all requests */
-  struct cleat__want *wants; /* by file, then begin */
+  struct cleat__want *wants; /* sorted by file, then by begin */
   size_t want_count;
   struct cleat__fetch *fetches;
   size_t fetch_count;
 
-  /* Files */
+  /* For files */
   struct cleat__destination *destination;
-  atomic_bool unsynced_told; /* that the file system cannot sync was logged */
+  atomic_bool unsynced_told; /* the log has the warning that the file system cannot sync */
 
-  struct cleat__compared *compared; /* of each file of the checkpoint; of COMPARE */
+  struct cleat__compared *compared; /* COMPARE: one for each file of the checkpoint */
 
   struct cleat__load_task *tasks;
 
   struct {
     struct cleat__load_task *idle;
-    size_t next_fetch;           /* tensors: index; else unused */
-    size_t next_file, next_part; /* files and verify */
-    size_t *to_sync;             /* files that are fetched, in the order of their ends */
-    size_t sync_begun, sync_end; /* those before the first of these are synced or being so */
-    bool draining;               /* a batch is being synced */
-    bool finish_begun;           /* files: moving into place, or removing */
-    size_t *parts_left;          /* of each file of the checkpoint; the array is the load's */
+    size_t next_fetch;           /* tensors: index of the next fetch; otherwise unused */
+    size_t next_file, next_part; /* files, verify and compare: the next part */
+    size_t *to_sync;             /* fetched files, in the order in which they became complete */
+    /* indexes into to_sync: files before sync_begun are synced, or their SYNC runs */
+    size_t sync_begun, sync_end;
+    bool draining;      /* a batch is being synced */
+    bool finish_begun;  /* files: COMMIT or ABANDON was taken */
+    size_t *parts_left; /* parts left of each file of the checkpoint; the load owns the array */
     uint64_t bytes_done;
     size_t files_done;
   } synced;
@@ -123,35 +125,35 @@ struct cleat_load {
 
 /* ---- load/part.c ---- */
 
-/* Which bytes of its file a part is. */
+/* The part's offset in its file, and its size in bytes. */
 uint64_t cleat__load_part_begin(const struct cleat_load *load, const struct cleat__fetch *fetch);
 uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct cleat__fetch *fetch);
 
-/* "step 5: part 3 of model.safetensors (tensor wte)" in front of what is wrong. */
+/* Puts "step 5: part 3 of model.safetensors (tensor wte)" in front of the message. */
 void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fetch *fetch,
                            struct cleat_error *err);
 
 /* ---- load/fetch.c ---- */
 
-/* Fetches the whole part into the spans and checks it, again when it is not what was saved. */
+/* Fetches the whole part into the spans and checks it. Fetches it again if it is not what was saved. */
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
                                     const struct cleat__span *into, size_t count,
                                     struct cleat_error *err);
 
-/* Brings a range of a part to where it belongs; `offset` is that in the part. */
+/* Brings a range to its destination. `offset`: of the range within the part. */
 typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load,
                                             const struct cleat__load_task *task, uint64_t offset,
                                             const struct cleat__span *range,
                                             struct cleat_error *err);
 
-/* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part that is larger than
- * the buffer comes range by range, each of which is delivered before the next; all but the last one before the part is
- * checked, and once more when it is fetched again. */
+/* Fetches the task's part through its buffer, and checks it as cleat__load_fetch_part does. A part larger than the
+ * buffer comes range by range. Each range is delivered before the next one is fetched. So all ranges but the last are
+ * delivered before the part is checked, and again if it is fetched again. */
 cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
                                         const struct cleat__load_task *task,
                                         cleat__load_deliver_fn *deliver, struct cleat_error *err);
 
-/* Fetches a range of the part, unchecked; `offset` is that in the file. */
+/* Fetches a range of the part without checking it. `offset`: in the file. */
 cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
                                      uint64_t offset, const struct cleat__span *into, size_t count,
                                      struct cleat_error *err);
@@ -167,7 +169,8 @@ cleat_status cleat__load_process_tensors(struct cleat_load *load, struct cleat__
 
 /* ---- load/compare.c ---- */
 
-/* Finds the file for each of the checkpoint's; reads one part and compares its checksum. */
+/* Assigns a given file to each file of the checkpoint. Then, for each task: reads one part and compares its
+ * checksum. */
 cleat_status cleat__load_plan_compare(struct cleat_load *load, const struct cleat_file *files,
                                       size_t count, struct cleat_error *err);
 cleat_status cleat__load_process_compare(struct cleat_load *load,
@@ -176,7 +179,7 @@ cleat_status cleat__load_process_compare(struct cleat_load *load,
 
 /* ---- load/match.c ---- */
 
-/* All requests against the checkpoint; MISMATCH lists what does not fit. */
+/* Checks all requests against the checkpoint. MISMATCH: the message lists what does not fit. */
 cleat_status cleat__load_match(const struct cleat_checkpoint *checkpoint,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err);

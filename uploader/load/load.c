@@ -1,9 +1,9 @@
-/* A load: what is fetched next, and what follows.
+/* Chooses the next task of a load, and updates its state after each task.
  *
- * Like a save, a load is a job of the worker pool: `take` hands out parts, `process` fetches, checks
- * and delivers one, `finish` counts it. Four kinds share it: tensors into caller memory, files into
- * a directory, which are synced and then moved into place, verify, which drops what it has checked, and the comparison
- * with files of this machine, which reads those. The load owns its plan; the checkpoint and the client outlive it. */
+ * Like a save, a load is a job of the worker pool: `take` hands out parts, `process` fetches, checks and delivers one,
+ * `finish` counts it. There are four kinds: tensors go into the caller's memory. Files go into a directory, are synced,
+ * and are then moved into place. Verify drops each part after the check. Compare reads files of this machine. The load
+ * owns its plan. The checkpoint and the client outlive it. */
 #include "uploader/load/load.h"
 
 #include "base/fork.h"
@@ -18,14 +18,14 @@ static struct cleat_load *load_of(struct cleat__job *job) {
   return (struct cleat_load *)job;
 }
 
-/* Files that are compared are read on this machine: they are none of the transfers whose number is limited. */
+/* Compare reads only files of this machine, so the limit of transfers does not apply to it. */
 static bool uses_store(const struct cleat_load *load) {
   return load->kind != CLEAT__LOAD_COMPARE;
 }
 
 /* ---- Take ------------------------------------------------------------------------------------ */
 
-/* The next part, not yet taken; false when there is none. */
+/* Finds the next part without taking it. False: there is none. */
 static bool peek_locked(struct cleat_load *load, struct cleat__fetch *fetch) {
   assert(cleat__pool_is_mine(load->operation.client->pool));
   if (load->kind == CLEAT__LOAD_TENSORS) {
@@ -64,12 +64,12 @@ static struct cleat__load_task *take_fetch_locked(struct cleat_load *load,
   assert(cleat__pool_is_mine(load->operation.client->pool));
   struct cleat_client *client = load->operation.client;
   struct cleat__load_task *task = load->synced.idle;
-  /* There is a task for each thread. */
+  /* One is always idle, because there is a task for each thread. */
   assert(task != NULL);
   void *buffer = NULL;
   if (uses_store(load) && !cleat__client_may_transfer_locked(client, CLEAT__DOWN))
     return NULL;
-  /* One, whatever the size of the part. */
+  /* One buffer, whatever the size of the part. */
   if (fetch->buffered &&
       !cleat__client_take_buffers_locked(client, &load->operation.job,
                                          cleat__load_part_bytes(load, fetch), 1, &buffer))
@@ -95,7 +95,7 @@ static struct cleat__load_task *take_idle_locked(struct cleat_load *load,
   return task;
 }
 
-/* The next file to be synced; NULL: none yet. `last`: there is nothing more to be fetched, or it is under way. */
+/* Takes the sync of the next file. NULL: none yet. `last`: no part is left to be taken. */
 static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool last) {
   assert(cleat__pool_is_mine(load->operation.client->pool));
   assert(load->synced.sync_begun <= load->synced.sync_end);
@@ -109,14 +109,15 @@ static struct cleat__load_task *take_sync_locked(struct cleat_load *load, bool l
   return task;
 }
 
-/* Moving files into place, or removing them after a failure: one task, once all others ended. */
+/* Takes the last task: moves the files into place, or removes them after a failure. It runs when all others have
+ * ended. */
 static struct cleat__load_task *take_finish_locked(struct cleat_load *load) {
   assert(cleat__pool_is_mine(load->operation.client->pool));
   assert(!load->operation.synced.ended);
   if (load->operation.job.in_flight > 0)
     return NULL;
   if (load->kind == CLEAT__LOAD_FILES && !load->synced.finish_begun) {
-    /* The files are moved into place once all are synced, or are removed. */
+    /* Files are moved into place only when all are synced. Otherwise they are removed. */
     assert(load->operation.synced.stopping ||
            load->synced.files_done == load->checkpoint->file_count);
     load->synced.finish_begun = true;
@@ -165,14 +166,13 @@ static cleat_status process_sync(struct cleat_load *load, const struct cleat__lo
   cleat_status status =
       cleat__destination_sync(load->destination, task->fetch.file, &unsynced, err);
   if (unsynced && !atomic_exchange(&load->unsynced_told, true))
-    cleat__log(
-        &load->operation.client->log, CLEAT_LOG_WARNING,
-        "the file system cannot sync %s: what is loaded is on the disk when that system says so",
-        load->checkpoint->files[task->fetch.file].info.name);
+    cleat__log(&load->operation.client->log, CLEAT_LOG_WARNING,
+               "the file system cannot sync %s: it decides when the loaded files reach the disk",
+               load->checkpoint->files[task->fetch.file].info.name);
   return status;
 }
 
-/* Nothing runs beside it. */
+/* COMMIT or ABANDON. No other task of the load runs. */
 static cleat_status process_finish(struct cleat_load *load, const struct cleat__load_task *task,
                                    struct cleat_error *err) {
   struct cleat__destination *destination = load->destination;
@@ -204,8 +204,8 @@ static void load_process(struct cleat__job *job, struct cleat__task *taken) {
 
 /* ---- Finish ---------------------------------------------------------------------------------- */
 
-/* All its bytes were delivered; a file in a folder is done when it is on the disk too. Under the lock, or before the
- * load was handed to the pool. */
+/* All bytes of the file were delivered. A file in a folder counts as done only after its sync. Call it under the lock,
+ * or before the pool has the load. */
 static void file_is_there(struct cleat_load *load, size_t file) {
   assert(file < load->checkpoint->file_count && load->synced.parts_left[file] == 0);
   if (load->kind == CLEAT__LOAD_FILES)
@@ -225,7 +225,7 @@ static void finish_success_locked(struct cleat_load *load, const struct cleat__l
     load->synced.files_done++;
   } else if (task->kind == CLEAT__LOAD_COMMIT) {
     assert(load->synced.finish_begun);
-    /* A cancel that came while the files were moved into place came too late. */
+    /* A cancel that came while the files were moved came too late. */
     cleat__error_clear(&load->operation.synced.error);
   }
 }
@@ -289,7 +289,7 @@ static cleat_status load_new(struct cleat_checkpoint *checkpoint, enum cleat__lo
   return CLEAT_OK;
 }
 
-/* Counts a file with `parts` parts to be fetched, once; before the load is launched. */
+/* Counts a file with `parts` parts to be fetched. Call it once for each file, before the load is launched. */
 static void expect(struct cleat_load *load, size_t file, size_t parts) {
   assert(load->synced.parts_left[file] == 0);
   load->synced.parts_left[file] = parts;
@@ -298,7 +298,7 @@ static void expect(struct cleat_load *load, size_t file, size_t parts) {
     file_is_there(load, file);
 }
 
-/* Every part of every file. */
+/* Counts every part of every file. */
 static void expect_all(struct cleat_load *load) {
   for (size_t i = 0; i < load->checkpoint->file_count; i++) {
     const struct cleat_file_info *info = &load->checkpoint->files[i].info;
@@ -307,7 +307,7 @@ static void expect_all(struct cleat_load *load) {
   }
 }
 
-/* The parts that the plan of tensors fetches, which are sorted by file. */
+/* Counts the parts that the plan of tensors fetches. They are sorted by file. */
 static void expect_fetches(struct cleat_load *load) {
   for (size_t first = 0, last = 0; first < load->fetch_count; first = last) {
     size_t file = load->fetches[first].file;
@@ -329,7 +329,7 @@ static cleat_status load_prepare_tasks(struct cleat_load *load, struct cleat_err
   return CLEAT_OK;
 }
 
-/* Sets the load going, or, after a failure, frees it. */
+/* Gives the load to the pool. After a failure, frees it. */
 static cleat_status load_launch(struct cleat_load *fresh, cleat_status status,
                                 struct cleat_load **load, struct cleat_error *err) {
   if (status == CLEAT_OK)
@@ -395,7 +395,7 @@ cleat_status cleat__load_start_verify(struct cleat_checkpoint *checkpoint, struc
   if (status != CLEAT_OK)
     return status;
   expect_all(fresh);
-  /* Empty files have no part to fetch: that they are there is all there is to check. */
+  /* Empty files have no part to fetch, so their presence is all that can be checked. */
   status = cleat__checkpoint_check_present(checkpoint, err);
   return load_launch(fresh, status, load, err);
 }

@@ -1,4 +1,4 @@
-/* load.h: loads, as the API offers them. Ownership, threads and errors: api/cleat/load.h. */
+/* load.h: loads for the API. api/cleat/load.h documents ownership, threads and errors. */
 #ifndef CLEAT_UPLOADER_LOAD_LOAD_H
 #define CLEAT_UPLOADER_LOAD_LOAD_H
 

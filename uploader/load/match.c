@@ -1,7 +1,7 @@
-/* Requests against the checkpoint, before anything is fetched: what is missing, unexpected, or of
- * another dtype or shape is told all at once, since a run of a large job per mistake is too dear.
+/* Checks requests against the checkpoint before anything is fetched. One error lists everything that is missing,
+ * unexpected, or of another dtype or shape, because each run of a large job to find the next mistake is expensive.
  *
- * Pure but for the log. */
+ * Pure, except for the log. */
 #include "base/mem.h"
 #include "uploader/load/job.h"
 #include "uploader/model/name.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* All complaints so far. */
+/* All mismatches so far. */
 struct complaints {
   struct cleat__buffer text; /* as many as fit */
   size_t count;
@@ -18,7 +18,7 @@ struct complaints {
   const struct cleat__log *log;
 };
 
-/* Room in the message for what the header of it says. */
+/* Room for mismatches in a message, in bytes. The rest is for the beginning of the message. */
 #define COMPLAINTS_BYTES_MAX 1900
 
 static void complain(struct complaints *complaints, const char *line) {
@@ -54,7 +54,7 @@ static cleat_status request_check(const struct cleat_load_request *request, size
   if (bytes != request->data_bytes || (request->data == NULL && bytes > 0)) {
     return cleat__error_set(err, CLEAT_INVALID,
                             "tensor %s: the destination has %" PRIu64
-                            " bytes, the request %" PRIu64,
+                            " bytes, but the request needs %" PRIu64,
                             request->name, request->data == NULL ? 0 : request->data_bytes, bytes);
   }
   return CLEAT_OK;
@@ -73,7 +73,7 @@ static bool shape_fits(const struct cleat_load_request *request,
   return cleat__slice_is_whole(&spec, slice);
 }
 
-/* Whether the request asks for what the tensor is. */
+/* Compares dtype and shape of the request with those of the tensor. */
 static void compare(const struct cleat_load_request *request, const struct cleat_tensor_info *info,
                     struct complaints *complaints) {
   char line[1024];
@@ -89,8 +89,8 @@ static void compare(const struct cleat_load_request *request, const struct cleat
   if (!shape_fits(request, info)) {
     shape_print(asked, sizeof(asked), request->ndim, request->shape);
     shape_print(stored, sizeof(stored), info->ndim, info->shape);
-    (void)snprintf(line, sizeof(line), "%s has shape [%s], which %s [%s] does not fit", name,
-                   stored, request->start != NULL ? "the slice" : "the request", asked);
+    (void)snprintf(line, sizeof(line), "%s has shape [%s]; %s [%s] does not fit", name, stored,
+                   request->start != NULL ? "the slice" : "the request", asked);
     complain(complaints, line);
   }
 }
@@ -120,7 +120,7 @@ static cleat_status match_all(const struct cleat_checkpoint *checkpoint,
       complain_of(complaints, "missing", requests[i].name);
     } else {
       cleat__log(complaints->log, CLEAT_LOG_WARNING,
-                 "load: not in the checkpoint, left as it is: %s", requests[i].name);
+                 "load: not in the checkpoint, so left unchanged: %s", requests[i].name);
     }
   }
   for (size_t i = 0; options->allow_unexpected == 0 && i < checkpoint->tensor_count; i++) {

@@ -1,6 +1,6 @@
 /* load/part.c: which bytes a part is, and its name in messages. See load/job.h.
  *
- * Pure: reads what the plan fixed. */
+ * Pure: reads what the plan has fixed. */
 #include "uploader/load/job.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ uint64_t cleat__load_part_bytes(const struct cleat_load *load, const struct clea
   return left < info->part_bytes ? left : info->part_bytes;
 }
 
-/* The first tensor with bytes in the range, for messages; NULL when there is none. */
+/* The first tensor with bytes in the range, for messages. NULL: there is none. */
 static const char *tensor_in(const struct cleat_checkpoint *checkpoint, size_t file, uint64_t begin,
                              uint64_t end) {
   for (size_t i = 0; i < checkpoint->tensor_count; i++) {
@@ -39,7 +39,7 @@ void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fe
   const struct cleat_file_info *info = &checkpoint->files[fetch->file].info;
   uint64_t begin = cleat__load_part_begin(load, fetch);
   if (err->status == CLEAT_NOT_FOUND)
-    return; /* of the whole step */
+    return; /* the error is about the whole step */
   const char *tensor =
       tensor_in(checkpoint, fetch->file, begin, begin + cleat__load_part_bytes(load, fetch));
   cleat__error_context(err, "step %lld: part %zu of %s%s%s%s", (long long)checkpoint->manifest.step,

@@ -1,10 +1,10 @@
-/* Slices of tensors straight into caller memory.
+/* Loads slices of tensors straight into the caller's memory.
  *
- * The plan turns requests into wants (what a request has in common with a piece, as a range of a
- * file) and wants into fetches (the parts that these ranges touch, each once). A fetch walks the
- * runs of its wants and receives them where they belong, gaps dropped; only where runs are many, two
- * requests want the same bytes, or one is in device memory, the part goes through a buffer. Destinations of different
- * fetches never overlap, so tasks need no lock. */
+ * The plan turns requests into wants: what a request needs of a piece, as a range of a file. It turns wants into
+ * fetches: the parts that these ranges touch, each once. A fetch walks the runs of its wants, receives each run at its
+ * destination, and drops the gaps. A part goes through a buffer instead if it has many runs, if two requests want the
+ * same bytes, or if a destination is in device memory. Destinations of different fetches never overlap, so tasks need
+ * no lock. */
 #include "base/mem.h"
 #include "uploader/load/job.h"
 
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without checksums, a hole of this size or more is not fetched: it costs more than a request. */
+/* Smallest hole, in bytes, that is not fetched when checksums are off: fetching it would cost more than another
+ * request. */
 #define HOLE_BYTES_MIN ((size_t)1 << 20)
 
 /* ---- Plan ------------------------------------------------------------------------------------- */
@@ -31,7 +32,7 @@ static cleat_status runs_of(const struct cleat_load *load, const struct cleat__w
   return cleat__slice_runs_begin(&spec, piece, wanted, runs, err);
 }
 
-/* Bytes of all runs, and where the last one ends in the piece. */
+/* Returns the bytes of all runs. *end: where the last one ends in the piece. */
 static uint64_t runs_extent(const struct cleat__slice_runs *runs, uint64_t *end) {
   uint64_t bytes = runs->run.length;
   *end = runs->run.piece_offset + runs->run.length;
@@ -42,7 +43,7 @@ static uint64_t runs_extent(const struct cleat__slice_runs *runs, uint64_t *end)
   return bytes;
 }
 
-/* Adds what request `index` wants of each piece of the tensor. */
+/* Adds a want for each piece of the tensor that request `index` needs. */
 static cleat_status want_pieces(struct cleat_load *load, size_t index,
                                 const struct cleat__checkpoint_tensor *tensor, uint64_t bytes,
                                 struct cleat_error *err) {
@@ -66,7 +67,8 @@ static cleat_status want_pieces(struct cleat_load *load, size_t index,
   }
   if (covered == bytes)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_FORMAT, "step %lld: the pieces of tensor %s do not make it up",
+  return cleat__error_set(err, CLEAT_FORMAT,
+                          "step %lld: the pieces of tensor %s do not add up to the whole tensor",
                           (long long)load->checkpoint->manifest.step, tensor->info.name);
 }
 
@@ -109,7 +111,7 @@ static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_
     const struct cleat__checkpoint_tensor *tensor =
         cleat__checkpoint_find(load->checkpoint, request->name);
     if (tensor == NULL)
-      continue; /* allowed, or it would not have matched */
+      continue; /* missing is allowed; otherwise the match had failed */
     struct cleat__wanted_tensor *wanted = &load->wanted[i];
     wanted->data = request->data;
     wanted->start = dims;
@@ -132,7 +134,7 @@ static cleat_status wants_make(struct cleat_load *load, const struct cleat_load_
   return status;
 }
 
-/* How many runs of the want lie in a range of `bytes` bytes, at most. */
+/* Upper bound on the want's runs in a range of `bytes` bytes. */
 static uint64_t runs_within(const struct cleat_load *load, const struct cleat__want *want,
                             uint64_t bytes) {
   struct cleat__slice_runs runs;
@@ -142,7 +144,7 @@ static uint64_t runs_within(const struct cleat_load *load, const struct cleat__w
   return bytes / runs.piece_stride[0] + 2; /* the innermost stride is the shortest */
 }
 
-/* Whether the part's runs may be received where they belong. */
+/* Whether the part's runs can be received straight at their destinations. */
 static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *fetch,
                       uint64_t part_begin, uint64_t part_end) {
   uint64_t runs = 0;
@@ -154,9 +156,9 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
     if (want->end <= part_begin)
       continue;
     if (want->begin < reached)
-      return false; /* two want the same range */
+      return false; /* two requests want the same range */
     if (load->wanted[want->request].lane != CLEAT__LANE_HOST)
-      return false; /* no socket writes there */
+      return false; /* a socket cannot write to device memory */
     reached = want->end;
     runs += runs_within(load, want, part_end - part_begin);
     if (runs > CLEAT__LOAD_SPANS_MAX)
@@ -165,13 +167,13 @@ static bool is_direct(const struct cleat_load *load, const struct cleat__fetch *
   return true;
 }
 
-/* Adds the parts that wants[first .. last), all of one file, touch. */
+/* Adds the parts that wants[first .. last) touch. These wants all have the same file. */
 static void fetches_of_file(struct cleat_load *load, size_t first, size_t last) {
   assert(first < last);
   const size_t file = load->wants[first].file;
   const uint64_t part_bytes = load->checkpoint->files[file].info.part_bytes;
   size_t next_part = 0;
-  size_t first_alive = first; /* the first want that reaches into the part at hand */
+  size_t first_alive = first; /* the first want that reaches into the current part */
   for (size_t i = first; i < last; i++) {
     assert(load->wants[i].file == file && load->wants[i].begin < load->wants[i].end);
     assert(i == first || load->wants[i - 1].begin <= load->wants[i].begin); /* sorted */
@@ -224,19 +226,19 @@ struct walk {
   size_t file;
   uint64_t begin, end; /* of the part, or of a range of it */
   size_t next_want;
-  const struct cleat__want *want; /* whose runs are being walked; NULL: take the next */
+  const struct cleat__want *want; /* the want whose runs are walked; NULL: take the next one */
   struct cleat__slice_runs runs;
 };
 
-/* A run, cut to the part, or to a range of it. */
+/* A run, cut to the part or range. */
 struct stretch {
-  uint64_t offset; /* from the beginning of that */
+  uint64_t offset; /* within the part or range */
   size_t length;
   char *to;
   size_t request;
 };
 
-/* Of a range of the part, which its stretches are cut to and counted from. */
+/* Walks a range of the part. Stretches are cut to it, and their offsets start at it. */
 static struct walk walk_range(const struct cleat_load *load, const struct cleat__fetch *fetch,
                               uint64_t offset, uint64_t bytes) {
   uint64_t begin = cleat__load_part_begin(load, fetch) + offset;
@@ -263,7 +265,7 @@ static bool walk_next_want(struct walk *walk) {
       continue;
     walk->next_want++;
     walk->want = want;
-    /* It cannot fail: it did not when the plan was made. */
+    /* This call succeeded when the plan was made, so it cannot fail now. */
     if (runs_of(load, want, &walk->runs, &ignored) != CLEAT_OK)
       return false;
     if (walk->begin > want->piece->offset) {
@@ -300,7 +302,7 @@ static bool walk_next(struct walk *walk, struct stretch *stretch) {
 
 /* ---- Direct: received where it belongs ---------------------------------------------------------- */
 
-/* The whole part as spans: runs to their places, gaps dropped. */
+/* Describes the whole part as spans: runs go to their destinations, gaps are dropped. */
 static cleat_status direct_spans(const struct cleat_load *load, const struct cleat__fetch *fetch,
                                  struct cleat__span **spans, size_t *count,
                                  struct cleat_error *err) {
@@ -319,7 +321,7 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
     if (stretch.offset > reached) {
       fresh[made++] = (struct cleat__span){NULL, (size_t)(stretch.offset - reached)};
     }
-    assert(stretch.offset >= reached); /* is_direct has seen that no two overlap */
+    assert(stretch.offset >= reached); /* is_direct has checked that no two overlap */
     fresh[made++] = (struct cleat__span){stretch.to, stretch.length};
     reached = stretch.offset + stretch.length;
   }
@@ -332,14 +334,14 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
   return CLEAT_OK;
 }
 
-/* Unchecked: only what lies between holes. */
+/* Fetches without a check, and leaves out large holes. */
 static cleat_status fetch_between_holes(struct cleat_load *load, const struct cleat__fetch *fetch,
                                         const struct cleat__span *spans, size_t count,
                                         struct cleat_error *err) {
   uint64_t offset = cleat__load_part_begin(load, fetch);
   cleat_status status = CLEAT_OK;
   for (size_t i = 0, first = 0; status == CLEAT_OK && i <= count; i++) {
-    bool edge = i == 0 || i == count - 1; /* what is dropped at the ends need not be fetched */
+    bool edge = i == 0 || i == count - 1; /* gaps at both ends need not be fetched */
     bool hole = i < count && spans[i].base == NULL && (edge || spans[i].length >= HOLE_BYTES_MIN);
     if (i < count && !hole)
       continue;
@@ -368,8 +370,8 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
 
 /* ---- Buffered: received in a buffer, then scattered ------------------------------------------------ */
 
-/* Returns when the bytes are where they belong, or, after a failure, when no copy is under way. Stretches of one
- * request lie at equal distances where it is a slice: rows of one copy. */
+/* Copies the range from the buffer to its destinations. Returns when all bytes are there or, after a failure, when no
+ * copy runs any more. The stretches of a slice are equally spaced, so they become the rows of one copy. */
 static cleat_status scatter(struct cleat_load *load, const struct cleat__load_task *task,
                             uint64_t offset, const struct cleat__span *range,
                             struct cleat_error *err) {

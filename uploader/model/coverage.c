@@ -1,8 +1,8 @@
 /* coverage.c: see coverage.h.
  *
- * Pieces that do not overlap, and are as large as the tensor together, make it up. Overlaps are looked for by
- * a sweep along the dimension that is cut most, so that shards of rows and shards of columns cost no more than their
- * number times that of their neighbours. Where a hole is, is only asked once there is one. */
+ * Pieces make up a tensor if they do not overlap and are together as large as the tensor. A sweep along the dimension
+ * that is cut most finds overlaps. So shards of rows or of columns cost time in proportion to their number and that of
+ * their neighbours. A hole is located only if there is one. */
 #include "uploader/model/coverage.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slice written out, for errors. */
+/* Room for a slice as text, for errors. */
 #define BOX_TEXT_MAX 256
 
 struct box {
@@ -22,10 +22,10 @@ struct box {
   int64_t end[CLEAT_MAX_DIMS];
 };
 
-/* A piece on its way through the sweep. */
+/* A piece in the sweep. */
 struct placed {
   const struct cleat__owned_slice *piece;
-  int64_t from, to; /* along the dimension of the sweep */
+  int64_t from, to; /* range along the dimension of the sweep */
 };
 
 static int64_t start_of(struct cleat__slice slice, int dim) {
@@ -45,7 +45,7 @@ static struct box box_of(const struct cleat__tensor_spec *tensor, struct cleat__
   return box;
 }
 
-/* What both have in common; false: nothing. */
+/* Sets *both to the intersection. False: it is empty. */
 static bool intersect(const struct box *a, const struct box *b, int ndim, struct box *both) {
   for (int d = 0; d < ndim; d++) {
     both->start[d] = a->start[d] > b->start[d] ? a->start[d] : b->start[d];
@@ -71,7 +71,7 @@ static const char *box_print(const struct box *box, int ndim, char text[BOX_TEXT
 
 /* ---- Overlaps ----------------------------------------------------------------------------------- */
 
-/* The dimension along which the pieces are shortest, as a share of the whole. */
+/* The dimension along which the pieces cover the smallest share of the tensor. */
 static int sweep_dimension(const struct cleat__tensor_spec *tensor,
                            const struct cleat__owned_slice *pieces, size_t count) {
   assert(tensor->ndim > 0 && count > 0);
@@ -106,7 +106,7 @@ static cleat_status refuse_overlap(const struct cleat__tensor_spec *tensor, unsi
       err, CLEAT_MISMATCH, "tensor %s: ranks %u and %u both hold %s",
       cleat__name_quote(tensor->name, strlen(tensor->name), name), a < b ? a : b, a < b ? b : a,
       tensor->ndim == 0 ? "it" : box_print(both, tensor->ndim, box));
-  cleat__error_hint(err, "where several ranks hold the same, say so by `replicas` in its shard");
+  cleat__error_hint(err, "if several ranks hold the same piece, set `replicas` in its shard");
   return status;
 }
 
@@ -136,7 +136,7 @@ static uint64_t volume(const struct box *box, int ndim) {
   return count;
 }
 
-/* Whether some of the box is in no piece; they do not overlap. */
+/* Whether some of the box is in no piece. The pieces must not overlap. */
 static bool is_lacking(const struct cleat__tensor_spec *tensor,
                        const struct cleat__owned_slice *pieces, size_t count,
                        const struct box *box) {
@@ -150,7 +150,7 @@ static bool is_lacking(const struct cleat__tensor_spec *tensor,
   return held < volume(box, tensor->ndim);
 }
 
-/* Splits the box where `piece`, which meets it, begins or ends. */
+/* Splits the box at an edge of `piece`, which overlaps it. */
 static void split(const struct box *box, const struct box *piece, int ndim, struct box *low,
                   struct box *high) {
   *low = *high = *box;
@@ -166,7 +166,7 @@ static void split(const struct box *box, const struct box *piece, int ndim, stru
   }
 }
 
-/* Narrows the box, of which something is lacking, until no piece reaches into it. */
+/* Narrows the box, which is not fully covered, until no piece overlaps it. */
 static void narrow_to_hole(const struct cleat__tensor_spec *tensor,
                            const struct cleat__owned_slice *pieces, size_t count, struct box *box) {
   assert(is_lacking(tensor, pieces, count, box));
@@ -174,7 +174,7 @@ static void narrow_to_hole(const struct cleat__tensor_spec *tensor,
     struct box piece = box_of(tensor, pieces[i].slice);
     struct box low, high;
     if (!intersect(box, &piece, tensor->ndim, &low)) {
-      i++; /* nor does it reach into what is cut out of the box later */
+      i++; /* the piece does not overlap parts of this box either */
       continue;
     }
     split(box, &piece, tensor->ndim, &low, &high);

@@ -13,7 +13,7 @@
 static const char *const fields[] = {"format", "version", "cleat_version"};
 enum { FORMAT, VERSION, WRITER, FIELDS };
 
-/* Digits, a dot, digits; `major` gets the length of the first. */
+/* Whether the text is digits, a dot, digits. *major: the length of the first number. */
 static bool is_version(const struct cleat__json_text *text, size_t *major) {
   size_t dots = 0;
   for (size_t i = 0; i < text->length; i++) {
@@ -26,8 +26,7 @@ static bool is_version(const struct cleat__json_text *text, size_t *major) {
   return dots == 1;
 }
 
-/* Refuses a version of another major. Looks on for the Cleat that wrote it, which may not be
- * found. */
+/* Refuses another major version. Reads on to find the version of Cleat that wrote the document, if it is named. */
 static void refuse_version(struct cleat__json_reader *reader,
                            const struct cleat__json_text *version, uint32_t seen) {
   assert(version->length > 0);
@@ -39,7 +38,7 @@ static void refuse_version(struct cleat__json_reader *reader,
   unsigned which = 0;
   cleat__name_quote(version->bytes, version->length, quoted);
   if (version->bytes[0] == '0') {
-    cleat__json_refuse(reader, "version %s is none that was ever written", quoted);
+    cleat__json_refuse(reader, "version %s never existed", quoted);
     return;
   }
   reader->err = &ignored;
@@ -60,7 +59,7 @@ static void refuse_version(struct cleat__json_reader *reader,
     cleat__error_hint(err, "use a Cleat that reads version %s", quoted);
 }
 
-/* Sees to one field; `version` of another major ends the reading. */
+/* Checks one field. A `version` with another major ends the reading. */
 static void check_field(struct cleat__json_reader *reader, unsigned which, const char *format,
                         uint32_t seen) {
   char quoted[CLEAT__QUOTE_MAX];

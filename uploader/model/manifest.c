@@ -1,5 +1,5 @@
-/* manifest.c: the checks of a manifest, and writing it; see manifest.h. Pure; one thread at a time.
- * Reading is in manifest_parse.c. */
+/* manifest.c: checks a manifest and writes it; see manifest.h. Pure; one thread at a time. manifest_parse.c reads
+ * it. */
 #include "uploader/model/manifest.h"
 
 #include "base/json_reader.h"
@@ -45,8 +45,7 @@ static cleat_status check_id(const char *what, const char *id, struct cleat_erro
   return CLEAT_FORMAT;
 }
 
-/* Whether `text` is like `pattern`, where '0' stands for any digit and 'x' for a lowercase hex
- * digit. */
+/* Whether `text` matches `pattern`, where '0' stands for any digit and 'x' for a lowercase hex digit. */
 static bool is_like(const char *text, const char *pattern) {
   for (; *pattern != '\0'; pattern++, text++) {
     bool digit = *text >= '0' && *text <= '9';
@@ -76,7 +75,7 @@ static cleat_status check_texts(const struct cleat__manifest *manifest, struct c
   return CLEAT_OK;
 }
 
-/* One valid JSON value, an object if asked for, and not too large. */
+/* Checks that the text is one valid JSON value, an object if `object`, and within the size limit. */
 static cleat_status check_json(const char *field, const char *json, bool object,
                                struct cleat_error *err) {
   struct cleat__json_reader reader;
@@ -102,7 +101,7 @@ static cleat_status check_rank(const struct cleat__manifest *manifest, unsigned 
   cleat__name_record(rank, name);
   snprintf(key, sizeof key, "%s/%s", manifest->attempt, name);
   snprintf(field, sizeof field, "ranks[%u].key", rank);
-  /* The only key that this rank's record can have: nothing leads out of the attempt's folder. */
+  /* This rank's record can have only this key, so no key leads out of the attempt's folder. */
   if (strcmp(ref->key, key) != 0)
     return refuse(field, key, ref->key, err);
   if (ref->size == 0 || ref->size > CLEAT__RECORD_BYTES_MAX)
@@ -118,8 +117,7 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
                                    struct cleat_error *err) {
   uint64_t bytes = 0;
   if (manifest->step < 0)
-    return cleat__error_set(err, CLEAT_FORMAT, "step %lld is below zero",
-                            (long long)manifest->step);
+    return cleat__error_set(err, CLEAT_FORMAT, "step %lld is negative", (long long)manifest->step);
   if (manifest->world_size < 1 || manifest->world_size > CLEAT__WORLD_SIZE_MAX)
     return cleat__error_set(err, CLEAT_LIMIT, "world_size: %u ranks, not 1 to %d",
                             manifest->world_size, CLEAT__WORLD_SIZE_MAX);
@@ -131,8 +129,9 @@ cleat_status cleat__manifest_check(const struct cleat__manifest *manifest,
   for (unsigned i = 0; i < manifest->world_size && status == CLEAT_OK; i++) {
     status = check_rank(manifest, i, err);
     if (status == CLEAT_OK && (manifest->ranks[i].bytes > (uint64_t)INT64_MAX - bytes))
-      return cleat__error_set(err, CLEAT_FORMAT, "ranks[%u].bytes: %llu make the sum pass 2^63 - 1",
-                              i, (unsigned long long)manifest->ranks[i].bytes);
+      return cleat__error_set(err, CLEAT_FORMAT,
+                              "ranks[%u].bytes: with %llu, the sum exceeds 2^63 - 1", i,
+                              (unsigned long long)manifest->ranks[i].bytes);
     bytes += manifest->ranks[i].bytes;
   }
   return status;
@@ -154,7 +153,7 @@ static void put_rank(struct cleat__json_writer *writer, unsigned rank,
   cleat__json_put(writer, "}", 1);
 }
 
-/* A field a line: people read manifests. */
+/* One field on each line, for people who read manifests. */
 static void put_manifest(struct cleat__json_writer *writer,
                          const struct cleat__manifest *manifest) {
   assert(manifest->step >= 0 && manifest->world_size >= 1);
@@ -176,7 +175,8 @@ static void put_manifest(struct cleat__json_writer *writer,
   cleat__json_put_text(writer, ",\n  \"ranks\": [");
   for (unsigned i = 0; i < manifest->world_size; i++)
     put_rank(writer, i, &manifest->ranks[i]);
-  cleat__json_put_text(writer, "\n  ]\n}"); /* no line end: every prefix is then no manifest */
+  /* no newline at the end: so no prefix of a manifest is a valid manifest */
+  cleat__json_put_text(writer, "\n  ]\n}");
 }
 
 cleat_status cleat__manifest_encode(const struct cleat__manifest *manifest,

@@ -1,6 +1,5 @@
-/* manifest_parse.c: reading a manifest that is not trusted; see manifest.h. Pure; one thread at a
- * time. What the text says goes into the model; whether it fits together is then for
- * cleat__manifest_check, so that reading and writing cannot disagree. */
+/* manifest_parse.c: reads an untrusted manifest; see manifest.h. Pure; one thread at a time. It fills the model from
+ * the text. cleat__manifest_check then checks the values, so that reading and writing apply the same rules. */
 #include "uploader/model/manifest.h"
 
 #include "base/json_reader.h"
@@ -15,12 +14,12 @@
 struct parse {
   struct cleat__json_reader reader;
   struct cleat__manifest *manifest;
-  struct cleat__rank_ref *ranks; /* of the heap while their number is not known */
+  struct cleat__rank_ref *ranks; /* on the heap, because their number is not known yet */
   size_t rank_count;
   size_t rank_capacity;
 };
 
-/* Copies a string to the arena. None may hold a NUL, which would cut it short. */
+/* Copies a string to the arena. Refuses a NUL, which would cut the string short. */
 static void read_text(struct parse *parse, char **text) {
   struct cleat__json_text found = {NULL, 0};
   if (!cleat__json_string(&parse->reader, &found))
@@ -110,7 +109,7 @@ static void read_world_size(struct cleat__json_reader *reader, unsigned *world_s
     *world_size = (unsigned)value;
 }
 
-/* Any value, kept as compact text. */
+/* Copies any JSON value as compact text. */
 static void read_json(struct parse *parse, char **text) {
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__buffer buffer;
@@ -130,7 +129,8 @@ static void read_json(struct parse *parse, char **text) {
   cleat__buffer_clear(&buffer);
 }
 
-/* The two before the last were checked by then; they must only not come twice. The last may be missing. */
+/* document.c has already checked the two fields before the last one. Here they are only refused if they appear twice.
+ * The last field is optional. */
 static const char *const fields[] = {
     "step",          "attempt",    "token", "start",  "topology", "metadata", "created",
     "cleat_version", "world_size", "ranks", "format", "version",  "replaced"};
@@ -207,7 +207,7 @@ static void read_manifest(struct parse *parse, int64_t expected_step) {
     return;
   manifest->step = (int64_t)step;
   if (manifest->step != expected_step)
-    cleat__json_refuse(reader, "step: it lies in the folder of step %lld, but says %lld",
+    cleat__json_refuse(reader, "step: it is in the folder of step %lld, but says %lld",
                        (long long)expected_step, (long long)manifest->step);
   else if (manifest->world_size != parse->rank_count)
     cleat__json_refuse(reader, "ranks: %zu of them, but world_size is %u", parse->rank_count,

@@ -1,4 +1,4 @@
-/* name.c: see name.h. Pure, thread-safe, takes no memory. */
+/* name.c: see name.h. Pure, thread-safe, allocates nothing. */
 #include "uploader/model/name.h"
 
 #include "base/utf8.h"
@@ -23,7 +23,7 @@ static cleat_status refuse(const char *what, const char *name, size_t length, co
                           cleat__name_quote(name, length, quoted), why);
 }
 
-/* Length, UTF-8, control characters. */
+/* Checks length, UTF-8 and control characters. */
 static cleat_status check_text(const char *what, const char *name, size_t length, size_t max,
                                struct cleat_error *err) {
   const char *end = name + length;
@@ -46,9 +46,9 @@ static cleat_status check_text(const char *what, const char *name, size_t length
   return CLEAT_OK;
 }
 
-/* Why the segments of a path are not allowed; NULL when they are. */
+/* Why the segments of a path are not allowed. NULL: they are allowed. */
 static const char *segments_fault(const char *name, size_t length) {
-  /* check_text has refused an empty one. */
+  /* check_text has refused an empty name. */
   assert(length > 0);
   const char *end = name + length;
   if (*name == '/')
@@ -72,7 +72,7 @@ static const char *segments_fault(const char *name, size_t length) {
   }
 }
 
-/* Whether a rank's document could have this name: rank-<digits>.json, rank-<digits>.failed.json and so on. */
+/* Whether a document of a rank may have this name, such as rank-<digits>.json or rank-<digits>.failed.json. */
 static bool is_reserved(const char *name, size_t length) {
   static const char prefix[] = "rank-";
   static const char *const suffixes[] = {".json", ".failed.json", ".claim.json", ".twin.json"};
@@ -132,7 +132,7 @@ int cleat__name_compare_files(const char *a, const char *b) {
     a++;
     b++;
   }
-  /* The end of a name, then '/', then everything else. */
+  /* Order: the end of a name, then '/', then any other byte. */
   int left = *a == '/' ? 1 : *a == '\0' ? 0 : 1 + (unsigned char)*a;
   int right = *b == '/' ? 1 : *b == '\0' ? 0 : 1 + (unsigned char)*b;
   return left - right;
@@ -153,7 +153,7 @@ static int compare_files(const void *a, const void *b) {
   return cleat__name_compare_files(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Most documents are sorted already, which one walk shows. */
+/* Sorts the names, unless one pass shows that they are sorted already. In most documents they are. */
 static void sort_names(const char **names, size_t count,
                        int (*compare)(const void *, const void *)) {
   for (size_t i = 1; i < count; i++)
@@ -231,7 +231,7 @@ bool cleat__name_parse_rank(const char *name, unsigned *rank, char what[CLEAT__R
       return false;
     number = number * 10 + (unsigned)(*at - '0');
   }
-  /* ".failed" between the digits and the end, or nothing. */
+  /* Between the digits and the end: ".failed" or the like, or nothing. */
   size_t from = digits + 5, bytes = length - (sizeof suffix - 1) - from;
   if (bytes >= CLEAT__RECORD_NAME_MAX || (bytes > 0 && name[from] != '.') || bytes == 1)
     return false;

@@ -1,5 +1,5 @@
-/* record.c: the checks of a rank record, and its JSON; see record.h. Pure; one thread at a time.
- * Reading is in record_parse.c. */
+/* record.c: checks a rank record and writes its JSON; see record.h. Pure; one thread at a time. record_parse.c reads
+ * it. */
 #include "uploader/model/record.h"
 
 #include "base/json_writer.h"
@@ -19,7 +19,8 @@ void cleat__record_clear(struct cleat__record *record) {
 
 /* ---- Checks ------------------------------------------------------------------------------- */
 
-/* The checks of names and tensors blame an argument; here it is the document. */
+/* The checks of names and tensors report INVALID for an argument. Here the document is at fault, so it becomes
+ * FORMAT. */
 static cleat_status as_format(cleat_status status, struct cleat_error *err) {
   if (status != CLEAT_INVALID && status != CLEAT_UNSUPPORTED)
     return status;
@@ -85,7 +86,7 @@ static cleat_status check_piece(const struct cleat__record *record,
   uint64_t bytes = tensor->bytes;
   if (piece->file >= record->file_count)
     return cleat__error_set(err, CLEAT_FORMAT,
-                            "tensor %s: a piece lies in file %zu, but there are only %zu files",
+                            "tensor %s: a piece is in file %zu, but there are only %zu files",
                             cleat__name_quote(tensor->name, strlen(tensor->name), name),
                             piece->file, record->file_count);
   const struct cleat__file_entry *file = &record->files[piece->file];
@@ -100,13 +101,13 @@ static cleat_status check_piece(const struct cleat__record *record,
       return as_format(status, err);
   }
   if (piece->bytes != bytes)
-    return cleat__error_set(err, CLEAT_INTERNAL, "tensor %s: a piece counts %llu bytes, not %llu",
+    return cleat__error_set(err, CLEAT_INTERNAL, "tensor %s: a piece has %llu bytes, not %llu",
                             cleat__name_quote(tensor->name, strlen(tensor->name), name),
                             (unsigned long long)piece->bytes, (unsigned long long)bytes);
   if (piece->offset > file->size || bytes > file->size - piece->offset) {
     char file_name[CLEAT__QUOTE_MAX];
     return cleat__error_set(err, CLEAT_FORMAT,
-                            "tensor %s: %llu bytes at %llu leave file %s, which has %llu bytes",
+                            "tensor %s: %llu bytes at %llu exceed file %s, which has %llu bytes",
                             cleat__name_quote(tensor->name, strlen(tensor->name), name),
                             (unsigned long long)bytes, (unsigned long long)piece->offset,
                             cleat__name_quote(file->name, strlen(file->name), file_name),
@@ -128,7 +129,7 @@ static cleat_status check_tensor(const struct cleat__record *record,
     return as_format(status, err);
   cleat__name_quote(tensor->name, strlen(tensor->name), name);
   if (tensor->bytes != bytes)
-    return cleat__error_set(err, CLEAT_INTERNAL, "tensor %s: counts %llu bytes, not %llu", name,
+    return cleat__error_set(err, CLEAT_INTERNAL, "tensor %s: has %llu bytes, not %llu", name,
                             (unsigned long long)tensor->bytes, (unsigned long long)bytes);
   if (tensor->piece_count == 0)
     return cleat__error_set(err, CLEAT_FORMAT, "tensor %s: has no pieces", name);
@@ -195,7 +196,7 @@ cleat_status cleat__record_check(const struct cleat__record *record, struct clea
 
 /* ---- Writing ------------------------------------------------------------------------------ */
 
-/* Eight hex digits a part, all in one string: half the size of an array of numbers. */
+/* All checksums in one string, eight hex digits for each part. That is half the size of an array of numbers. */
 static void put_checksums(struct cleat__json_writer *writer, const struct cleat__file_entry *file) {
   static const char hex[] = "0123456789abcdef";
   cleat__json_put(writer, "\"", 1);
@@ -274,7 +275,7 @@ static void put_replica_sets(struct cleat__json_writer *writer,
 }
 
 static void put_record(struct cleat__json_writer *writer, const struct cleat__record *record) {
-  /* cleat__record_check has seen it. */
+  /* cleat__record_check has checked this. */
   assert(record->world_size <= 1 || record->topology != NULL);
   cleat__json_put_text(writer, "{\"format\":\"" CLEAT__RECORD_FORMAT
                                "\",\"version\":\"" CLEAT__RECORD_VERSION
@@ -292,7 +293,7 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
   }
   cleat__json_put_text(writer, ",\"files\":[");
   for (size_t i = 0; i < record->file_count; i++) {
-    cleat__json_put_text(writer, i == 0 ? "\n" : ",\n"); /* a line each, for people */
+    cleat__json_put_text(writer, i == 0 ? "\n" : ",\n"); /* one line for each, for people */
     put_file(writer, &record->files[i]);
   }
   cleat__json_put_text(writer, "],\"tensors\":[");
@@ -300,7 +301,8 @@ static void put_record(struct cleat__json_writer *writer, const struct cleat__re
     cleat__json_put_text(writer, i == 0 ? "\n" : ",\n");
     put_tensor(writer, &record->tensors[i]);
   }
-  cleat__json_put_text(writer, "]}"); /* no line end: every prefix of a record is then no record */
+  /* no newline at the end: so no prefix of a record is a valid record */
+  cleat__json_put_text(writer, "]}");
 }
 
 cleat_status cleat__record_encode(const struct cleat__record *record, struct cleat__buffer *out,

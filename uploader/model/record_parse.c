@@ -1,6 +1,5 @@
-/* record_parse.c: reading a rank record that is not trusted; see record.h. Pure; one thread at a
- * time. What the text says goes into the model; whether it fits together is then for
- * cleat__record_check, so that reading and writing cannot disagree. */
+/* record_parse.c: reads an untrusted rank record; see record.h. Pure; one thread at a time. It fills the model from the
+ * text. cleat__record_check then checks the values, so that reading and writing apply the same rules. */
 #include "uploader/model/record.h"
 
 #include "base/json_reader.h"
@@ -16,7 +15,7 @@
 /* A piece before the number of dimensions of its tensor is known. */
 struct piece_draft {
   struct cleat__piece piece;
-  int start_count; /* -1: not there */
+  int start_count; /* -1: the field is missing */
   int shape_count;
 };
 
@@ -25,11 +24,11 @@ struct parse {
   struct cleat__record *record;
   size_t file_capacity;
   size_t tensor_capacity;
-  struct piece_draft *pieces; /* of the tensor that is read, reused for each */
+  struct piece_draft *pieces; /* of the tensor being read; reused for each tensor */
   size_t piece_capacity;
 };
 
-/* Copies a string to the arena. Names hold no NUL, which would cut them short. */
+/* Copies a string to the arena. Refuses a NUL, which would cut a name short. */
 static void read_text(struct parse *parse, char **text) {
   struct cleat__json_text found = {NULL, 0};
   if (!cleat__json_string(&parse->reader, &found))
@@ -43,7 +42,7 @@ static void read_text(struct parse *parse, char **text) {
     cleat__json_refuse_memory(&parse->reader);
 }
 
-/* Makes room for one more in an array of the heap. */
+/* Makes room for one more entry in an array on the heap. */
 static bool grow(struct cleat__json_reader *reader, void **array, size_t *capacity, size_t count,
                  size_t size) {
   void *grown = cleat__grow(*array, capacity, count, size);
@@ -83,7 +82,7 @@ static void read_checksums(struct parse *parse, struct cleat__file_entry *file) 
   if (!cleat__json_string(reader, &text))
     return;
   if (text.length % 8 != 0) {
-    cleat__json_refuse(reader, "%zu hex digits, which is no multiple of 8", text.length);
+    cleat__json_refuse(reader, "%zu hex digits, which is not a multiple of 8", text.length);
     return;
   }
   file->part_count = text.length / 8;
@@ -213,7 +212,7 @@ static void read_pieces(struct parse *parse, size_t *count) {
   *count = n;
 }
 
-/* Counts a piece's bytes; its slice must have as many dimensions as the tensor. */
+/* Counts the bytes of a piece. Its slice must have as many dimensions as the tensor. */
 static bool finish_piece(struct cleat__json_reader *reader,
                          const struct cleat__tensor_entry *tensor,
                          const struct cleat__tensor_spec *spec, const struct piece_draft *draft,
@@ -234,7 +233,7 @@ static bool finish_piece(struct cleat__json_reader *reader,
   return false;
 }
 
-/* What can be known once the whole tensor is read. */
+/* Sets what is known only after the whole tensor was read. */
 static void finish_tensor(struct parse *parse, struct cleat__tensor_entry *tensor) {
   struct cleat__json_reader *reader = &parse->reader;
   const struct cleat__tensor_spec spec = {tensor->name, tensor->dtype, tensor->ndim, tensor->shape};
@@ -312,7 +311,7 @@ static void read_world_size(struct cleat__json_reader *reader, unsigned *world_s
   *world_size = (unsigned)value;
 }
 
-/* Kept as it stands, to be compared with that of the other ranks. */
+/* Copies the topology unchanged, so that it can be compared with that of the other ranks. */
 static void read_topology(struct parse *parse) {
   struct cleat__buffer text;
   struct cleat__json_writer copy;
@@ -390,7 +389,7 @@ static void read_shared(struct cleat__json_reader *reader, bool *shared) {
 }
 
 static void read_record(struct parse *parse) {
-  /* The last two were checked; here they must only not come twice. */
+  /* document.c has already checked the last two fields. Here they are only refused if they appear twice. */
   static const char *const fields[] = {"rank",     "attempt",  "nonce",   "files",
                                        "tensors",  "format",   "version", "world_size",
                                        "topology", "replicas", "shared"};

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names, places and sizes of a set, to be digested. */
+/* Room for the names, places and sizes of a set, for the digest. */
 #define DIGEST_TEXT_MAX ((size_t)1 << 30)
 
-/* Those of one set after another; in it the largest first, so that the small ones even out what they left. */
+/* Sorts set by set. Within a set the largest come first, so that small ones even out the loads at the end. */
 static int compare(const void *a, const void *b) {
   const struct cleat__replica *left = *(struct cleat__replica *const *)a;
   const struct cleat__replica *right = *(struct cleat__replica *const *)b;
@@ -38,13 +38,13 @@ static void deal(struct cleat__replica **pieces, size_t count, uint64_t *loads) 
   for (size_t i = 0; i < count; i++) {
     assert(pieces[i]->replicas == pieces[0]->replicas && pieces[i]->replica < pieces[i]->replicas);
     unsigned writer = least_loaded(loads, pieces[i]->replicas);
-    /* A piece of no bytes costs a little, too: not all of them go to one. */
+    /* An empty piece counts as one byte, so that not all of them go to one replica. */
     loads[writer] += pieces[i]->bytes > 0 ? pieces[i]->bytes : 1;
     pieces[i]->ours = writer == pieces[i]->replica;
   }
 }
 
-/* What all replicas of a set come to alike. */
+/* Digest of what all replicas of a set know alike. */
 static cleat_status digest_set(struct cleat__replica *const *pieces, size_t count, char *hex,
                                struct cleat_error *err) {
   uint8_t digest[CLEAT__SHA256_BYTES];
@@ -68,17 +68,17 @@ static cleat_status digest_set(struct cleat__replica *const *pieces, size_t coun
   return CLEAT_OK;
 }
 
-/* Of one set this rank is one replica. */
+/* Checks that this rank has one replica number in the set. */
 static cleat_status check_set(struct cleat__replica *const *pieces, size_t count,
                               struct cleat_error *err) {
   assert(count > 0);
   for (size_t i = 1; i < count; i++)
     if (pieces[i]->replica != pieces[0]->replica)
-      return cleat__error_set(
-          err, CLEAT_INVALID,
-          "of %u replicas of group %u, tensor %s is number %u, and %s number %u",
-          pieces[0]->replicas, pieces[0]->group, pieces[0]->name, pieces[0]->replica,
-          pieces[i]->name, pieces[i]->replica);
+      return cleat__error_set(err, CLEAT_INVALID,
+                              "a rank is one of the %u replicas of group %u, but tensor %s has "
+                              "number %u, and %s has number %u",
+                              pieces[0]->replicas, pieces[0]->group, pieces[0]->name,
+                              pieces[0]->replica, pieces[i]->name, pieces[i]->replica);
   return CLEAT_OK;
 }
 
@@ -121,7 +121,7 @@ static cleat_status deal_sets(struct cleat__replica **pieces, size_t count,
   return status;
 }
 
-/* Room in the record for all sets of the sorted pieces. */
+/* Allocates room in the record for all sets of the sorted pieces. */
 static cleat_status make_room(struct cleat__replica *const *pieces, size_t count,
                               struct cleat__record *record, struct cleat_error *err) {
   size_t sets = 0;
@@ -140,8 +140,9 @@ static cleat_status check(const struct cleat__replica *piece, struct cleat_error
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %u replicas are more than %d ranks",
                             piece->name, piece->replicas, CLEAT__WORLD_SIZE_MAX);
   if (piece->replica >= piece->replicas && piece->replica > 0)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: replica %u of %u is none", piece->name,
-                            piece->replica, piece->replicas);
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s: replica number %u is not below the number of replicas, %u",
+                            piece->name, piece->replica, piece->replicas);
   return CLEAT_OK;
 }
 
@@ -194,10 +195,11 @@ static int told_compare(const void *a, const void *b) {
 static cleat_status refuse_told(const struct cleat__told_set *first, size_t replica, bool twice,
                                 struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_MISMATCH, "rank %u says that %s is held by %u ranks, and %s is replica %zu of it",
-      first->rank, first->set->first, first->set->replicas, twice ? "more than one" : "none",
-      replica);
-  cleat__error_hint(err, "all replicas of a group name the same tensors, and are numbered from 0");
+      err, CLEAT_MISMATCH,
+      "rank %u says that tensor %s is held by %u ranks, but %s of them is replica %zu", first->rank,
+      first->set->first, first->set->replicas, twice ? "more than one" : "none", replica);
+  cleat__error_hint(err,
+                    "all replicas of a group must name the same tensors, and be numbered from 0");
   return status;
 }
 

@@ -1,5 +1,5 @@
-/* safetensors.c: writing the header of a .safetensors file and the index of a model; see
- * safetensors.h for the rules. Pure; one thread at a time. */
+/* safetensors.c: writes the header of a .safetensors file and the index of a model; see safetensors.h for the rules.
+ * Pure; one thread at a time. */
 #include "uploader/model/safetensors.h"
 
 #include "base/json_writer.h"
@@ -43,14 +43,14 @@ static cleat_status put_items(struct cleat__json_writer *writer,
       return cleat__error_set(err, CLEAT_INVALID,
                               "tensor \"__metadata__\": safetensors reserves this name");
     if (items[i].bytes > (uint64_t)INT64_MAX - begin)
-      return cleat__error_set(err, CLEAT_LIMIT, "a .safetensors file would pass 2^63 bytes");
+      return cleat__error_set(err, CLEAT_LIMIT, "a .safetensors file would exceed 2^63 bytes");
     put_item(writer, &items[i], begin);
     begin += items[i].bytes;
   }
   return CLEAT_OK;
 }
 
-/* Spaces up to a multiple of 8, so that the data begin aligned; then the size in front. */
+/* Adds spaces up to a multiple of 8, so that the data starts aligned. Then writes the size in front. */
 static void put_padding_and_size(struct cleat__json_writer *writer) {
   size_t size = writer->out->length - writer->start - CLEAT__SAFETENSORS_PREFIX;
   size_t padding = (8 - size % 8) % 8;

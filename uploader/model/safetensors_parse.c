@@ -1,6 +1,6 @@
-/* safetensors_parse.c: reading the header of a .safetensors file that is not trusted; see
- * safetensors.h for the rules. Pure; one thread at a time. Memory is proportional to the header,
- * time to its size times the logarithm of the number of tensors. */
+/* safetensors_parse.c: reads the header of an untrusted .safetensors file; see safetensors.h for the rules. Pure; one
+ * thread at a time. Memory is proportional to the size of the header. Time is proportional to its size times the
+ * logarithm of the number of tensors. */
 #include "uploader/model/safetensors.h"
 
 #include "base/json_reader.h"
@@ -39,7 +39,7 @@ cleat_status cleat__safetensors_header_size(const uint8_t first[CLEAT__SAFETENSO
   return CLEAT_OK;
 }
 
-/* What is known while a header is read. */
+/* State while a header is read. */
 struct parse {
   struct cleat__json_reader reader;
   struct cleat__safetensors *index;
@@ -94,23 +94,22 @@ static void read_offsets(struct parse *parse, struct cleat__safetensors_entry *e
   if (count < 2)
     cleat__json_refuse(reader, "two offsets expected, found %d", count);
   else if (offsets[0] > offsets[1])
-    cleat__json_refuse(reader, "begin %llu lies behind end %llu", (unsigned long long)offsets[0],
+    cleat__json_refuse(reader, "begin %llu is after end %llu", (unsigned long long)offsets[0],
                        (unsigned long long)offsets[1]);
   else if (offsets[1] > parse->data_bytes)
-    cleat__json_refuse(reader,
-                       "end %llu lies behind the end of the file, which has %llu data bytes",
+    cleat__json_refuse(reader, "end %llu is after the end of the file, which has %llu data bytes",
                        (unsigned long long)offsets[1], (unsigned long long)parse->data_bytes);
   entry->begin = parse->data_begin + offsets[0];
   entry->end = parse->data_begin + offsets[1];
 }
 
-/* Takes over an error of a check that knows nothing of documents. */
+/* Turns the error of a check that knows nothing of documents into one of this document. */
 static void blame_document(struct cleat__json_reader *reader) {
   cleat__error_context(reader->err, WHAT);
   reader->status = reader->err->status = CLEAT_FORMAT;
 }
 
-/* Moves the draft into the index, if its size is that of its shape. */
+/* Moves the draft into the index, if its size matches its shape. */
 static void add_entry(struct parse *parse, struct draft *draft) {
   struct cleat__json_reader *reader = &parse->reader;
   struct cleat__safetensors *index = parse->index;
@@ -171,7 +170,7 @@ static void read_tensor(struct parse *parse, const struct cleat__json_text *name
     add_entry(parse, &draft);
 }
 
-/* Strings only, as the reference demands. */
+/* Accepts only strings, as the reference implementation does. */
 static void read_metadata(struct cleat__json_reader *reader) {
   struct cleat__json_text text = {NULL, 0};
   cleat__json_object(reader);
@@ -191,7 +190,7 @@ static void read_header(struct parse *parse) {
     if (name.length != sizeof metadata - 1 || memcmp(name.bytes, metadata, name.length) != 0) {
       read_tensor(parse, &name);
     } else if (seen) {
-      cleat__json_refuse(reader, "stands there twice");
+      cleat__json_refuse(reader, "appears twice");
     } else {
       seen = true;
       read_metadata(reader);
@@ -210,7 +209,7 @@ static int compare_entries(const void *a, const void *b) {
   return strcmp(left->name, right->name);
 }
 
-/* Sorts the tensors by offset; they must then follow each other to the end of the file. */
+/* Sorts the tensors by offset. They must then follow each other without gap or overlap to the end of the file. */
 static cleat_status check_layout(const struct cleat__safetensors *index, uint64_t data_begin,
                                  uint64_t file_bytes, struct cleat_error *err) {
   uint64_t at = data_begin;
@@ -221,9 +220,9 @@ static cleat_status check_layout(const struct cleat__safetensors *index, uint64_
     const struct cleat__safetensors_entry *entry = &index->entries[i];
     if (entry->begin != at)
       return cleat__error_set(
-          err, CLEAT_FORMAT, WHAT ": tensor %s: %s: begins at data byte %llu, should at %llu",
+          err, CLEAT_FORMAT, WHAT ": tensor %s: %s: begins at data byte %llu, should begin at %llu",
           cleat__name_quote(entry->name, strlen(entry->name), quoted),
-          entry->begin < at ? "overlaps another" : "a hole lies before it",
+          entry->begin < at ? "overlaps another" : "there is a gap before it",
           (unsigned long long)(entry->begin - data_begin), (unsigned long long)(at - data_begin));
     at = entry->end;
   }
@@ -244,7 +243,7 @@ static cleat_status check_names(const struct cleat__safetensors *index, struct c
   const char *twin = cleat__name_find_twin(names, index->count);
   cleat__free(names);
   if (twin != NULL)
-    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": tensor %s stands there twice",
+    return cleat__error_set(err, CLEAT_FORMAT, WHAT ": tensor %s appears twice",
                             cleat__name_quote(twin, strlen(twin), quoted));
   return CLEAT_OK;
 }
@@ -257,7 +256,7 @@ cleat_status cleat__safetensors_parse(const char *json, size_t header_bytes, uin
       file_bytes < CLEAT__SAFETENSORS_PREFIX + header_bytes)
     return cleat__error_set(
         err, CLEAT_FORMAT, WHAT ": %zu bytes are longer than the file, or the limit", header_bytes);
-  /* The reader would pass over white space first; the format does not allow any. */
+  /* Checked here, because the JSON reader skips white space, and the format allows none. */
   if (header_bytes == 0 || json[0] != '{')
     return cleat__error_set(err, CLEAT_FORMAT, WHAT ": does not begin with '{'");
   parse.data_begin = CLEAT__SAFETENSORS_PREFIX + header_bytes;

@@ -1,4 +1,4 @@
-/* tensor.c: see tensor.h. Pure, thread-safe, takes no memory. */
+/* tensor.c: see tensor.h. Pure, thread-safe, allocates nothing. */
 #include "uploader/model/tensor.h"
 
 #include "uploader/model/name.h"
@@ -14,7 +14,7 @@ struct dtype_info {
   unsigned bits;
 };
 
-/* By number. The holes are no dtypes. */
+/* Indexed by number. Unused numbers have no name. */
 static const struct dtype_info dtypes[] = {
 #define DTYPE_ROW(number, name, bits) [number] = {#name, sizeof #name - 1, bits},
     CLEAT_DTYPE_MAP(DTYPE_ROW)
@@ -23,7 +23,7 @@ static const struct dtype_info dtypes[] = {
 
 enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
-/* All zero for a number that is none. */
+/* All zero if the number is not a dtype. */
 static const struct dtype_info *dtype_info(enum cleat_dtype dtype) {
   int number = (int)dtype;
   return &dtypes[number > 0 && number < DTYPES ? number : 0];
@@ -53,7 +53,7 @@ static const char *quoted(const struct cleat__tensor_spec *tensor, char text[CLE
   return cleat__name_quote(tensor->name, strlen(tensor->name), text);
 }
 
-/* Bytes of a box of `shape`, none of which is negative. */
+/* Bytes of a box of `shape`, which has no negative size. */
 static cleat_status box_bytes(const struct cleat__tensor_spec *tensor, const int64_t *shape,
                               uint64_t *bytes, struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
@@ -81,7 +81,7 @@ cleat_status cleat__tensor_bytes(const struct cleat__tensor_spec *tensor, uint64
                                  struct cleat_error *err) {
   char name[CLEAT__QUOTE_MAX];
   if (cleat__dtype_bits(tensor->dtype) == 0)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d is no data type",
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d is not a data type",
                             quoted(tensor, name), (int)tensor->dtype);
   if (tensor->ndim < 0 || tensor->ndim > CLEAT_MAX_DIMS)
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %d dimensions, not 0 to %d",
@@ -119,11 +119,11 @@ cleat_status cleat__slice_bytes(const struct cleat__tensor_spec *tensor, struct 
     if (start >= 0 && shape[i] >= 0 && shape[i] <= tensor->shape[i] - start)
       continue;
     char name[CLEAT__QUOTE_MAX];
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s: a slice of %lld from %lld leaves dimension %d, whose size "
-                            "is %lld",
-                            quoted(tensor, name), (long long)shape[i], (long long)start, i,
-                            (long long)tensor->shape[i]);
+    return cleat__error_set(
+        err, CLEAT_INVALID,
+        "tensor %s: a slice of %lld from %lld exceeds dimension %d, whose size is %lld",
+        quoted(tensor, name), (long long)shape[i], (long long)start, i,
+        (long long)tensor->shape[i]);
   }
   return box_bytes(tensor, shape, bytes, err);
 }
@@ -137,11 +137,11 @@ bool cleat__slice_is_whole(const struct cleat__tensor_spec *tensor, struct cleat
 
 /* ---- Runs --------------------------------------------------------------------------------- */
 
-/* One dimension of what a piece and a wanted slice have in common, in elements. */
+/* What a piece and a wanted slice have in common along one dimension, in elements. */
 struct overlap {
-  int64_t count;        /* 0 or below: nothing */
-  int64_t piece_start;  /* from the piece's origin */
-  int64_t wanted_start; /* from the wanted slice's */
+  int64_t count;        /* 0 or negative: nothing */
+  int64_t piece_start;  /* from the start of the piece */
+  int64_t wanted_start; /* from the start of the wanted slice */
   int64_t piece_size;
   int64_t wanted_size;
 };
@@ -161,8 +161,8 @@ static struct overlap overlap_of(const struct cleat__tensor_spec *tensor, struct
   return o;
 }
 
-/* Adds a dimension that has to be stepped through, outside those added before. Offsets and strides
- * are in bits here, so that elements of less than a byte can be told from whole bytes. */
+/* Adds a dimension to step through, outside those added before. Offsets and strides are in bits here, so that elements
+ * smaller than a byte can be handled. */
 static void add_dim(struct cleat__slice_runs *runs, int64_t count, uint64_t piece_stride,
                     uint64_t wanted_stride) {
   assert(runs->dims < CLEAT_MAX_DIMS && count > 1);
@@ -173,7 +173,7 @@ static void add_dim(struct cleat__slice_runs *runs, int64_t count, uint64_t piec
   runs->dims++;
 }
 
-/* Turns bits into bytes; false when something is not a whole number of them. */
+/* Converts bits to bytes. False: something is not a whole number of bytes. */
 static bool bits_to_bytes(struct cleat__slice_runs *runs) {
   uint64_t all = runs->run.piece_offset | runs->run.wanted_offset | runs->run.length;
   for (int i = 0; i < runs->dims; i++)
@@ -196,11 +196,11 @@ cleat_status cleat__slice_runs_begin(const struct cleat__tensor_spec *tensor,
   assert(tensor->ndim >= 0 && tensor->ndim <= CLEAT_MAX_DIMS);
   uint64_t piece_stride = cleat__dtype_bits(tensor->dtype);
   uint64_t wanted_stride = piece_stride;
-  bool contiguous = true; /* in both, from here to the innermost dimension */
+  bool contiguous = true; /* in both, from this dimension to the innermost */
   runs->done = false;
   runs->dims = 0;
   runs->run = (struct cleat__run){0, 0, piece_stride};
-  /* Known before strides are multiplied, which could overflow where nothing is. */
+  /* First check whether there is an overlap. Otherwise the strides could overflow below. */
   for (int i = 0; i < tensor->ndim && !runs->done; i++)
     runs->done = overlap_of(tensor, piece, wanted, i).count <= 0;
   for (int i = tensor->ndim - 1; i >= 0 && !runs->done; i--) {
@@ -229,7 +229,7 @@ bool cleat__slice_runs_next(struct cleat__slice_runs *runs, struct cleat__run *r
   if (runs->done)
     return false;
   *run = runs->run;
-  /* Count up as an odometer does; dimension 0 is the innermost. */
+  /* Counts up like an odometer; dimension 0 is the innermost. */
   for (; dim < runs->dims; dim++) {
     if (++runs->index[dim] < runs->count[dim])
       break;
@@ -251,7 +251,7 @@ void cleat__slice_runs_seek(struct cleat__slice_runs *runs, uint64_t piece_offse
   struct cleat__run skipped;
   if (runs->done || piece_offset < runs->run.piece_offset)
     return;
-  /* The last run that begins at or before the offset, dimension by dimension from the outermost. */
+  /* Finds the last run that begins at or before the offset, from the outermost dimension inwards. */
   uint64_t left = piece_offset - runs->run.piece_offset;
   for (int dim = runs->dims; dim-- > 0;) {
     assert(runs->piece_stride[dim] > 0);

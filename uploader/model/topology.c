@@ -47,7 +47,7 @@ void cleat__topology_read(const char *json, struct cleat_topology *topology) {
   *topology = (struct cleat_topology){sizes[DP], sizes[TP], sizes[PP], sizes[CP], sizes[EP]};
 }
 
-/* Appends, as far as there is room. */
+/* Appends the text, as far as there is room. */
 static size_t add(char *text, size_t size, size_t length, const char *what, unsigned saved,
                   unsigned now) {
   char *at = length < size ? text + length : NULL;

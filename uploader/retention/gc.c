@@ -1,8 +1,8 @@
-/* gc.c: what is in a store that no manifest names, and its removal. See gc.h.
+/* gc.c: finds what no manifest names in a store, and removes it. See gc.h.
  *
- * Steps are listed and looked into first, all of them side by side; then every attempt, every folder of a doctor or
- * bench and every old start is a unit of its own; the pins of steps that are gone come last, when it is known that
- * nothing else is left of their steps. All on the caller's thread but for the units. */
+ * The steps are listed and inspected first, in parallel. Then every attempt, every folder of doctor or bench, and every
+ * old start is a unit of its own. The pins of removed steps come last, when it is known whether anything else of their
+ * steps is left. Only the units run on other threads than the caller's. */
 #include "uploader/retention/gc.h"
 
 #include "base/checksum.h"
@@ -16,12 +16,12 @@
 #include <string.h>
 
 #define OLDER_THAN_S_DEFAULT 86400u
-/* The ranks of the last start may still look at it, and at the one before. */
+/* Newest starts to keep. The ranks of the last start may still read it, and the one before it. */
 #define STARTS_KEPT 2u
 
 /* ---- Units ------------------------------------------------------------------------------------ */
 
-/* Units that are being collected. */
+/* Units for one run. */
 struct batch {
   struct cleat__unit *items;
   size_t count, capacity;
@@ -44,8 +44,8 @@ static cleat_status batch_add(struct batch *batch, enum cleat_removal_kind kind,
   return CLEAT_OK;
 }
 
-/* Runs what was collected, and frees it. *status is the first failure of all runs, which does not keep the next
- * from being done. */
+/* Runs the units of the batch, and frees it. *status is the first failure of all runs. A failure does not stop the next
+ * run. */
 static void batch_run(struct cleat__gc *gc, struct batch *batch, cleat__unit_begin_fn *begin,
                       struct cleat_removals *removals, cleat_status *status,
                       struct cleat_error *err) {
@@ -152,7 +152,7 @@ static int compare_numbers(const void *left, const void *right) {
   return a < b ? -1 : a > b;
 }
 
-/* All but the newest: they say which start is the last, and from where it resumed. */
+/* Collects all starts but the newest. The newest say which start is the last, and which step it resumed from. */
 static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *batch,
                                    struct cleat_error *err) {
   struct starts starts = {0};
@@ -174,7 +174,7 @@ static cleat_status collect_starts(const struct cleat__gc *gc, struct batch *bat
 
 /* ---- All of it -------------------------------------------------------------------------------- */
 
-/* What time is it there? Ages are by the store's clock, and so must be what they are compared with. */
+/* Sets gc->before_s. The ages of objects come from the store's clock, so the current time must come from it, too. */
 static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
                                 struct cleat_error *err) {
   const struct cleat__clock *clock = gc->client->clock;
@@ -197,7 +197,7 @@ static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
 typedef cleat_status collect_fn(const struct cleat__gc *gc, struct batch *batch,
                                 struct cleat_error *err);
 
-/* One kind of thing after another; a failure in one is told in the end. */
+/* Handles one kind of unit after the other. A failure does not stop it, and is reported at the end. */
 static cleat_status run_all(struct cleat__gc *gc, struct cleat_removals *removals,
                             struct cleat_error *err) {
   static const struct {

@@ -1,6 +1,6 @@
-/* gc_list.c: what the store lists: unfinished uploads, and the folders of steps. See gc.h.
+/* gc_list.c: lists unfinished uploads and the folders of steps. See gc.h.
  *
- * The caller's thread fills the lists. Units only read them, but for the step that is the unit's own. */
+ * The caller's thread fills the lists. Units only read them, except that a unit of a step fills its own entry. */
 #include "uploader/retention/gc.h"
 
 #include "base/mem.h"
@@ -36,8 +36,8 @@ static cleat_status take_upload(void *user, struct cleat__upload_entry *entry,
   return CLEAT_OK;
 }
 
-/* Of the folders that are ours: others may hold another's, or may not be read. A store without such a list hides
- * uploads alone: all else can be seen. */
+/* Lists only uploads below Cleat's own folders. Other folders may belong to others, or may not be readable. If the
+ * store has no such list, only uploads stay hidden. */
 cleat_status cleat__gc_list_uploads(struct cleat__gc *gc, struct cleat_error *err) {
   static const char *const prefixes[] = {"bench-", "doctor-", "step-"};
   cleat_status status = CLEAT_OK;
@@ -49,8 +49,8 @@ cleat_status cleat__gc_list_uploads(struct cleat__gc *gc, struct cleat_error *er
   if (status == CLEAT_UNSUPPORTED) {
     if (!atomic_exchange(&gc->client->unseen_told, true))
       cleat__log(&gc->client->log, CLEAT_LOG_WARNING,
-                 "%s cannot list unfinished uploads: what saves that died had sent in parts is not "
-                 "seen and stays; let the bucket's lifecycle rules end such uploads",
+                 "%s cannot list unfinished uploads, so parts of crashed saves are not found and "
+                 "stay; let a lifecycle rule of the bucket abort such uploads",
                  gc->client->store->display);
     status = CLEAT_OK;
   }

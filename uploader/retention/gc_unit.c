@@ -1,8 +1,8 @@
-/* gc_unit.c: whether one thing may go: what is in it, how old the newest of it is, whether anybody still needs it. See
- * gc.h. On threads of the pool; a unit is its task's own.
+/* gc_unit.c: decides whether a unit may be removed: what it contains, how old its newest object is, and whether it is
+ * still needed. See gc.h. Runs on threads of the pool. A unit belongs to its own task.
  *
- * What may go on with an attempt is shut out first: open claims in it are closed, and the step's manifest is read
- * again after that, right before anything is removed. */
+ * First it makes sure that no process can continue the attempt: it closes open claims. After that it reads the step's
+ * manifest again, right before anything is removed. */
 #include "uploader/retention/gc.h"
 
 #include "base/mem.h"
@@ -13,15 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What one unit is made of. */
+/* State while one unit is checked. */
 struct check {
   const struct cleat__gc *gc;
   struct cleat__unit *unit;
   const char *prefix;
   int64_t newest_s;
-  bool undated; /* of something in it nobody can tell the age */
+  bool undated; /* an object in it has no date, so its age is unknown */
   bool of_ranks;
-  bool foreign; /* a folder that nobody here has made */
+  bool foreign; /* the folder is not one of Cleat's */
 };
 
 static bool is_old(const struct check *check) {
@@ -46,7 +46,7 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
 
-/* The bytes that it takes, and whether its process lives; where that cannot be told, it does not. */
+/* *bytes: the size of the upload. *held: its process is alive; false if the store cannot tell. */
 static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, const char *id,
                                  bool *held, uint64_t *bytes, struct cleat_error *err) {
   struct cleat__store *store = gc->client->store;
@@ -67,14 +67,14 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
   return status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
-/* What is held is as young as can be. */
+/* Adds an upload to the unit. A held upload makes the whole unit too young. */
 static cleat_status see_upload(struct check *check, const struct cleat__upload_entry *entry,
                                struct cleat_error *err) {
   bool held = false;
   uint64_t bytes = 0;
   see_time(check, entry->begun_s);
   if (!is_old(check))
-    return CLEAT_OK; /* all of it stays */
+    return CLEAT_OK; /* too young: nothing of the unit is removed */
   cleat_status status = weigh_upload(check->gc, entry->key, entry->id, &held, &bytes, err);
   if (held)
     check->newest_s = INT64_MAX;
@@ -90,7 +90,7 @@ static cleat_status see_uploads(struct check *check, size_t *count, struct cleat
   return status;
 }
 
-/* One key that may have uploads. */
+/* A key that may have uploads. */
 struct named {
   struct check *check;
   const char *key;
@@ -102,22 +102,22 @@ static cleat_status see_upload_of(void *user, struct cleat__upload_entry *entry,
   return strcmp(entry->key, named->key) == 0 ? see_upload(named->check, entry, err) : CLEAT_OK;
 }
 
-/* Uploads of one whole key, of a store that lists no others. */
+/* Handles the uploads of one key, for a store that lists uploads only by whole keys. */
 static cleat_status see_uploads_of(struct check *check, const char *key, struct cleat_error *err) {
   struct cleat_client *client = check->gc->client;
   const struct cleat__listing uploads = {client->store, key, false, &client->never};
   struct named named = {check, key};
   cleat_status status = cleat__listing_each_upload(&uploads, see_upload_of, &named, err);
-  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* said once, by gc_list.c */
+  return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status; /* gc_list.c has logged it already */
 }
 
 /* ---- Claims ----------------------------------------------------------------------------------- */
 
-/* What is done with an open claim. */
+/* A function that handles an open claim. */
 typedef cleat_status claim_fn(struct check *check, const char *key,
                               const struct cleat__claim *claim, struct cleat_error *err);
 
-/* It names the files that were sent in parts. */
+/* Handles the uploads of the files that the claim says are sent in parts. */
 static cleat_status ask_named(struct check *check, const char *key,
                               const struct cleat__claim *claim, struct cleat_error *err) {
   char named[CLEAT__OBJECT_KEY_MAX];
@@ -130,7 +130,8 @@ static cleat_status ask_named(struct check *check, const char *key,
   return status;
 }
 
-/* From then on nobody goes on with the attempt. Whoever was faster needs it. */
+/* Closes the claim. After that no process can continue the attempt. If another process was faster, it needs the
+ * attempt, which counts as young then. */
 static cleat_status close_claim(struct check *check, const char *key,
                                 const struct cleat__claim *claim, struct cleat_error *err) {
   cleat_status status = cleat__claim_close(check->gc->client, key, claim->nonce, false, err);
@@ -162,13 +163,13 @@ static cleat_status each_claim(struct check *check, claim_fn *fn, struct cleat_e
 /* ---- Attempts --------------------------------------------------------------------------------- */
 
 enum standing {
-  NOBODYS, /* the step is not committed */
+  NOBODYS, /* the step has no manifest */
   ANOTHERS,
-  COMMITTED, /* this very attempt */
-  UNKNOWN    /* the manifest cannot be read: nobody can know what it names */
+  COMMITTED, /* the manifest names this attempt */
+  UNKNOWN    /* the manifest cannot be read, so it may name this attempt */
 };
 
-/* Whose the step is; `attempt` gets the one that is committed. */
+/* Finds out which attempt the step's manifest names. `attempt`: its id, or "". */
 static cleat_status read_standing(const struct check *check, enum standing *standing,
                                   char attempt[CLEAT__ID_MAX + 1], struct cleat_error *err) {
   struct cleat_client *client = check->gc->client;
@@ -195,13 +196,13 @@ static cleat_status read_standing(const struct check *check, enum standing *stan
   return CLEAT_OK;
 }
 
-/* Nothing of it goes now. */
+/* Keeps the whole unit for now. */
 static void keep(struct check *check) {
   cleat__unit_spare(check->unit);
   check->unit->kept = true;
 }
 
-/* Of what is committed: uploads that nobody will complete any more, each by its own age. */
+/* For a committed attempt: removes only unfinished uploads, each by its own age. */
 static cleat_status check_uploads(struct check *check, struct cleat_error *err) {
   size_t count = 0;
   const struct cleat__upload_entry *uploads = cleat__gc_uploads(check->gc, check->prefix, &count);
@@ -221,7 +222,7 @@ static cleat_status check_uploads(struct check *check, struct cleat_error *err) 
   return status;
 }
 
-/* The records of ranks go last: a claim among them tells where uploads may be, should this end in the middle. */
+/* Puts the records of ranks last. A claim among them tells where uploads may be, in case this run ends early. */
 static void order(struct check *check) {
   struct cleat__unit *unit = check->unit;
   size_t first = 0;
@@ -236,7 +237,8 @@ static void order(struct check *check) {
   unit->last_from = first;
 }
 
-/* What is in the attempt. It is nobody's attempt unless its name, or something in it, says so. */
+/* Lists the contents of the attempt. It is foreign unless its name, or the name of an object in it, shows that Cleat
+ * made it. */
 static cleat_status gather(struct check *check, struct cleat_error *err) {
   struct cleat__unit *unit = check->unit;
   size_t listed = 0;
@@ -253,11 +255,11 @@ static cleat_status gather(struct check *check, struct cleat_error *err) {
   return status;
 }
 
-/* The attempt is old and nobody's. Is it still? The manifest is read twice, since a name in it may be damaged on
- * its way. */
+/* The attempt is old and not committed: closes its claims and checks again. The manifest is read a second time, because
+ * a name in it may have been damaged in transit. */
 static cleat_status settle(struct check *check, enum standing before, const char *committed,
                            struct cleat_error *err) {
-  /* What is removed was checked once more. */
+  /* A dry run removes nothing, so it skips this check. */
   assert(!check->gc->dry_run);
   char attempt[CLEAT__ID_MAX + 1];
   enum standing now = before;
@@ -297,7 +299,7 @@ static cleat_status check_attempt(struct check *check, struct cleat_error *err) 
   return CLEAT_OK;
 }
 
-/* What could not be looked at to its end is left alone. */
+/* Removes nothing of a unit that could not be checked completely. */
 static cleat_status spare_unless(cleat_status status, struct cleat__unit *unit) {
   if (status != CLEAT_OK)
     cleat__unit_spare(unit);
@@ -371,7 +373,7 @@ cleat_status cleat__gc_begin_step(void *user, struct cleat__unit *unit, struct c
 
 /* ---- The rest --------------------------------------------------------------------------------- */
 
-/* All of it goes, if all of it is old. */
+/* Removes the whole unit if everything in it is old. */
 static void decide(struct check *check) {
   if (is_old(check))
     check->unit->found = check->unit->found || check->unit->count > 0;
@@ -396,7 +398,7 @@ cleat_status cleat__gc_begin_scratch(void *user, struct cleat__unit *unit,
   return spare_unless(status, unit);
 }
 
-/* "starts/000007.json", and what is below "starts/000007/". */
+/* Handles "starts/000007.json", and the objects below "starts/000007/". */
 static cleat_status see_of_start(void *user, const struct cleat__list_entry *entry,
                                  struct cleat_error *err) {
   const struct check *check = user;

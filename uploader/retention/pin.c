@@ -1,8 +1,8 @@
-/* pin.c: the object in a step's folder that keeps prune away from it. What it says is for people; that it is there is
- * all that counts.
+/* pin.c: the pin, an object in a step's folder that protects it from prune. Only its existence counts. Its text is for
+ * people.
  *
- * Pin and prune may meet: a prune looks for the pin right before it removes the manifest, and a pin is not done before
- * it has seen, with itself in place, that the manifest is still there. No state. */
+ * A pin and a prune may run at the same time. Prune checks for the pin right before it removes the manifest. Pin puts
+ * the object first, and succeeds only if the manifest still exists after that. No state. */
 #include "uploader/retention/retention.h"
 
 #include "base/checksum.h"
@@ -15,8 +15,8 @@
 
 #define PIN_BYTES_MAX 4096u
 
-/* Whether there is an object under `key`, whatever is in it. Not by HEAD: its reply cannot tell an absent bucket from
- * an absent object. */
+/* Whether there is an object under `key`, whatever it contains. Uses GET, because the reply to HEAD cannot tell a
+ * missing bucket from a missing object. */
 static cleat_status is_there(struct cleat_client *client, const char *key, size_t cap, bool *there,
                              struct cleat_error *err) {
   struct cleat_error problem;
@@ -45,7 +45,7 @@ static cleat_status not_committed(const struct cleat_client *client, int64_t ste
   cleat_status status =
       cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld is not committed under %s", (long long)step,
                        client->store->display);
-  cleat__error_hint(err, "`cleat ls` lists those that are");
+  cleat__error_hint(err, "`cleat ls` lists the committed steps");
   return status;
 }
 
@@ -85,11 +85,11 @@ cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cl
     status = is_committed(client, step, &committed, err);
   if (status != CLEAT_OK || committed)
     return status;
-  /* What cannot be removed now, gc removes. */
+  /* If this fails, gc removes the pin later. */
   (void)cleat__store_remove(client->store, key, &client->never, &ignored);
   status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned",
                             (long long)step);
-  cleat__error_hint(err, "a prune was faster; `cleat ls` lists what is there");
+  cleat__error_hint(err, "a prune was faster; `cleat ls` lists the committed steps");
   return status;
 }
 
@@ -100,7 +100,7 @@ cleat_status cleat__pin_remove(struct cleat_client *client, int64_t step, struct
   cleat_status status = is_there(client, key, PIN_BYTES_MAX, &there, err);
   if (status == CLEAT_OK && there)
     return cleat__store_remove(client->store, key, &client->never, err);
-  /* Not pinned is what was asked for; not there is a step that was mistyped. */
+  /* A step without a pin is fine. A step without a manifest is probably a typing error. */
   if (status == CLEAT_OK)
     status = is_committed(client, step, &there, err);
   return status == CLEAT_OK && !there ? not_committed(client, step, err) : status;

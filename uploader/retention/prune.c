@@ -1,7 +1,7 @@
-/* prune.c: which committed checkpoints stay, and the removal of the others: the manifest first, then the files that it
- * named, then the rank records that named them, and nothing else.
+/* prune.c: chooses which committed checkpoints to keep, and removes the others: the manifest first, then the files that
+ * it names, then the rank records that name them, and nothing else.
  *
- * A checkpoint is a unit of purge.h. The caller's thread chooses; threads of the pool remove. */
+ * A checkpoint is a unit of purge.h. The caller's thread chooses. Threads of the pool remove. */
 #include "uploader/retention/retention.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* What is stored is not what was saved: no answer of a store that does not answer. */
+/* Whether the status means damaged data, and not that the store failed to answer. */
 static bool is_damage(cleat_status status) {
   return status == CLEAT_FORMAT || status == CLEAT_LIMIT || status == CLEAT_INTEGRITY;
 }
@@ -30,7 +30,7 @@ static void choose(const struct cleat_list *list, const struct cleat_prune_optio
   }
 }
 
-/* CLEAT_OK with *whole false where a load would find something missing or damaged. */
+/* *whole: a load would find nothing missing or damaged. Damage is CLEAT_OK with *whole false. */
 static cleat_status check_whole(struct cleat_client *client, int64_t step, bool *whole,
                                 struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
@@ -44,7 +44,7 @@ static cleat_status check_whole(struct cleat_client *client, int64_t step, bool 
   return status;
 }
 
-/* The newest one that a job could resume from stays, even where newer ones are damaged. */
+/* Keeps the newest step that a job could resume from, even if newer ones are damaged. */
 static cleat_status keep_newest_whole(struct cleat_client *client, const struct cleat_list *list,
                                       bool *keep, struct cleat_error *err) {
   bool whole = false;
@@ -54,10 +54,10 @@ static cleat_status keep_newest_whole(struct cleat_client *client, const struct 
     if (status != CLEAT_OK)
       return status;
     if (!whole)
-      cleat__log(&client->log, CLEAT_LOG_WARNING, "not whole: %s", err->message);
+      cleat__log(&client->log, CLEAT_LOG_WARNING, "not complete: %s", err->message);
     else if (!keep[i])
-      cleat__log(&client->log, CLEAT_LOG_WARNING, "step %lld stays: it is the newest that is whole",
-                 (long long)step);
+      cleat__log(&client->log, CLEAT_LOG_WARNING,
+                 "step %lld is kept: it is the newest complete step", (long long)step);
     keep[i] = keep[i] || whole;
   }
   return CLEAT_OK;
@@ -65,7 +65,7 @@ static cleat_status keep_newest_whole(struct cleat_client *client, const struct 
 
 /* ---- Removing one ----------------------------------------------------------------------------- */
 
-/* Notes the files of one rank. A record that cannot be relied on names nothing: *damaged. */
+/* Adds the files of one rank to the unit. A damaged record names no files; it sets *damaged. */
 static cleat_status doom_files(struct cleat_client *client, const struct cleat__manifest *manifest,
                                unsigned rank, struct cleat__unit *unit, bool *damaged,
                                struct cleat_error *err) {
@@ -86,7 +86,7 @@ static cleat_status doom_files(struct cleat_client *client, const struct cleat__
   return status;
 }
 
-/* Notes all that the manifest names: files, then records. */
+/* Adds everything that the manifest names: files, then records. */
 static cleat_status doom_named(struct cleat_client *client, const struct cleat__manifest *manifest,
                                struct cleat__unit *unit, bool *damaged, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
@@ -99,7 +99,7 @@ static cleat_status doom_named(struct cleat_client *client, const struct cleat__
   for (unsigned rank = 0; rank < manifest->world_size && status == CLEAT_OK; rank++) {
     cleat__key_record(manifest->step, manifest->attempt, rank, key);
     status = cleat__unit_doom(unit, key, NULL, manifest->ranks[rank].size, err);
-    /* Of several ranks each has a claim there, which keeps a second process of that rank from writing. */
+    /* With several ranks, each has a claim there, which keeps out a second process of that rank. */
     cleat__key_rank(manifest->step, manifest->attempt, rank, "claim", key);
     if (status == CLEAT_OK && manifest->world_size > 1)
       status = cleat__unit_doom(unit, key, NULL, 0, err);
@@ -107,8 +107,8 @@ static cleat_status doom_named(struct cleat_client *client, const struct cleat__
   return status;
 }
 
-/* Reads the manifest and notes what it names. Where these do not fit together it may be the manifest that was damaged
- * on its way, by a bit that left it well-formed: all is read once more, and then taken as it is. */
+/* Reads the manifest and adds what it names. If they do not fit together, a flipped bit may have changed the manifest
+ * in transit and left it well-formed. So everything is read a second time. That result is used. */
 static cleat_status read_all(struct cleat_client *client, struct cleat__unit *unit,
                              struct cleat__manifest *manifest, struct cleat_error *err) {
   bool damaged = true;
@@ -123,15 +123,15 @@ static cleat_status read_all(struct cleat_client *client, struct cleat__unit *un
   return status;
 }
 
-/* It is committed, known, and still the one that was listed: the manifest goes first, and from then on nobody sees the
- * rest. */
+/* Removes the manifest if the step is not pinned and still names the listed attempt. From then on nobody sees the rest
+ * of the checkpoint. */
 static cleat_status remove_manifest(struct cleat_client *client, struct cleat__unit *unit,
                                     const struct cleat__manifest *manifest,
                                     struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   bool pinned = false;
   cleat_status status = cleat__pin_check(client, unit->entry.step, &pinned, err);
-  /* Another attempt has replaced it since it was listed: somebody needs this step. */
+  /* Another attempt has replaced it since the list, so somebody needs this step. */
   unit->kept = pinned || strcmp(manifest->attempt, unit->name) != 0;
   if (status != CLEAT_OK || unit->kept)
     return status;

@@ -1,5 +1,5 @@
-/* purge.c: see purge.h. `take` hands out, in this order: removals of units that were begun, the end of those that have
- * none left, the beginning of the next. */
+/* purge.c: see purge.h. `take` returns, in this order: a removal of an open unit; the end of a unit that has none left;
+ * the beginning of the next unit. */
 #include "uploader/retention/purge.h"
 
 #include "base/mem.h"
@@ -17,11 +17,11 @@ struct cleat__task {
   double began_s;
   cleat_status status;
   struct cleat_error error;
-  struct cleat__task *next; /* idle */
+  struct cleat__task *next; /* in the list of idle tasks */
 };
 
 struct purge {
-  struct cleat__operation operation; /* first */
+  struct cleat__operation operation; /* must be the first field */
   struct cleat__unit *units;
   size_t count;
   cleat__unit_begin_fn *begin;
@@ -32,7 +32,7 @@ struct purge {
     struct cleat__unit *open[CLEAT__PURGE_OPEN_MAX];
     size_t open_count;
     size_t next;
-    struct cleat_error first; /* of all failures */
+    struct cleat_error first; /* the first failure of any unit */
   } synced;
 };
 
@@ -43,13 +43,13 @@ cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const c
   struct cleat__doomed doomed = {.bytes = bytes};
   void *grown = cleat__grow(unit->doomed, &unit->capacity, unit->count, sizeof *unit->doomed);
   if (grown == NULL)
-    return cleat__error_no_memory(err, "what is to be removed");
+    return cleat__error_no_memory(err, "the list of objects to remove");
   unit->doomed = grown;
   doomed.key = cleat__arena_text(&unit->arena, key, strlen(key));
   if (upload != NULL)
     doomed.upload = cleat__arena_text(&unit->arena, upload, strlen(upload));
   if (doomed.key == NULL || (upload != NULL && doomed.upload == NULL))
-    return cleat__error_no_memory(err, "what is to be removed");
+    return cleat__error_no_memory(err, "the list of objects to remove");
   unit->doomed[unit->count++] = doomed;
   return CLEAT_OK;
 }
@@ -64,7 +64,7 @@ void cleat__unit_spare(struct cleat__unit *unit) {
   unit->last_from = SIZE_MAX;
 }
 
-/* What only its removal needed. */
+/* Frees what only the removal needed. */
 static void unit_shrink(struct cleat__unit *unit) {
   cleat__free(unit->doomed);
   unit->doomed = NULL;
@@ -86,7 +86,7 @@ static struct purge *purge_of(struct cleat__job *job) {
   return (struct purge *)job;
 }
 
-/* Whether the next object of the unit may go now. */
+/* Whether the next object of the unit may be removed now. */
 static bool is_next_ready(const struct cleat__unit *unit) {
   if (!unit->begun || unit->ending || unit->dry_run || unit->next == unit->count)
     return false;
@@ -102,7 +102,7 @@ static bool is_over(const struct cleat__unit *unit) {
 static struct cleat__task *task_of(struct purge *purge, enum task_kind kind,
                                    struct cleat__unit *unit) {
   struct cleat__task *task = purge->synced.idle;
-  /* There is a task for each thread. */
+  /* One is always idle, because there is a task for each thread. */
   assert(task != NULL);
   purge->synced.idle = task->next;
   task->kind = kind;
@@ -111,7 +111,7 @@ static struct cleat__task *task_of(struct purge *purge, enum task_kind kind,
   return task;
 }
 
-/* Removing counts as a download: it is no byte of a save that may be going on. */
+/* Counts as a download, so that it does not distort the speed of a save that may be running. */
 static struct cleat__task *start_transfer(struct purge *purge, struct cleat__task *task) {
   task->began_s = cleat__client_begin_transfer_locked(purge->operation.client, CLEAT__DOWN);
   return task;
@@ -168,7 +168,7 @@ static cleat_status remove_one(struct purge *purge, const struct cleat__doomed *
   return cleat__store_multipart_abort(client->store, &upload, &client->never, err);
 }
 
-/* A dry run removes nothing, and so nothing can fail: all of it counts. */
+/* For a dry run: counts every object. Nothing is removed, so nothing can fail. */
 static void count_all(struct cleat__unit *unit) {
   for (size_t i = 0; i < unit->count; i++)
     cleat__unit_count(unit, 1, unit->doomed[i].bytes);
@@ -251,7 +251,7 @@ void cleat__removals_free(struct cleat_removals *removals) {
   cleat__free(removals);
 }
 
-/* Room for `more` entries, so that nothing that was removed can be left untold. */
+/* Reserves room for `more` entries in advance, so that every removal can be reported. */
 static cleat_status removals_reserve(struct cleat_removals *removals, size_t more,
                                      struct cleat_error *err) {
   size_t wanted = removals->count + more;
@@ -302,7 +302,7 @@ cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *u
   cleat__error_clear(&purge.synced.first);
   cleat__operation_init(&purge.operation, client);
   cleat__pool_add(client->pool, &purge.operation.job, &purge_ops);
-  (void)cleat__operation_wait(&purge.operation, err); /* nobody stops it */
+  (void)cleat__operation_wait(&purge.operation, err); /* cannot be cancelled */
   cleat__operation_retire(&purge.operation);
   assert(purge.synced.next == count && purge.synced.open_count == 0);
   cleat__free(purge.tasks);

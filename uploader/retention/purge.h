@@ -1,67 +1,67 @@
-/* purge.h: removing many objects of many things (checkpoints, attempts, folders) at once, as a job of the worker pool.
+/* purge.h: removes many objects of many units (checkpoints, attempts, folders) at once, as a job of the worker pool.
  *
- * A thing is a unit. To begin one is the caller's: it looks whether the thing may go, and notes what is to be removed.
- * Then every object is a task of its own, and every unit that was begun makes its way beside the others; few are open
- * at a time, so memory does not grow with their number. A failure is noted in its unit and stops nothing.
+ * The caller's function begins a unit: it decides whether the unit may be removed, and adds the objects to remove. Then
+ * each object is a task of its own, and the units proceed in parallel. Only a few are open at a time, so memory does
+ * not grow with their number. A failure is noted in its unit and stops nothing.
  *
- * A unit belongs to the task that begins or ends it, and between these to the job: counts and status are then guarded
- * by the pool's lock. */
+ * A unit belongs to the task that begins or ends it. In between it belongs to the job: the pool's lock then guards
+ * counts and status. */
 #ifndef CLEAT_UPLOADER_RETENTION_PURGE_H
 #define CLEAT_UPLOADER_RETENTION_PURGE_H
 
 #include "base/arena.h"
 #include "uploader/engine/client.h"
 
-/* Begun and not ended, at most. Lower: many small ones take longer, since each begins with requests that wait for each
- * other. Higher: more lists of names in memory. */
+/* Most units that are open: begun, not ended. Lower: many small units take longer, because each begins with requests in
+ * sequence. Higher: more lists of names in memory. */
 #define CLEAT__PURGE_OPEN_MAX 16u
 
-/* An object, or an unfinished upload, that is to be removed. Texts are the unit's. */
+/* An object, or an unfinished upload, to be removed. Its texts belong to the unit. */
 struct cleat__doomed {
   const char *key;
-  const char *upload; /* its id; NULL: an object */
+  const char *upload; /* upload id; NULL: an object */
   uint64_t bytes;
 };
 
-/* Begin with all zero but what the caller sets: entry.kind, entry.step, name. */
+/* Initialise with zero. The caller then sets entry.kind, entry.step and name. */
 struct cleat__unit {
-  struct cleat_removal entry; /* its name is set when all is over */
+  struct cleat_removal entry; /* entry.name is set at the end of the run */
   char *name;                 /* owned */
-  bool found;                 /* set by begin: it is to be told, since something of it is removed */
-  bool kept;                  /* set by begin: it stays, and is counted */
+  bool found; /* set by begin: report the unit, because something of it is removed */
+  bool kept;  /* set by begin: count the unit as kept */
   struct cleat__doomed *doomed;
   size_t count, capacity;
-  size_t last_from; /* those from here on are removed when the others are gone */
-  bool dry_run;     /* set by cleat__purge_run: counts, and removes nothing */
+  size_t last_from; /* objects from this index on are removed after all others */
+  bool dry_run;     /* set by cleat__purge_run: count, but remove nothing */
   struct cleat__arena arena;
-  /* Of the job. */
+  /* For the job: */
   size_t next;
   unsigned in_flight;
-  bool begun;  /* before, it is the task's that begins it */
-  bool ending; /* from here on it is the task's that ends it */
+  bool begun;  /* false: the unit belongs to the task that begins it */
+  bool ending; /* true: the unit belongs to the task that ends it */
 };
 
-/* Notes an object (`upload` NULL) or an upload. NO_MEMORY. */
+/* Adds an object (`upload` NULL) or an upload to the unit. Error: NO_MEMORY. */
 cleat_status cleat__unit_doom(struct cleat__unit *unit, const char *key, const char *upload,
                               uint64_t bytes, struct cleat_error *err);
 
-/* Counts what begin itself has removed, or would. */
+/* Counts what begin itself has removed, or would remove in a dry run. */
 void cleat__unit_count(struct cleat__unit *unit, uint64_t objects, uint64_t bytes);
 
-/* Forgets what was noted: nothing of it is removed. */
+/* Drops all added objects, so that none of them is removed. */
 void cleat__unit_spare(struct cleat__unit *unit);
 
-/* Looks at the unit, on a thread of the pool with no lock held, and fills it. Its failure is the unit's; what was noted
- * and not spared until then is removed all the same. */
+/* Inspects the unit and adds objects. Runs on a thread of the pool, without a lock. A failure is noted in the unit.
+ * Objects that were added, and not dropped by cleat__unit_spare, are removed all the same. */
 typedef cleat_status cleat__unit_begin_fn(void *user, struct cleat__unit *unit,
                                           struct cleat_error *err);
 
 struct cleat__removed {
   struct cleat_removal info;
-  char *name; /* owned; info.name is this */
+  char *name; /* owned; info.name points to it */
 };
 
-/* What was removed: see cleat_removals_get. */
+/* What was removed; see cleat_removals_get. */
 struct cleat_removals {
   struct cleat__removed *items;
   size_t count, capacity;
@@ -69,8 +69,9 @@ struct cleat_removals {
   uint64_t bytes;
 };
 
-/* Runs all units, and hands what was found to `removals` in their order. Returns the first failure of a unit, after all
- * of them. Units are the caller's, to be freed by cleat__units_free. Blocking; any thread that is none of the pool. */
+/* Runs all units, and appends the reported ones to `removals` in their order. Returns the first failure of a unit,
+ * after all units have ended. The caller frees the units with cleat__units_free. Blocks; any thread may call it, except
+ * those of the pool. */
 cleat_status cleat__purge_run(struct cleat_client *client, struct cleat__unit *units, size_t count,
                               cleat__unit_begin_fn *begin, void *user, bool dry_run,
                               struct cleat_removals *removals, struct cleat_error *err);

@@ -1,13 +1,13 @@
-/* retention.h: what is kept in a store and what is removed: prune, gc, and the pins that prune respects.
+/* retention.h: prune, gc, and the pins that prune respects.
  *
- * Blocking; any thread that is none of the pool. Requests are tasks of the pool, as many at once as transfers may
- * be. */
+ * The functions block. Any thread may call them, except those of the pool. Requests are tasks of the pool, within the
+ * limit of transfers. */
 #ifndef CLEAT_UPLOADER_RETENTION_RETENTION_H
 #define CLEAT_UPLOADER_RETENTION_RETENTION_H
 
 #include "uploader/engine/client.h"
 
-/* See cleat_prune and cleat_gc. *removals is the caller's, also after a failure, if it is not NULL then. */
+/* See cleat_prune and cleat_gc. The caller owns *removals. It may be set after a failure, too. */
 cleat_status cleat__retention_prune(struct cleat_client *client,
                                     const struct cleat_prune_options *options,
                                     struct cleat_removals **removals, struct cleat_error *err);

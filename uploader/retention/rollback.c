@@ -22,12 +22,12 @@ struct rollback {
   struct cleat_client *client;
   int64_t step;
   char folder[64];        /* "starts/000007/rollback-001/" */
-  unsigned char *arrived; /* of each rank; rank 0 alone */
+  unsigned char *arrived; /* rank 0 only; indexed by rank */
 };
 
 /* ---- Alone ------------------------------------------------------------------------------------ */
 
-/* A save that is under way could commit a later step after it was looked for. */
+/* Waits for running saves. They could commit a later step after the list was read. */
 static void await_saves(struct cleat_client *client) {
   cleat__pool_lock(client->pool);
   while (client->synced.saves != NULL)
@@ -35,7 +35,7 @@ static void await_saves(struct cleat_client *client) {
   cleat__pool_unlock(client->pool);
 }
 
-/* The step that is to be the latest: whole, as far as a list tells. */
+/* Checks that the step that becomes the latest is complete, as far as a list can tell. */
 static cleat_status check_target(const struct rollback *rollback, struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
   cleat_status status = cleat__checkpoint_open(rollback->client, rollback->step, &checkpoint, err);
@@ -46,15 +46,15 @@ static cleat_status check_target(const struct rollback *rollback, struct cleat_e
 }
 
 static cleat_status refuse_pinned(int64_t pinned, int64_t step, struct cleat_error *err) {
-  cleat_status status = cleat__error_set(err, CLEAT_EXISTS,
-                                         "step %" PRId64 " is pinned, and later than step %" PRId64
-                                         ", to which the run is to go back",
-                                         pinned, step);
-  cleat__error_hint(err, "unpin it (cleat unpin), or go on under another URL or session");
+  cleat_status status = cleat__error_set(
+      err, CLEAT_EXISTS,
+      "step %" PRId64 " is pinned, so the run cannot go back to step %" PRId64 " before it", pinned,
+      step);
+  cleat__error_hint(err, "unpin it (cleat unpin), or continue under another URL or session");
   return status;
 }
 
-/* Nothing is removed unless all of it can be. */
+/* Refuses if a later step is pinned. Nothing is removed unless everything can be removed. */
 static cleat_status check_later(const struct rollback *rollback, const struct cleat_list *list,
                                 struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
@@ -85,13 +85,13 @@ static cleat_status remove_later(const struct rollback *rollback, const struct c
       return status;
     }
     cleat__log(&client->log, CLEAT_LOG_INFO,
-               "step %" PRId64 " is superseded: the run goes on from step %" PRId64, step,
+               "step %" PRId64 " is superseded: the run continues from step %" PRId64, step,
                rollback->step);
   }
   return CLEAT_OK;
 }
 
-/* Of rank 0, when all ranks are ready. */
+/* Rank 0, after all ranks are ready: removes the later steps. */
 static cleat_status supersede(const struct rollback *rollback, struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
   struct cleat_list *list = NULL;
@@ -119,7 +119,7 @@ static void key_of(const struct rollback *rollback, unsigned rank, bool failed,
   (void)snprintf(key, CLEAT__OBJECT_KEY_MAX, "%srank-%05u.%s.json", rollback->folder, rank, step);
 }
 
-/* Says that this rank is ready (rank 0: that all is done), or (`why`) that it has failed. */
+/* Puts the note of this rank. `why` NULL: it is ready; for rank 0: all is done. Otherwise: it has failed. */
 static cleat_status say(const struct rollback *rollback, const struct cleat_error *why,
                         struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
@@ -191,11 +191,12 @@ static cleat_status never_came(const struct rollback *rollback, struct cleat_err
   cleat_status status = cleat__error_set(
       err, CLEAT_TIMEOUT, "rank %u has not gone back to step %" PRId64 " within %u s", rank,
       rollback->step, rollback->client->rank_timeout_s);
-  cleat__error_hint(err, "all ranks must go back to the same step; look whether that one runs");
+  cleat__error_hint(err, "all ranks must go back to the same step; check that this rank runs");
   return status;
 }
 
-/* Looks until it is done, less and less often. The others wait longer than rank 0, which can say who is missing. */
+/* Polls until done, with growing pauses. The other ranks wait longer than rank 0, because rank 0 can say which ranks
+ * are missing. */
 static cleat_status poll(struct rollback *rollback,
                          cleat_status (*look)(void *user, bool *done, struct cleat_error *err),
                          struct cleat_error *err) {
@@ -217,7 +218,7 @@ static cleat_status poll(struct rollback *rollback,
   }
 }
 
-/* Rank 0: waits for all, does it, and says so; whatever goes wrong, all are told. */
+/* Rank 0: waits for all ranks, removes the later steps, and puts its note. All ranks learn of a failure. */
 static cleat_status lead(struct rollback *rollback, const struct cleat_error *failed,
                          struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
@@ -256,7 +257,7 @@ static cleat_status follow(struct rollback *rollback, const struct cleat_error *
   return poll(rollback, look_for_rank_0, err);
 }
 
-/* The n-th rollback of the start, on all its ranks. */
+/* Sets the folder of the start's n-th rollback. All ranks count alike. */
 static cleat_status find_folder(struct rollback *rollback, struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
   unsigned long number = atomic_load(&client->number);
@@ -265,8 +266,8 @@ static cleat_status find_folder(struct rollback *rollback, struct cleat_error *e
     return CLEAT_OK;
   if (number == 0) {
     cleat_status status = cleat__error_set(
-        err, CLEAT_INVALID, "ranks that have not resumed cannot go back together to an older step");
-    cleat__error_hint(err, "every rank calls cleat_resume first, or opens a manager");
+        err, CLEAT_INVALID, "several ranks can go back together only after they have resumed");
+    cleat__error_hint(err, "call cleat_resume on every rank first, or open a manager");
     return status;
   }
   (void)snprintf(rollback->folder, sizeof rollback->folder, CLEAT__STARTS "%06lu/rollback-%03u/",
@@ -280,9 +281,10 @@ cleat_status cleat__rollback(struct cleat_client *client,
   struct rollback rollback = {.client = client, .step = options->step};
   const struct cleat_error *failed = options->failed;
   if (options->step < 0)
-    return cleat__error_set(err, CLEAT_INVALID, "step %" PRId64 " is below zero", options->step);
+    return cleat__error_set(err, CLEAT_INVALID, "step %" PRId64 " is negative", options->step);
   if (failed != NULL && failed->status == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_INVALID, "`failed` says that nothing has failed");
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "`failed` has the status CLEAT_OK, so it reports no failure");
   await_saves(client);
   cleat_status status = find_folder(&rollback, err);
   if (status != CLEAT_OK)

@@ -1,13 +1,13 @@
-/* rollback.h: a run goes back to an earlier step, and the later ones are no checkpoints any more.
+/* rollback.h: makes a run go back to an earlier step. The later steps are no checkpoints any more.
  *
- *   starts/000007/rollback-001/rank-00003.900.json      rank 3 has what it needs of step 900, and no save under way
- *   starts/000007/rollback-001/rank-00003.failed.json   … or not, and why
- *   starts/000007/rollback-001/rank-00000.900.json      rank 0, last: it is done
+ *   starts/000007/rollback-001/rank-00003.900.json      rank 3 has loaded step 900, and none of its saves runs
+ *   starts/000007/rollback-001/rank-00003.failed.json   rank 3 has failed, and why
+ *   starts/000007/rollback-001/rank-00000.900.json      rank 0, put last: the rollback is done
  *
- * All ranks come to the first rollback of a start, the second, and so on, alike. Rank 0 removes nothing before it has
- * seen all of them: a rank that still waits for the manifest of a later step would wait in vain. Then it removes the
- * manifests, the newest first, so that whoever resumes in between finds a step that is older than before, and never one
- * with a gap behind it. Blocking; one thread of each client at a time. */
+ * All ranks of a start count its rollbacks alike. Rank 0 removes nothing before it has the notes of all ranks: a rank
+ * that still waits for the manifest of a later step would wait in vain. Then it removes the manifests, the newest
+ * first. So a process that resumes in between finds an older step than before, and never one with a gap before it.
+ * Blocks. One thread of each client may call it at a time. */
 #ifndef CLEAT_UPLOADER_RETENTION_ROLLBACK_H
 #define CLEAT_UPLOADER_RETENTION_ROLLBACK_H
 

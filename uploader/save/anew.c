@@ -1,13 +1,14 @@
-/* save/anew.c: a save that reuses an attempt, and finds it of no use, goes on in a new one. See "Resume" in README.md.
+/* save/anew.c: restarts a save in a new attempt when the attempt that it adopted turns out to be unusable. See "Resume"
+ * in uploader/README.md.
  *
- * What is in flight ends first, cancelled as by a failure; then ANEW leaves the attempt; then everything is as it was
- * before LOOK. All of it under the lock. */
+ * Running tasks are cancelled and end first. Then ANEW leaves the attempt, and the save is reset to the state before
+ * LOOK. The lock is held throughout. */
 #include "uploader/save/job.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* The store knows nothing of our upload or our parts any more, or has another's bytes where ours were to be. */
+/* Whether the store has lost our upload or parts, or holds another process's bytes under our keys. */
 static bool is_of_another(const struct cleat_error *err) {
   switch (err->status) {
   case CLEAT_NOT_FOUND:
@@ -36,7 +37,7 @@ void cleat__save_want_anew_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->attempt.synced.phase != CLEAT__ATTEMPT_LEAVING)
     cleat__attempt_move_locked(&save->attempt, CLEAT__ATTEMPT_LEAVING);
-  atomic_store(&save->operation.cancel, true); /* what is in flight is sent for nothing */
+  atomic_store(&save->operation.cancel, true); /* nothing that is being sent now will be used */
 }
 
 struct cleat__save_task *cleat__save_take_anew_locked(struct cleat_save *save) {

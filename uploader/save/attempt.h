@@ -1,7 +1,8 @@
-/* save/attempt.h: the attempt that a save stores into: its names, whose it is, and what is to be removed from it.
+/* save/attempt.h: the attempt that a save stores into: its names, its owner, and what to remove from it.
  *
- * Every try at saving a step has an attempt, a folder of its own. A save that reuses what an interrupted try left takes
- * over that one's (reuse.h). LOOK and ANEW, which have the attempt to themselves, write all of it but `synced`. */
+ * Each try at saving a step stores into its own folder, the attempt. A save with reuse may take over the attempt of an
+ * interrupted try instead (reuse.h). LOOK and ANEW write all fields but `synced`. No other task uses the attempt while
+ * one of them runs. */
 #ifndef CLEAT_UPLOADER_SAVE_ATTEMPT_H
 #define CLEAT_UPLOADER_SAVE_ATTEMPT_H
 
@@ -9,69 +10,71 @@
 
 struct cleat__operation;
 
-/* Whose attempt it is. Legal moves (cleat__attempt_set_origin):
+/* Who created the attempt. Legal moves (cleat__attempt_set_origin):
  *
- *   OWN → ADOPTED → AFRESH   what was taken over is of no use after all, and is left for another one
+ *   OWN → ADOPTED → AFRESH   the adopted attempt turned out to be unusable; the save uses a new one
  *   OWN → SEALED */
 enum cleat__attempt_origin {
-  CLEAT__ATTEMPT_OWN = 0, /* this save's, which has named it */
-  CLEAT__ATTEMPT_ADOPTED, /* an earlier try began it */
-  CLEAT__ATTEMPT_SEALED,  /* somebody else's; all that it lacks is the manifest */
-  CLEAT__ATTEMPT_AFRESH   /* this save's second; nothing is searched for any more */
+  CLEAT__ATTEMPT_OWN = 0, /* this save created and named it */
+  CLEAT__ATTEMPT_ADOPTED, /* an earlier try created it */
+  /* an earlier try created and completed it; only the manifest is missing */
+  CLEAT__ATTEMPT_SEALED,
+  CLEAT__ATTEMPT_AFRESH /* this save's second attempt; the save searches for no other */
 };
 
-/* Our claim (commit/claim.h). Legal moves (cleat__attempt_set_claim):
+/* State of this save's claim (commit/claim.h). Legal moves (cleat__attempt_set_claim):
  *
  *   NONE → SENT → CREATED   in a new attempt
- *   NONE → REPLACED         in an adopted one
- *   any → NONE              the attempt is left */
+ *   NONE → REPLACED         in an adopted attempt
+ *   any → NONE              the save leaves the attempt */
 enum cleat__attempt_claim {
   CLEAT__ATTEMPT_CLAIM_NONE = 0,
-  CLEAT__ATTEMPT_CLAIM_SENT,    /* it may be in the store */
-  CLEAT__ATTEMPT_CLAIM_CREATED, /* it stood there, where nothing was before */
-  CLEAT__ATTEMPT_CLAIM_REPLACED /* it stood there, in place of the earlier try's */
+  CLEAT__ATTEMPT_CLAIM_SENT,    /* the put was sent; the claim may be stored */
+  CLEAT__ATTEMPT_CLAIM_CREATED, /* stored, create-only */
+  CLEAT__ATTEMPT_CLAIM_REPLACED /* stored; it replaced the claim of the earlier try */
 };
 
-/* How far a save is with its attempt. Legal moves (cleat__attempt_move_locked):
+/* Progress of a save with its attempt. Legal moves (cleat__attempt_move_locked):
  *
  *   NEW → LOOKING → ENTERED → LEAVING → REPLACING → NEW */
 enum cleat__attempt_phase {
   CLEAT__ATTEMPT_NEW = 0,
-  CLEAT__ATTEMPT_LOOKING,  /* LOOK is under way, or has failed */
-  CLEAT__ATTEMPT_ENTERED,  /* files are stored there */
-  CLEAT__ATTEMPT_LEAVING,  /* it is of no use; what is in flight ends first */
-  CLEAT__ATTEMPT_REPLACING /* ANEW is under way, or has failed */
+  CLEAT__ATTEMPT_LOOKING,  /* LOOK runs, or has failed */
+  CLEAT__ATTEMPT_ENTERED,  /* the save stores files in it */
+  CLEAT__ATTEMPT_LEAVING,  /* unusable; the save waits for its running tasks */
+  CLEAT__ATTEMPT_REPLACING /* ANEW runs, or has failed */
 };
 
-/* Whether what was stored is removed after a failure. Legal moves (cleat__attempt_clean_locked):
+/* Whether a failed save removes what it stored. Legal moves (cleat__attempt_clean_locked):
  *
  *   UNDECIDED → ALLOWED → ENDED   a removal has failed
- *   UNDECIDED → ENDED             others may rely on it
- *   ENDED → ENDED                 another removal, in flight meanwhile, has failed too */
+ *   UNDECIDED → ENDED             other processes may rely on the objects
+ *   ENDED → ENDED                 a second removal, running at the same time, has failed too */
 enum cleat__cleaning {
   CLEAT__CLEANING_UNDECIDED = 0,
-  CLEAT__CLEANING_ALLOWED, /* nobody else can go on with this attempt */
-  CLEAT__CLEANING_ENDED    /* what is left stays */
+  CLEAT__CLEANING_ALLOWED, /* no other process can continue this attempt */
+  CLEAT__CLEANING_ENDED    /* the remaining objects stay */
 };
 
-/* An object, or an unfinished upload, in an adopted attempt that the save has no use for. */
+/* An object or unfinished upload in an adopted attempt that the save does not use. */
 struct cleat__stray {
   char *key;
-  char *id; /* NULL: an object */
+  char *id; /* upload id; NULL: an object */
 };
 
 struct cleat__attempt {
-  struct cleat__operation *operation; /* the save's */
+  struct cleat__operation *operation; /* borrowed: the save's */
   int64_t step;
   unsigned rank;
   char id[17];
   char nonce[33];
   char token[CLEAT__TOKEN_LENGTH + 1];
-  bool counted; /* of several ranks: this is the nth try of the start at this step */
+  /* several ranks: `nth` is set; it counts the tries of this start to save the step */
+  bool counted;
   unsigned nth;
-  bool reuse;  /* go on with what an earlier try left, and leave what this one stores */
-  bool shared; /* another process may go on with this attempt: see claim.h */
-  struct cleat__standing standing; /* set by LOOK: what stands for the step */
+  bool reuse;  /* reuse an earlier try; after a failure, keep what this one stored */
+  bool shared; /* another process may continue this attempt; see claim.h */
+  struct cleat__standing standing; /* set by LOOK: the committed manifest of the step, if any */
   enum cleat__attempt_origin origin;
   enum cleat__attempt_claim claim;
   struct cleat__stray *strays; /* owned */
@@ -80,26 +83,26 @@ struct cleat__attempt {
   struct {
     enum cleat__attempt_phase phase;
     enum cleat__cleaning cleaning;
-    size_t clean_next; /* file to be cleaned up next */
+    size_t clean_next; /* index of the file to clean up next */
   } synced;
 };
 
-/* The one place where each of them changes. */
+/* Each of these fields changes only here. */
 void cleat__attempt_set_origin(struct cleat__attempt *attempt, enum cleat__attempt_origin to);
 void cleat__attempt_set_claim(struct cleat__attempt *attempt, enum cleat__attempt_claim to);
 void cleat__attempt_move_locked(struct cleat__attempt *attempt, enum cleat__attempt_phase to);
 void cleat__attempt_clean_locked(struct cleat__attempt *attempt, enum cleat__cleaning to);
 
-/* Whether our claim is in the store for certain, if nobody has taken it away. */
+/* Whether our claim was stored for certain. Another process may have replaced it since. */
 bool cleat__attempt_claim_stood(const struct cleat__attempt *attempt);
 
 /* Whether a claim that this save created may be in the store. */
 bool cleat__attempt_may_have_claim(const struct cleat__attempt *attempt);
 
-/* The key of our rank record in it, or of our claim. */
+/* Writes the key of our rank record in the attempt. Our claim has the same key. */
 void cleat__attempt_record_key(const struct cleat__attempt *attempt, char *key);
 
-/* A new id and a new nonce. INTERNAL: no random numbers. */
+/* Sets a new id and a new nonce. INTERNAL: the system gave no random numbers. */
 cleat_status cleat__attempt_name(struct cleat__attempt *attempt, struct cleat_error *err);
 
 void cleat__attempt_drop_strays(struct cleat__attempt *attempt);

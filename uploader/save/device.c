@@ -1,13 +1,13 @@
-/* CUDA memory in a save: which lane each tensor is reached by, and the snapshot, a copy of all such tensors
- * in other memory of their devices.
+/* CUDA memory in a save: the lane of each tensor, and the snapshot, which is a copy of all such tensors in other memory
+ * of their devices.
  *
- * Lanes are found in the caller's thread, whose streams they are put behind. A snapshot is taken by one
- * task, before any part is copied; its memory belongs to the save until the last part was copied out of
- * it. */
+ * The caller's thread finds the lanes, because each lane waits for the streams of that thread. One task takes the
+ * snapshot, before any part is copied. The save owns the snapshot's memory until the last part was copied from it. */
 #include "base/mem.h"
 #include "uploader/save/upload.h"
 
-/* Where tensors begin in a snapshot: copies are fastest between addresses like those of cudaMalloc. */
+/* Alignment of tensors in a snapshot, in bytes. Copies are fastest between addresses aligned like those of
+ * cudaMalloc. */
 #define SNAPSHOT_ALIGN 256u
 
 unsigned cleat__upload_lane(const struct cleat__save_upload *upload, size_t file, size_t span) {
@@ -49,7 +49,7 @@ cleat_status cleat__upload_find_lanes(struct cleat__save_upload *upload,
   upload->tensor_lanes = cleat__calloc(request->tensor_count, 1);
   if (upload->tensor_lanes == NULL)
     return cleat__error_no_memory(err, "the save");
-  /* Those with bytes, which are those that have a span. */
+  /* Only tensors with bytes have a span. */
   for (size_t i = 0; i < upload->plan->record.file_count; i++) {
     const struct cleat__plan_file *file = &upload->plan->files[i];
     for (size_t k = 0; status == CLEAT_OK && k < file->span_count; k++) {
@@ -66,7 +66,7 @@ static size_t aligned(size_t bytes) {
   return (bytes + SNAPSHOT_ALIGN - 1) / SNAPSHOT_ALIGN * SNAPSHOT_ALIGN;
 }
 
-/* Takes memory for the tensors of every lane, or of none. */
+/* Allocates memory for the tensors of every lane. On failure, none stays allocated. */
 static cleat_status snapshot_allocate(struct cleat__save_upload *upload, struct cleat_error *err) {
   size_t bytes[CLEAT__LANES_MAX] = {0};
   for (size_t i = 0; i < upload->plan->record.file_count; i++) {
@@ -86,13 +86,13 @@ static cleat_status snapshot_allocate(struct cleat__save_upload *upload, struct 
   return status;
 }
 
-/* Copies every tensor of a lane, then lets the plan know it by its copy. */
+/* Copies the tensors of every lane, and points the plan to the copies. */
 static cleat_status snapshot_copy(struct cleat__save_upload *upload, struct cleat_error *err) {
   size_t used[CLEAT__LANES_MAX] = {0};
   struct cleat__batch batch;
   cleat_status status = CLEAT_OK;
   cleat__batch_init(&batch, &upload->lanes);
-  /* Lane by lane, so that batches are full. */
+  /* One lane after the other, so that batches are full. */
   for (unsigned lane = 1; lane < upload->lanes.count; lane++) {
     for (size_t i = 0; i < upload->plan->record.file_count; i++) {
       struct cleat__plan_file *file = &upload->plan->files[i];
@@ -115,7 +115,7 @@ cleat_status cleat__upload_take_snapshot(struct cleat__save_upload *upload, bool
   cleat_status status = snapshot_allocate(upload, err);
   if (status == CLEAT_NO_MEMORY || status == CLEAT_UNSUPPORTED) {
     cleat__log(&upload->operation->client->log, CLEAT_LOG_WARNING,
-               "no snapshot in device memory, the save copies to host memory at once: %s",
+               "no snapshot in device memory; this save copies straight to host memory instead: %s",
                err->message);
     *taken = false;
     return CLEAT_OK;

@@ -21,7 +21,7 @@ void cleat__end_move_locked(struct cleat__save_end *end, enum cleat__end_phase t
 static cleat_status sources_check(const struct cleat__save_upload *upload,
                                   struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
-  /* A staged save let go of its sources at the fence. */
+  /* A staged save no longer needs its sources after the fence. */
   if (upload->mode == CLEAT__SAVE_STAGED)
     return CLEAT_OK;
   for (size_t i = 0; status == CLEAT_OK && i < upload->plan->record.file_count; i++) {
@@ -32,13 +32,14 @@ static cleat_status sources_check(const struct cleat__save_upload *upload,
   return status;
 }
 
-/* What the caller says stands, but a no without a reason has to be told from all others. */
+/* Calls the caller's check and keeps its error. If it set none, sets one that says that the caller refused. */
 static cleat_status confirm(const struct cleat__save_end *end, int64_t step,
                             struct cleat_error *err) {
   cleat__error_clear(err);
   cleat_status status = end->confirm(end->confirm_user, err);
   if (status != CLEAT_OK && err->status != status)
-    return cleat__error_set(err, status, "the caller does not confirm step %lld", (long long)step);
+    return cleat__error_set(err, status, "the caller's confirm callback refused step %lld",
+                            (long long)step);
   return status;
 }
 
@@ -66,7 +67,7 @@ cleat_status cleat__end_record(struct cleat_save *save, struct cleat_error *err)
                               &save->operation.cancel, &save->end.manifest, &save->end.ref, err);
 }
 
-/* The references of all ranks, in new memory; texts are borrowed. */
+/* Collects the references of all ranks in new memory. Their texts are borrowed. */
 static cleat_status collect_refs(const struct cleat_save *save, struct cleat__rank_ref **refs,
                                  struct cleat_error *err) {
   unsigned world_size = save->operation.client->world_size;
@@ -80,8 +81,9 @@ static cleat_status collect_refs(const struct cleat_save *save, struct cleat__ra
   return CLEAT_OK;
 }
 
-/* A process that was stopped between its record and its manifest, or a machine that slept, may find that gc has taken
- * the attempt for dead: past a quarter of the time after which that happens by default, nothing is committed. */
+/* Largest age of the record when the manifest is put, in seconds. A process may be stopped between its record and its
+ * manifest, or its machine may sleep. gc may then have removed the attempt. The limit is a quarter of gc's default
+ * grace time. */
 #define COMMIT_AGE_MAX_S (6 * 3600)
 
 static cleat_status check_age(const struct cleat_save *save, struct cleat_error *err) {
@@ -90,13 +92,13 @@ static cleat_status check_age(const struct cleat_save *save, struct cleat_error 
     return CLEAT_OK;
   cleat_status status = cleat__error_set(
       err, CLEAT_TIMEOUT,
-      "step %lld: more than %d h went by since its bytes were stored: gc may have removed them",
+      "step %lld: its bytes were stored more than %d h ago, so gc may have removed them",
       (long long)save->attempt.step, COMMIT_AGE_MAX_S / 3600);
   cleat__error_hint(err, "the process was stopped, or its machine slept; save again");
   return status;
 }
 
-/* What must hold right before the manifest. */
+/* Checks what must hold right before the manifest is put. */
 static cleat_status commit_allowed(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = save->meeting != NULL ? cleat__ranks_fit(save->meeting, err) : CLEAT_OK;
   if (status == CLEAT_OK)
@@ -131,11 +133,11 @@ cleat_status cleat__end_commit(struct cleat_save *save, struct cleat_error *err)
       client, &save->end.manifest,
       save->attempt.standing.exists ? save->attempt.standing.etag : NULL, &save->end.in_doubt, err);
   cleat__free(refs);
-  /* Somebody was faster, and that is as good. */
+  /* With skip, a step that another writer has committed counts as success. */
   save->end.beaten = status == CLEAT_LOST && save->upload.plan->if_exists == CLEAT_IF_EXISTS_SKIP;
   if (save->end.beaten)
     status = CLEAT_OK;
-  /* None of it is the manifest's own. */
+  /* The manifest does not own these. */
   save->end.manifest.ranks = NULL;
   save->end.manifest.created = NULL;
   if (status == CLEAT_OK && !save->end.beaten)

@@ -1,4 +1,4 @@
-/* What lies on disk, as the plan needs to know it. One thread; see gather.h. */
+/* Reads what the plan needs to know about files on disk. One thread; see gather.h. */
 #include "uploader/save/gather.h"
 
 #include "base/mem.h"

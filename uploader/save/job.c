@@ -1,4 +1,4 @@
-/* save/job.c: what the files share that say what is done next: an idle task, and the end of the save.
+/* save/job.c: shared by the files that choose the next task: taking an idle task, and ending the save.
  *
  * The lock is held. */
 #include "uploader/save/job.h"
@@ -14,7 +14,7 @@ struct cleat__save_task *cleat__save_task_locked(struct cleat_save *save,
   return task;
 }
 
-/* Leaves the client's list, so that the next save may commit. */
+/* Removes the save from the client's list, so that the next save may commit. */
 static void unlist_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (!save->synced.listed)
@@ -34,7 +34,7 @@ void cleat__save_end_locked(struct cleat_save *save) {
 
 void cleat__save_committed_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
-  /* A cancel that came while the manifest was put came too late. */
+  /* The manifest is stored: a cancel that arrived during its put came too late. */
   cleat__error_clear(&save->operation.synced.error);
   save->end.synced.outcome = CLEAT_OUTCOME_COMMITTED;
   cleat__save_end_locked(save);

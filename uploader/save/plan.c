@@ -1,8 +1,8 @@
-/* From a request to files, parts and tensors.
+/* Turns a request into files, parts and tensors.
  *
- * The stages: check the request and measure its tensors; pack them into shards; name and lay out
- * the files; index the tensors of all files; check the whole as a reader will. Everything happens
- * before anything is sent, so that a bad request costs nothing. See plan.h for ownership. */
+ * The stages: check the request and measure its tensors; pack them into shards; name and lay out the files; index the
+ * tensors of all files; run a reader's checks on the result. All of this happens before anything is sent, so that a bad
+ * request costs nothing. See plan.h for ownership. */
 #include "uploader/save/plan.h"
 
 #include "base/mem.h"
@@ -14,20 +14,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room for the index of a model: names of all tensors twice over. */
+/* Largest index of a model, in bytes. It holds the names of all tensors twice. */
 #define PLAN_INDEX_BYTES_MAX ((size_t)512 << 20)
 
 static cleat_status request_check(const struct cleat_save_request *request, bool alone,
                                   struct cleat_error *err) {
   if (request->step < 0) {
-    return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero",
-                            (long long)request->step);
+    return cleat__error_set(err, CLEAT_INVALID, "step %lld is negative", (long long)request->step);
   }
   if (alone && request->tensor_count == 0 && request->file_count == 0) {
     return cleat__error_set(err, CLEAT_INVALID, "there is nothing to save: no tensor and no file");
   }
   if (request->if_exists < CLEAT_IF_EXISTS_FAIL || request->if_exists > CLEAT_IF_EXISTS_REPLACE) {
-    return cleat__error_set(err, CLEAT_INVALID, "if_exists is %d, which is none of its values",
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "if_exists is %d, which is not a value of enum cleat_if_exists",
                             (int)request->if_exists);
   }
   return CLEAT_OK;
@@ -55,7 +55,7 @@ static cleat_status plan_topology(struct cleat__plan *plan, const char *topology
   return plan->record.topology != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the plan");
 }
 
-/* A multiple of the usual part size, so that the file stays below the store's number of parts. */
+/* The part size of a file: a multiple of the usual part size, large enough that the store's limit on parts is kept. */
 static uint64_t file_part_bytes(uint64_t size, const struct cleat__plan_limits *limits) {
   uint64_t reach = limits->part_bytes * limits->max_parts;
   uint64_t times = size / reach + (size % reach != 0);
@@ -64,7 +64,7 @@ static uint64_t file_part_bytes(uint64_t size, const struct cleat__plan_limits *
 
 #define TIB_BYTES (UINT64_C(1) << 40)
 
-/* Told before anything is sent: a store may find it out when all of it is there. */
+/* Checked before anything is sent: a store may refuse a large object only after receiving all of it. */
 static cleat_status file_check_size(const char *name, uint64_t size,
                                     const struct cleat__plan_limits *limits,
                                     struct cleat_error *err) {
@@ -77,8 +77,8 @@ static cleat_status file_check_size(const char *name, uint64_t size,
   cleat_status status = cleat__error_set(
       err, CLEAT_LIMIT, "%s has %llu bytes, but an object of this store has at most %llu%s", name,
       (unsigned long long)size, (unsigned long long)most, in_tib);
-  cleat__error_hint(err, "split the file; tensors: lower shard_bytes, and a tensor that is larger "
-                         "alone has to be cut into slices (struct cleat_shard)");
+  cleat__error_hint(err, "split the file; for tensors, lower shard_bytes, and cut any larger "
+                         "tensor into slices (struct cleat_shard)");
   return status;
 }
 
@@ -106,8 +106,8 @@ static cleat_status plan_enter_file(struct cleat__plan *plan, size_t index, cons
   return CLEAT_OK;
 }
 
-/* Gives the file its memory: `count` spans, of which empty ones are dropped. `what` is
- * what spans[0] is, `tensors` which tensors the others are. */
+/* Sets the memory of a file: `count` spans, without the empty ones. `what` is the kind of spans[0]. `tensors` are the
+ * request's indexes of the others. */
 static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
                                    const struct cleat__span *spans, size_t what,
                                    const size_t *tensors, size_t count, struct cleat_error *err) {
@@ -129,7 +129,8 @@ static cleat_status plan_set_spans(struct cleat__plan *plan, size_t index,
   return CLEAT_OK;
 }
 
-/* The name of a shard, as Hugging Face names them; those of several ranks lie in one folder. */
+/* Writes the name of a shard, as Hugging Face names them. Shards of several ranks share one folder, so their names
+ * contain the rank. */
 static void shard_name(const struct cleat__record *record, size_t shard, size_t count,
                        char name[64]) {
   if (record->world_size > 1 && count == 1) {
@@ -144,7 +145,7 @@ static void shard_name(const struct cleat__record *record, size_t shard, size_t 
   }
 }
 
-/* Header and tensors of one shard become file `index`; its tensors get their places. */
+/* Makes file `index` from the header and tensors of one shard, and enters the place of each tensor. */
 static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat__packed *packed,
                                    size_t shard, const struct cleat__plan_limits *limits,
                                    struct cleat_error *err) {
@@ -163,7 +164,7 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   uint64_t offset = header->length;
   for (size_t i = 0; i < count; i++) {
     const struct cleat__safetensors_item *item = &packed->items[begin + i];
-    /* Only ever read through: the cast drops the const of the caller's data. */
+    /* The cast drops the const of the caller's data, which is only read. */
     spans[i + 1] =
         (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
     status =
@@ -184,7 +185,7 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
   return status;
 }
 
-/* model.safetensors.index.json, which only a model in several files has. */
+/* Adds model.safetensors.index.json. Only a model in several files has it. */
 static cleat_status plan_add_index(struct cleat__plan *plan, const struct cleat__packed *packed,
                                    const struct cleat__plan_limits *limits,
                                    struct cleat_error *err) {
@@ -270,7 +271,7 @@ static cleat_status plan_add_files(struct cleat__plan *plan, size_t first,
   return status;
 }
 
-/* Of the shards of one rank among several there is none: its tensors are pieces. */
+/* Whether the model has an index. A rank among several has none, because its tensors are pieces. */
 static bool has_index(const struct cleat__plan *plan, const struct cleat__packed *packed) {
   return packed->shard_count > 1 && plan->record.world_size <= 1;
 }
@@ -317,7 +318,7 @@ static cleat_status plan_fill(struct cleat__plan *plan, const struct cleat_save_
   return status;
 }
 
-/* What a reader would refuse must not be written; to the one who asked, it is a bad request. */
+/* Refuses to write what a reader would refuse. For the caller, that is a bad request: INVALID. */
 static cleat_status plan_check(struct cleat__plan *plan, struct cleat_error *err) {
   char placeholder[] = "planned";
   plan->record.attempt = placeholder;
@@ -391,7 +392,7 @@ size_t cleat__plan_put_count(const struct cleat__plan *plan, size_t file) {
   return parts > 0 ? parts : 1;
 }
 
-/* The first span that ends behind `offset`. */
+/* Index of the first span that ends after `offset`. */
 static size_t span_at(const struct cleat__plan_file *file, uint64_t offset) {
   size_t low = 0;
   size_t high = file->span_count;

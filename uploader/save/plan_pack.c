@@ -1,4 +1,4 @@
-/* Packing tensors into shards, and indexing the tensors of all files under unique names.
+/* Packs tensors into shards, and indexes the tensors of all files under unique names.
  *
  * Pure. See plan_pack.h for ownership. */
 #include "uploader/save/plan_pack.h"
@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor on its way into its shard. */
+/* A tensor that is not packed yet. */
 struct loose {
   struct cleat__safetensors_item item;
   const void *data;
-  const struct cleat_shard *piece; /* NULL: the whole */
-  size_t tensor;                   /* of the request */
-  const char *file;                /* that the request chose, or NULL */
+  const struct cleat_shard *piece; /* NULL: a whole tensor */
+  size_t tensor;                   /* its index in the request */
+  const char *file;                /* file that the request chose; NULL: none */
   size_t shard;
 };
 
-/* That a piece lies in its tensor. */
+/* Checks that a piece lies within its tensor. */
 static cleat_status piece_check(const struct cleat_tensor *tensor, const struct cleat_shard *piece,
                                 bool alone, struct cleat_error *err) {
   struct cleat__tensor_spec whole = {tensor->name, tensor->dtype, tensor->ndim,
@@ -30,14 +30,15 @@ static cleat_status piece_check(const struct cleat_tensor *tensor, const struct 
   uint64_t bytes = 0;
   if (alone && piece->replicas > 1)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s is one of %u replicas, and there is no other rank",
+                            "tensor %s is one of %u replicas, but this save has only one rank",
                             tensor->name, piece->replicas);
   if (piece->global_shape == NULL && piece->start == NULL)
     return CLEAT_OK;
   if (piece->global_shape == NULL || (piece->start == NULL && tensor->ndim > 0))
-    return cleat__error_set(err, CLEAT_INVALID,
-                            "tensor %s: of global_shape and start of its shard one is missing",
-                            tensor->name);
+    return cleat__error_set(
+        err, CLEAT_INVALID,
+        "tensor %s: its shard has only one of global_shape and start, and needs both",
+        tensor->name);
   cleat_status status = cleat__tensor_bytes(&whole, &bytes, err);
   if (status == CLEAT_OK)
     status = cleat__slice_bytes(&whole, slice, &bytes, err);
@@ -45,8 +46,8 @@ static cleat_status piece_check(const struct cleat_tensor *tensor, const struct 
     err->status = status = CLEAT_INVALID;
   if (status != CLEAT_OK || !alone || cleat__slice_is_whole(&whole, slice))
     return status;
-  status = cleat__error_set(err, CLEAT_INVALID, "tensor %s is a piece, and there is no other rank",
-                            tensor->name);
+  status = cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s is a piece, but this save has only one rank", tensor->name);
   cleat__error_hint(err, "set rank and world_size, or CLEAT_RANK and CLEAT_WORLD_SIZE");
   return status;
 }
@@ -68,7 +69,7 @@ static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t ind
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no data", tensor->name);
   }
   if (bytes > SIZE_MAX / 2) {
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu bytes are more than memory holds",
+    return cleat__error_set(err, CLEAT_INVALID, "tensor %s: %llu bytes do not fit into memory",
                             tensor->name, (unsigned long long)bytes);
   }
   loose->item = (struct cleat__safetensors_item){tensor->name, tensor->dtype, tensor->ndim,
@@ -78,7 +79,8 @@ static cleat_status tensor_measure(const struct cleat_tensor *tensor, size_t ind
   return CLEAT_OK;
 }
 
-/* In the order given, so that neighbours (a layer's tensors) share a file. Returns how many. */
+/* Assigns tensors to shards in the order given, so that neighbours, such as a layer's tensors, share a file. Returns
+ * the number of shards. */
 static size_t shards_assign(struct loose *loose, size_t count, uint64_t shard_bytes) {
   size_t shard = 0;
   uint64_t filled = 0;
@@ -94,13 +96,15 @@ static size_t shards_assign(struct loose *loose, size_t count, uint64_t shard_by
   return count > 0 ? shard + 1 : 0;
 }
 
-/* The file that the request chose for a tensor. Its bytes are those of a .safetensors file, so readers
- * must be able to tell by its name. */
+/* Checks the file that the request chose for a tensor. It becomes a .safetensors file, and readers recognise these by
+ * the name. */
 static cleat_status file_check(const char *file, const char *tensor, struct cleat_error *err) {
   static const char ending[] = ".safetensors";
   size_t length = file != NULL ? strlen(file) : 0;
   if (file == NULL)
-    return cleat__error_set(err, CLEAT_INVALID, "tensor %s has no file, and others have", tensor);
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "tensor %s has no file in tensor_files, but other tensors have one",
+                            tensor);
   if (length < sizeof(ending) || strcmp(file + length - (sizeof(ending) - 1), ending) != 0) {
     char quoted[CLEAT__QUOTE_MAX];
     return cleat__error_set(err, CLEAT_INVALID, "tensor %s: its file %s does not end in %s", tensor,
@@ -115,7 +119,7 @@ static int file_compare(const void *a, const void *b) {
   return strcmp(left->file, right->file);
 }
 
-/* A shard for each file that the request chose. */
+/* Makes one shard for each file that the request chose. */
 static cleat_status shards_by_file(struct loose *loose, size_t count, const char *const *files,
                                    size_t *shards, struct cleat_error *err) {
   for (size_t i = 0; i < count; i++) {
@@ -139,7 +143,7 @@ static int loose_compare(const void *a, const void *b) {
   return cleat__safetensors_compare(&left->item, &right->item);
 }
 
-/* Leaves out what another rank writes; returns how many are left in *count. */
+/* Leaves out the replicas that another rank writes. *count becomes the number of tensors left. */
 static cleat_status leave_replicas_out(const struct cleat_save_request *request,
                                        struct cleat__record *record, struct loose *loose,
                                        size_t *count, struct cleat_error *err) {
@@ -239,7 +243,7 @@ void cleat__packed_clear(struct cleat__packed *packed) {
   *packed = (struct cleat__packed){0};
 }
 
-/* A part of a tensor: the entry is the whole one's. */
+/* Enters a piece of a tensor. Shape and size in the entry are those of the whole tensor. */
 static cleat_status enter_piece(struct cleat__plan *plan,
                                 const struct cleat__safetensors_item *item,
                                 const struct cleat_shard *shard, size_t file, uint64_t offset,
@@ -290,7 +294,7 @@ cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
   return CLEAT_OK;
 }
 
-/* Sorted by name, then by place in the record, so that those from memory come first. */
+/* By name, then by place in the record: tensors from memory come first. */
 static int entry_compare(const void *a, const void *b) {
   const struct cleat__tensor_entry *left = *(struct cleat__tensor_entry *const *)a;
   const struct cleat__tensor_entry *right = *(struct cleat__tensor_entry *const *)b;
@@ -311,7 +315,7 @@ static cleat_status entry_qualify(struct cleat__plan *plan, struct cleat__tensor
   return entry->name != NULL ? CLEAT_OK : cleat__error_no_memory(err, "the plan");
 }
 
-/* entries[begin .. end) have one name. */
+/* Renames the tensors entries[begin .. end), which all have the same name. */
 static cleat_status run_qualify(struct cleat__plan *plan, struct cleat__tensor_entry **entries,
                                 size_t begin, size_t end, size_t memory_count,
                                 struct cleat_error *err) {
@@ -343,7 +347,7 @@ cleat_status cleat__plan_qualify_tensors(struct cleat__plan *plan, size_t memory
   qsort(entries, count, sizeof(struct cleat__tensor_entry *), entry_compare);
   cleat_status status = CLEAT_OK;
   for (size_t begin = 0, end = 0; status == CLEAT_OK && begin < count; begin = end) {
-    /* The name of the run's first entry is compared before any of the run is renamed. */
+    /* The names are compared before any of the run is renamed. */
     for (end = begin + 1; end < count; end++) {
       if (strcmp(entries[begin]->name, entries[end]->name) != 0)
         break;

@@ -1,7 +1,7 @@
-/* Before a save begins: its plan, its names, its files and parts, and room for all that its tasks
- * will need, since nothing is allocated under the lock.
+/* Prepares a save before it begins: plan, names, files and parts. Allocates everything that its tasks will need,
+ * because nothing is allocated under the lock.
  *
- * Runs on the caller's thread; nobody else knows the save yet. */
+ * Runs on the caller's thread. No other thread knows the save yet. */
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "uploader/save/ranks.h"
@@ -12,7 +12,7 @@
 #include "uploader/save/job.h"
 #include "uploader/save/reuse.h"
 
-/* All ranks come to the same attempt. */
+/* Names the attempt. With several ranks, every rank derives the same name. */
 static cleat_status save_attempt(struct cleat_save *save, struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
   if (client->world_size == 1) {
@@ -77,14 +77,14 @@ static cleat_status file_prepare_upload(struct cleat__save_upload *upload, size_
   return CLEAT_OK;
 }
 
-/* A file of one part is one put, unless the store takes no put of that size. */
+/* A file of one part is a single put, unless it exceeds the store's limit for a put. */
 static bool file_needs_upload(const struct cleat__save_upload *upload, size_t index) {
   const struct cleat__file_entry *entry = &upload->plan->record.files[index];
   return entry->part_count > 1 || entry->size > upload->operation->client->store->max_put_bytes;
 }
 
-/* Whether part `part` of file `file` is of device memory, in whole or in part, and whether any of it is
- * the caller's host memory. */
+/* *device: part `part` of file `file` contains device memory. *borrows: it contains host memory or a file of the
+ * caller. */
 static void part_memory(const struct cleat__save_upload *upload, size_t file, size_t part,
                         bool *device, bool *borrows) {
   const struct cleat__plan_file *planned = &upload->plan->files[file];
@@ -102,14 +102,15 @@ static void part_memory(const struct cleat__save_upload *upload, size_t file, si
   }
 }
 
-/* A part of a file on disk that is larger than a buffer is read where it lies while it is sent, twice: once for its
- * checksum. So it takes no memory, and what is in flight does not depend on the size of the parts. */
+/* Whether the part is read straight from disk while it is sent. This is so for a part that is larger than a buffer. Its
+ * file is read twice, the first time for the checksum. The part takes no staging memory, so the number of parts in
+ * flight does not depend on their size. */
 static bool part_is_fed(const struct cleat__save_upload *upload, size_t file, uint64_t bytes) {
   return upload->plan->files[file].from_disk && file_needs_upload(upload, file) &&
          bytes > cleat__staging_buffer_bytes(upload->operation->client->staging);
 }
 
-/* Lays out the parts of all files; returns in *slots how many buffer pointers they need. */
+/* Creates the parts of all files. *slots: the number of buffer pointers that they need. */
 static cleat_status lay_out(struct cleat__save_upload *upload, size_t *slots,
                             struct cleat_error *err) {
   struct cleat_client *client = upload->operation->client;
@@ -206,8 +207,9 @@ void cleat__save_destroy(struct cleat_save *save) {
   cleat__free(save);
 }
 
-/* A save of files alone can be run again by whoever has them; its bytes are too many to be sent twice. A
- * training job's tensors die with it. */
+/* Decides whether another process may continue this attempt. A save of files from disk is shared: another process that
+ * has the files can save them again, and their bytes are too many to send twice. The tensors of a training job end with
+ * the job. */
 static cleat_status save_share(struct cleat_save *save, const struct cleat_save_request *request,
                                struct cleat_error *err) {
   const unsigned needed = CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH;
@@ -228,12 +230,12 @@ static cleat_status save_share(struct cleat_save *save, const struct cleat_save_
     return CLEAT_OK;
   if (!able)
     return cleat__reuse_refuse(save->operation.client, CLEAT__CONDITIONS_UNTRIED, err);
-  cleat__error_set(err, CLEAT_INVALID, "a save that is staged cannot be resumed");
+  cleat__error_set(err, CLEAT_INVALID, "a staged save cannot be resumed");
   cleat__error_hint(err, "resume with cleat_save or cleat_save_async_in_place");
   return err->status;
 }
 
-/* Rank 0 alone checks that the files are there. */
+/* Copies the names of the required files. Only rank 0 checks that they exist. */
 static cleat_status save_require(struct cleat__meeting *meeting,
                                  const struct cleat_save_request *request,
                                  struct cleat_error *err) {

@@ -1,5 +1,5 @@
-/* ranks.c: claims, looks at the others, and what is told them. See ranks.h; whether their records fit together is
- * ranks_fit.c's. */
+/* ranks.c: puts claims and failure notes, and polls the other ranks. See ranks.h. ranks_fit.c checks whether their
+ * records fit together. */
 #include "uploader/save/ranks.h"
 
 #include "base/checksum.h"
@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How often a record that makes no sense is read: it may have been damaged on its way. */
+/* How often a record is read before it is reported as malformed. It may have been damaged in transit. */
 #define TRIES 3
 
 /* ---- What the others say ----------------------------------------------------------------------------- */
 
-/* *found: there is a failure of `rank`, which is in *failure. */
+/* Reads the failure note of `rank`. If there is one, *found is true and *failure is its error. */
 static cleat_status failure_read(struct cleat__meeting *meeting, unsigned rank,
                                  const atomic_bool *cancel, bool *found,
                                  struct cleat_error *failure, struct cleat_error *err) {
@@ -83,14 +83,13 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
   if (status != CLEAT_LOST)
     return status;
   struct cleat_error why, ignored;
-  status = cleat__error_set(&why, CLEAT_LOST,
-                            "two processes act as rank %u of start %s, or this start "
-                            "was used before",
-                            client->rank, client->start);
+  status = cleat__error_set(
+      &why, CLEAT_LOST, "two processes act as rank %u of start %s, or this start was used before",
+      client->rank, client->start);
   cleat__error_hint(&why,
-                    "each rank is one process, and each start of a job has a name of its own");
+                    "run one process for each rank, and give each start of a job its own name");
   cleat__key_rank(step, attempt, client->rank, "twin", key);
-  (void)cleat__note_put(client, key, &why, cancel, &ignored); /* the other one is to know, too */
+  (void)cleat__note_put(client, key, &why, cancel, &ignored); /* tells the other process, too */
   *err = why;
   return status;
 }
@@ -106,17 +105,17 @@ cleat_status cleat__ranks_claim(struct cleat__meeting *meeting, struct cleat_err
 
 static cleat_status has_twin(unsigned rank, struct cleat_error *err) {
   cleat_status status = cleat__error_set(err, CLEAT_LOST, "two processes act as rank %u", rank);
-  cleat__error_hint(err, "each rank is one process: look at how the job was launched");
+  cleat__error_hint(err, "run one process for each rank; check how the job was launched");
   return status;
 }
 
-/* A look at the list of the attempt. */
+/* State of one listing of the attempt. */
 struct watch {
   struct cleat__meeting *meeting;
-  size_t folder; /* the length of its name */
+  size_t folder; /* length of the folder's name in a key */
 };
 
-/* One document of a rank. */
+/* Handles one document of a rank. */
 static cleat_status watch_entry(void *user, const struct cleat__list_entry *entry,
                                 struct cleat_error *err) {
   const struct watch *watch = user;
@@ -128,7 +127,7 @@ static cleat_status watch_entry(void *user, const struct cleat__list_entry *entr
   if (!cleat__name_parse_rank(entry->key + watch->folder, &rank, what))
     return CLEAT_OK;
   if (rank >= meeting->operation->client->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, rank 0 knows of %u ranks",
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u takes part, but rank 0 has world size %u",
                             rank, meeting->operation->client->world_size);
   if (what[0] == '\0')
     meeting->listed[rank] = 1;
@@ -154,23 +153,24 @@ static cleat_status watch_list(struct cleat__meeting *meeting, struct cleat_erro
   return cleat__listing_each(&documents, watch_entry, &watch, err);
 }
 
-/* Whose manifest stands? */
+/* Finds out which attempt the step's manifest names. */
 static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat__standing now = {.exists = false};
   cleat_status status = cleat__commit_read(meeting->operation->client, meeting->attempt->step,
                                            &meeting->operation->cancel, &now, err);
   if (status != CLEAT_OK || !now.exists)
     return status;
-  /* Ours stands; or it did, and somebody has replaced it since. */
+  /* Ours is committed. It may have been replaced since. */
   if (strcmp(now.attempt, meeting->attempt->id) == 0 ||
       strcmp(now.replaced, meeting->attempt->id) == 0) {
     meeting->found = CLEAT__WATCH_COMMITTED;
     return CLEAT_OK;
   }
-  /* What is to be replaced, or what came in between: rank 0 knows, which replaces it, or fails and says so. */
+  /* This may be the manifest that rank 0 will replace, or one that came in between. Only rank 0 can tell: it replaces
+   * the manifest, or fails and puts a failure note. */
   if (meeting->plan->if_exists == CLEAT_IF_EXISTS_REPLACE && meeting->operation->client->rank != 0)
     return CLEAT_OK;
-  /* What is to be replaced still stands. */
+  /* The manifest to be replaced is still there. */
   if (meeting->attempt->standing.exists &&
       strcmp(now.attempt, meeting->attempt->standing.attempt) == 0)
     return CLEAT_OK;
@@ -181,11 +181,11 @@ static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_
   status =
       cleat__error_set(err, CLEAT_LOST, "step %lld was committed by another writer, as attempt %s",
                        (long long)meeting->attempt->step, now.attempt);
-  cleat__error_hint(err, "that checkpoint stands");
+  cleat__error_hint(err, "the checkpoint of the other writer is kept");
   return status;
 }
 
-/* Rank 0's failure is everybody's. */
+/* If rank 0 has failed, every other rank fails with its error. */
 static cleat_status watch_rank_0(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
@@ -270,7 +270,7 @@ static void tell(struct cleat_client *client, int64_t step, const char *attempt,
   cleat__key_rank(step, attempt, client->rank, "failed", key);
   if (cleat__note_put(client, key, why, &client->never, &problem) != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING,
-               "the other ranks cannot be told that this one failed, and wait for it: %s",
+               "could not tell the other ranks that this rank failed, so they wait for it: %s",
                problem.message);
 }
 

@@ -1,4 +1,5 @@
-/* ranks_fit.c: whether the records of all ranks make one checkpoint. See ranks.h. No lock, no store. */
+/* ranks_fit.c: checks whether the records of all ranks make one checkpoint. See ranks.h. It uses no lock and no
+ * store. */
 #include "uploader/save/ranks.h"
 
 #include "base/mem.h"
@@ -15,13 +16,13 @@ static cleat_status check_record(const struct cleat__meeting *meeting, unsigned 
   unsigned world_size = record->world_size != 0 ? record->world_size : 1;
   const char *topology = record->topology != NULL ? record->topology : "{}";
   if (record->rank != rank || strcmp(record->attempt, meeting->attempt->id) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH, "the record of rank %u is of rank %u, attempt %s",
+    return cleat__error_set(err, CLEAT_MISMATCH, "the record of rank %u names rank %u, attempt %s",
                             rank, record->rank, record->attempt);
   if (world_size != ours->world_size)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u knows of %u ranks, rank 0 of %u", rank,
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has world size %u, rank 0 has %u", rank,
                             world_size, ours->world_size);
   if (strcmp(topology, ours->topology) != 0)
-    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 %s", rank,
+    return cleat__error_set(err, CLEAT_MISMATCH, "rank %u has topology %s, rank 0 has %s", rank,
                             topology, ours->topology);
   return CLEAT_OK;
 }
@@ -73,7 +74,7 @@ static int compare_texts(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Whether every file that must be there is some rank's. */
+/* Checks that some rank has stored each required file. */
 static cleat_status check_required(const struct cleat__meeting *meeting,
                                    const struct cleat_checkpoint *view, struct cleat_error *err) {
   size_t missing = 0;
@@ -97,8 +98,7 @@ static cleat_status check_required(const struct cleat__meeting *meeting,
   if (missing == 0)
     return CLEAT_OK;
   return cleat__error_set(err, CLEAT_MISMATCH,
-                          "%zu of the files that the checkpoint is made of are on no rank, such as "
-                          "%s",
+                          "no rank has %zu of the files that the checkpoint needs, for example %s",
                           missing, example);
 }
 
@@ -107,7 +107,7 @@ cleat_status cleat__ranks_fit(struct cleat__meeting *meeting, struct cleat_error
   struct cleat_checkpoint view = {.client = meeting->operation->client};
   view.manifest.step = meeting->attempt->step;
   view.manifest.world_size = world_size;
-  /* Borrowed for the view: the records stay the peers' and the plan's. */
+  /* The view borrows the records from the peers and the plan. */
   view.records = cleat__calloc(world_size, sizeof *view.records);
   if (view.records == NULL)
     return cleat__error_no_memory(err, "the check of the ranks' records");

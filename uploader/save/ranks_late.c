@@ -1,4 +1,4 @@
-/* ranks_late.c: who has not come in time, and what they may be doing instead. See ranks.h. */
+/* ranks_late.c: finds out which ranks missed the deadline, and whether they save another step instead. See ranks.h. */
 #include "uploader/save/ranks.h"
 
 #include "uploader/engine/identity.h"
@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ranks that are named in a message. */
+/* Most ranks that a message names. */
 #define NAMED_MAX 8u
-/* Of all steps in the store, the newest that are looked at for somebody who is missing here. */
+/* Most steps in the store that are searched for a missing rank, the newest first. */
 #define STEPS_MAX 32u
 
-/* "1, 3 and 5 more"; *first is the lowest. Returns how many are missing. */
+/* Writes the missing ranks as "1, 3 and 5 more". *first is the lowest. Returns how many are missing. */
 static unsigned name_missing(const struct cleat__meeting *meeting, char *text, size_t size,
                              unsigned *first) {
   unsigned missing = 0;
@@ -31,7 +31,7 @@ static unsigned name_missing(const struct cleat__meeting *meeting, char *text, s
   return missing;
 }
 
-/* The newest steps in the store but ours, in a ring. */
+/* The newest steps in the store, without the one being saved, in a ring. */
 struct newest {
   int64_t ours;
   int64_t steps[STEPS_MAX];
@@ -50,7 +50,7 @@ static cleat_status note_step(void *user, const struct cleat__list_entry *entry,
   return CLEAT_OK;
 }
 
-/* Best effort: what was listed until a failure counts. */
+/* Best effort: after a failed list request, the steps listed so far count. */
 static unsigned newest_steps(struct cleat__meeting *meeting, struct newest *newest) {
   const struct cleat__listing steps = {meeting->operation->client->store, "step-", true,
                                        &meeting->operation->cancel};
@@ -60,7 +60,7 @@ static unsigned newest_steps(struct cleat__meeting *meeting, struct newest *newe
   return newest->count < STEPS_MAX ? newest->count : STEPS_MAX;
 }
 
-/* Whether that rank of our start is saving, or has saved, another step. */
+/* Whether that rank of our start has an attempt at another step that is not committed. *where: the step. */
 static bool find_elsewhere(struct cleat__meeting *meeting, unsigned rank, int64_t *where) {
   struct cleat_client *client = meeting->operation->client;
   struct newest newest;
@@ -74,7 +74,7 @@ static bool find_elsewhere(struct cleat__meeting *meeting, unsigned rank, int64_
     cleat__key_manifest(newest.steps[i], key);
     if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
         CLEAT_OK)
-      continue; /* that one has been committed */
+      continue; /* already committed */
     cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
     *where = newest.steps[i];
     if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
@@ -101,16 +101,15 @@ cleat_status cleat__ranks_late(struct cleat__meeting *meeting, struct cleat_erro
   if (client->rank == 0) {
     if (name_missing(meeting, ranks, sizeof ranks, &first) == 0)
       return CLEAT_OK;
-    (void)cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no part came within %u s from rank %s",
+    (void)cleat__error_set(err, CLEAT_TIMEOUT, "step %lld: no record within %u s from rank %s",
                            (long long)meeting->attempt->step, client->rank_timeout_s, ranks);
-    cleat__error_hint(err,
-                      "look whether it still runs, saves this very step, and has the same start");
+    cleat__error_hint(err, "check that it still runs, saves the same step, and has the same start");
   } else {
     (void)cleat__error_set(err, CLEAT_TIMEOUT,
-                           "step %lld: rank 0 has not committed it within %u s; it may yet",
+                           "step %lld: rank 0 has not committed it within %u s; it may still do so",
                            (long long)meeting->attempt->step, client->rank_timeout_s);
     cleat__error_hint(err,
-                      "look whether rank 0 runs; `cleat ls` tells whether the step was committed");
+                      "check that rank 0 runs; `cleat ls` shows whether the step was committed");
   }
   tell_where(meeting, first, err);
   return CLEAT_TIMEOUT;

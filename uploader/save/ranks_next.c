@@ -1,7 +1,7 @@
-/* save/ranks_next.c: what a save of several ranks does next, beside what one alone does. See meeting.h.
+/* save/ranks_next.c: the tasks that a save of several ranks has in addition to those of a save of one. See meeting.h.
  *
- * All under the pool's lock. Rank 0: WATCH until all records stand, READ each as it comes, then COMMIT is ready. The
- * others: WATCH until the manifest stands, or rank 0 has failed. */
+ * The pool's lock is held throughout. Rank 0 runs WATCH until all records exist, and READ for each record as it
+ * appears. Then it may COMMIT. Other ranks run WATCH until the manifest exists or rank 0 has failed. */
 #include "uploader/save/job.h"
 
 #include <assert.h>
@@ -14,7 +14,8 @@ void cleat__peer_move_locked(struct cleat__meeting *meeting, struct cleat__peer 
   peer->state = to;
 }
 
-/* Up to a quarter longer, so that ranks that began together do not ask together for ever. */
+/* Lengthens a pause by up to a quarter, by rank, so that ranks that began together do not keep polling at the same
+ * moments. */
 static double spread(const struct cleat_save *save, double pause_s) {
   return pause_s * (1.0 + 0.25 * (double)(save->operation.client->rank % 16) / 16);
 }
@@ -36,7 +37,7 @@ void cleat__save_ranks_wait_locked(struct cleat_save *save) {
   double now_s = cleat__seconds();
   meeting->synced.pause_s = CLEAT__RANKS_PAUSE_FIRST_S;
   meeting->synced.due_s = now_s;
-  /* The others give up later than rank 0, which can say who is missing. */
+  /* The other ranks give up later than rank 0, because rank 0 can say which ranks are missing. */
   double patience_s = save->operation.client->rank_timeout_s;
   if (save->operation.client->rank != 0)
     patience_s = 1.25 * patience_s + 2 * CLEAT__RANKS_PAUSE_MAX_S;
@@ -87,7 +88,7 @@ struct cleat__save_task *cleat__save_take_ranks_locked(struct cleat_save *save) 
 
 /* ---- Finish ------------------------------------------------------------------------------------- */
 
-/* Ranks whose records have come; returns how many. */
+/* Marks the ranks whose records have appeared. Returns how many are new. */
 static unsigned note_arrivals_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
@@ -104,7 +105,8 @@ static unsigned note_arrivals_locked(struct cleat_save *save) {
   return came;
 }
 
-/* When to look next: soon while something happens, and while everybody is done, less and less often. */
+/* Sets the time of the next poll. Polls come soon while records appear. Once our own record is stored, they slow down
+ * step by step. */
 static void pace_locked(struct cleat_save *save, unsigned came) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   struct cleat__meeting *meeting = save->meeting;
@@ -141,8 +143,8 @@ void cleat__save_finish_read_locked(struct cleat_save *save, const struct cleat_
 
 /* ---- After a failure ---------------------------------------------------------------------------- */
 
-/* Whoever waits for this rank is to know; but not while the manifest may yet appear. One that was refused as this rank
- * says nothing: cleat__ranks_tell claims it first. */
+/* Whether the failure note must be put for the waiting ranks. Not while the manifest may still appear. If another
+ * process has claimed this rank, cleat__ranks_tell fails to claim it and puts nothing. */
 static bool must_tell_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat__meeting *meeting = save->meeting;

@@ -1,4 +1,4 @@
-/* reuse.c: choosing what to go on with, and making it ours. See reuse.h. */
+/* reuse.c: chooses an attempt of an earlier try and claims it. See reuse.h. */
 #include "uploader/save/reuse.h"
 
 #include "base/mem.h"
@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* Attempts of one step that are looked at. A job that is killed again and again without ever reusing
- * leaves one each time; each costs a few requests here. */
+/* Most attempts of a step that are inspected. A job that is killed again and again without reuse leaves one each time.
+ * Each costs a few requests here. */
 #define ATTEMPTS_MAX 100u
-/* Whoever had the best one may end at the same moment. */
+/* Most searches. The owner of the best attempt may finish while we claim it; then we search again. */
 #define SEARCHES_MAX 3u
 
 static void record_key(const struct cleat__save_upload *upload, const char *id, char *key) {
@@ -18,7 +18,7 @@ static void record_key(const struct cleat__save_upload *upload, const char *id, 
 
 /* ---- Our claim -------------------------------------------------------------------------------- */
 
-/* Claims the attempt `id` for this save; `etag` NULL: a new one. */
+/* Claims the attempt `id` for this save. `etag` NULL: a new attempt. */
 static cleat_status claim(const struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                           const char *id, const char *etag, struct cleat_error *err) {
   struct cleat__claim ours = {.kind = CLEAT__CLAIM_OPEN};
@@ -40,7 +40,7 @@ static cleat_status claim(const struct cleat__save_upload *upload, struct cleat_
   if (status == CLEAT_OK)
     cleat__attempt_set_claim(attempt, etag == NULL ? CLEAT__ATTEMPT_CLAIM_CREATED
                                                    : CLEAT__ATTEMPT_CLAIM_REPLACED);
-  cleat__free(ours.uploads); /* the names are the plan's */
+  cleat__free(ours.uploads); /* the plan owns the names */
   return status;
 }
 
@@ -54,8 +54,8 @@ struct search {
   struct cleat_error *err;
 };
 
-/* All of it was stored, and the record says so: the manifest alone is missing. The record is ours to name in it
- * if it is, byte for byte, the one that we would write, and every object is what it says. */
+/* A complete attempt: its record is stored and only the manifest is missing. Our manifest may name that record only if
+ * it equals, byte for byte, the one that this save would write, and if every object matches it. */
 static cleat_status try_record(struct search *search, const struct cleat__claim *found,
                                const char *id) {
   struct cleat__save_upload *upload = search->upload;
@@ -95,7 +95,7 @@ static cleat_status try_record(struct search *search, const struct cleat__claim 
   return status;
 }
 
-/* One attempt: "<step>/<attempt>/". */
+/* Inspects one attempt. `key` is "<step>/<attempt>/". */
 static cleat_status try_attempt(struct search *search, const char *key) {
   struct cleat__stock stock = {0};
   char id[sizeof search->attempt->id];
@@ -109,7 +109,8 @@ static cleat_status try_attempt(struct search *search, const char *key) {
   id[length] = '\0';
   search->looked_at++;
   cleat_status status = cleat__stock_take(search->upload, id, &stock, search->err);
-  /* Beside what stands, a whole attempt is that one, or has lost to it, and its owner may be removing it. */
+  /* If the step has a manifest, a complete attempt is the committed one, or has lost to it. In the second case its
+   * owner may be removing it. */
   if (status == CLEAT_OK && stock.claim.kind == CLEAT__CLAIM_RECORD &&
       !search->attempt->standing.exists)
     status = try_record(search, &stock.claim, id);
@@ -126,7 +127,7 @@ static cleat_status try_attempt(struct search *search, const char *key) {
 static cleat_status see_attempt(void *user, const struct cleat__list_entry *entry,
                                 struct cleat_error *err) {
   struct search *search = user;
-  (void)err; /* it is the search's */
+  (void)err; /* the search has its own */
   return entry->is_prefix && search->attempt->origin != CLEAT__ATTEMPT_SEALED
              ? try_attempt(search, entry->key)
              : CLEAT_OK;
@@ -144,7 +145,7 @@ static cleat_status search_attempts(struct search *search) {
 
 /* ---- Making it ours --------------------------------------------------------------------------- */
 
-/* Writes what was found into the save. */
+/* Enters what was found in the save. */
 static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                   struct cleat__stock *stock) {
   memcpy(attempt->id, stock->attempt, sizeof attempt->id);
@@ -165,8 +166,8 @@ static void adopt(struct cleat__save_upload *upload, struct cleat__attempt *atte
   }
 }
 
-/* The claim was not ours to replace. False: somebody else holds it now, and goes on. True: whoever had it has put his
- * record, or has failed and closed it, and there may be something else to go on with. */
+/* Called after our claim was refused. *again false: another process holds the claim and continues. *again true: its
+ * owner has put its record, or has failed and closed it. Another search may find another attempt. */
 static cleat_status look_again(const struct cleat__save_upload *upload,
                                const struct cleat__stock *lost, bool *again,
                                struct cleat_error *err) {
@@ -181,7 +182,7 @@ static cleat_status look_again(const struct cleat__save_upload *upload,
   return status;
 }
 
-/* Takes what the search has found. *again: it is not to be had any more, and another search may find something else. */
+/* Claims the best attempt of the search. *again: it is no longer available, but another search may find another one. */
 static cleat_status take_best(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                               struct cleat__stock *best, bool *again, struct cleat_error *err) {
   struct cleat_error lost;
@@ -236,14 +237,15 @@ cleat_status cleat__reuse_refuse(const struct cleat_client *client, enum cleat__
   if (found == CLEAT__CONDITIONS_IGNORED)
     why = "ignores or refuses the conditions of puts (If-None-Match, If-Match)";
   else if (found == CLEAT__CONDITIONS_IGNORED_BY_UPLOADS)
-    why = "heeds the conditions of puts, and ignores If-None-Match when an upload is completed";
+    why = "honours the conditions of puts, but ignores If-None-Match when an upload is completed";
   cleat__error_set(err, CLEAT_UNSUPPORTED, "%s %s: a save cannot be resumed there",
                    client->store->display, why);
   cleat__error_hint(err, "save without resume: all of it is sent again");
   return err->status;
 }
 
-/* Who does not reuse leaves an attempt that others may go on with: whether they may is theirs to find out. */
+/* A save without reuse also claims its attempt, so that others may continue it. It need not probe the conditions: a
+ * process that continues it does that. */
 cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                 struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
@@ -262,7 +264,7 @@ cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat_
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
 
-/* Whether all parts are parts of this file as it is cut now. */
+/* Whether all parts belong to this file as it is cut now. */
 static bool parts_fit(const struct cleat__save_upload *upload, const struct cleat__save_file *file,
                       const struct cleat__stored_part *parts, size_t count) {
   for (size_t i = 0; i < count; i++) {
@@ -274,7 +276,7 @@ static bool parts_fit(const struct cleat__save_upload *upload, const struct clea
   return true;
 }
 
-/* Adopts and lists. *fits false: of no use. */
+/* Adopts the upload and lists its parts. *fits false: it is unusable. */
 static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat__save_file *file,
                                 bool *fits, struct cleat_error *err) {
   struct cleat__store *store = upload->operation->client->store;

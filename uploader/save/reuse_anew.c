@@ -1,7 +1,8 @@
-/* reuse_anew.c: leaving an attempt of an earlier try, and tidying one that was committed. See reuse.h.
+/* reuse_anew.c: leaves an attempt of an earlier try, and tidies a committed one. See reuse.h.
  *
- * Nothing is removed while somebody else might commit it: a process that is stopped at any line here, and wakes when
- * another has gone on with the attempt, finds that its claim is gone, or removes what no record names. */
+ * Nothing is removed that another process might commit. A process may be stopped at any line here and wake after
+ * another one has continued the attempt. It then finds that its claim is gone, or it removes only what no record
+ * names. */
 #include "uploader/save/reuse.h"
 
 #include "base/checksum.h"
@@ -24,7 +25,7 @@ static void remove_one(struct cleat_client *client, const char *key, const char 
     status = cleat__store_multipart_abort(client->store, &multipart, &client->never, &problem);
   }
   if (status != CLEAT_OK)
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save left %s behind: %s", key,
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", key,
                problem.message);
 }
 
@@ -35,7 +36,7 @@ void cleat__reuse_tidy(struct cleat_client *client, const struct cleat__attempt 
 
 struct removal {
   struct cleat_client *client;
-  const char *record; /* its key */
+  const char *record; /* key of the rank record */
 };
 
 static cleat_status remove_object(void *user, const struct cleat__list_entry *entry,
@@ -47,7 +48,8 @@ static cleat_status remove_object(void *user, const struct cleat__list_entry *en
   return CLEAT_OK;
 }
 
-/* The claim is closed, and goes last: it says what is here. */
+/* Removes everything in the attempt. The claim, which is already closed, goes last, because it names the uploads that
+ * may be there. */
 static void remove_all(const struct cleat__save_upload *upload, const char *record) {
   struct cleat_client *client = upload->operation->client;
   struct removal removal = {.client = client, .record = record};
@@ -68,7 +70,7 @@ static void remove_all(const struct cleat__save_upload *upload, const char *reco
   if (cleat__listing_each(&objects, remove_object, &removal, &problem) == CLEAT_OK)
     remove_one(client, record, NULL);
   else
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save left %s behind: %s", folder,
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", folder,
                problem.message);
 }
 
@@ -86,7 +88,7 @@ static void forget_file(struct cleat__save_upload *upload, size_t index) {
                   file->multipart->key);
 }
 
-/* The record's texts are those of the save. */
+/* Gives the save a new attempt. The record's texts point to the attempt's names, so they change with them. */
 static cleat_status name_another(struct cleat__save_upload *upload, struct cleat__attempt *attempt,
                                  struct cleat_error *err) {
   cleat_status status = cleat__attempt_name(attempt, err);
@@ -112,10 +114,10 @@ cleat_status cleat__reuse_anew(struct cleat__save_upload *upload, struct cleat__
     *err = problem;
     return status;
   }
-  cleat__log(
-      &client->log, CLEAT_LOG_INFO,
-      "step %lld: what an earlier try left differs from what is to be saved; all of it is sent",
-      (long long)upload->plan->step);
+  cleat__log(&client->log, CLEAT_LOG_INFO,
+             "step %lld: the leftovers of an earlier try differ from this save, so everything is "
+             "sent again",
+             (long long)upload->plan->step);
   if (status == CLEAT_OK)
     remove_all(upload, record);
   else

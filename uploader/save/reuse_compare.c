@@ -1,5 +1,5 @@
-/* reuse_compare.c: whether what is in the store is what is to be saved: by checksum, never by size
- * alone. See reuse.h. */
+/* reuse_compare.c: compares what is in the store with what is to be saved: by checksum, never by size alone. See
+ * reuse.h. */
 #include "uploader/save/reuse.h"
 
 #include "base/checksum.h"
@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* Blocks in which sources and objects are read here. */
+/* Size of the blocks in which objects are read here. */
 #define BLOCK_BYTES (1u << 20)
 
-/* "\"0123…\"", with or without the quotes, as MD5. */
+/* Whether the ETag is this MD5 in hex, with or without quotes. */
 static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
   uint8_t found[CLEAT__MD5_BYTES];
   char hex[2 * CLEAT__MD5_BYTES + 1];
@@ -50,7 +50,7 @@ cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
   return status;
 }
 
-/* The checksum that S3 gives an object of these parts: that of their checksums. */
+/* S3's composite checksum of an object with these parts: the CRC-32C of the CRC-32Cs of its parts. */
 static uint32_t composite(const struct cleat__file_entry *entry) {
   uint32_t crc = 0;
   for (size_t i = 0; i < entry->part_count; i++) {
@@ -62,7 +62,7 @@ static uint32_t composite(const struct cleat__file_entry *entry) {
   return crc;
 }
 
-/* Whether the store's checksum tells; then *same. */
+/* Whether the store's checksum decides. If so, sets *same. */
 static bool checksum_tells(const struct cleat__object *object,
                            const struct cleat__file_entry *entry, bool *same) {
   switch (object->checksum) {
@@ -73,7 +73,7 @@ static bool checksum_tells(const struct cleat__object *object,
     return true;
   case CLEAT__OBJECT_CHECKSUM_PARTS:
     if (object->checksum_parts != entry->part_count)
-      return false; /* of other parts, or of the same bytes in other parts */
+      return false; /* other parts, or the same bytes cut into other parts */
     *same = object->crc32c == composite(entry);
     return true;
   case CLEAT__OBJECT_CHECKSUM_NONE:
@@ -153,8 +153,9 @@ cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
   status = cleat__error_set(err, CLEAT_LOST,
                             "another process has written %s into this attempt, with other bytes",
                             upload->plan->record.files[file].name);
-  cleat__error_hint(err, "nothing was committed; see that one process alone saves this step, and "
-                         "save it again");
+  cleat__error_hint(
+      err,
+      "nothing was committed; make sure that only one process saves this step, then save it again");
   return status;
 }
 

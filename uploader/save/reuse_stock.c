@@ -1,5 +1,5 @@
-/* reuse_stock.c: what an earlier try left: objects and unfinished uploads of one attempt, file by file.
- * See reuse.h. Nothing is changed here, and sizes alone are looked at. */
+/* reuse_stock.c: lists what an earlier try left in one attempt: objects and unfinished uploads, file by file. See
+ * reuse.h. It changes nothing and compares only sizes. */
 #include "uploader/save/reuse.h"
 
 #include "base/mem.h"
@@ -28,10 +28,10 @@ struct named {
 struct walk {
   struct cleat__save_upload *upload;
   struct cleat__stock *stock;
-  struct named *names; /* of all files of the save, sorted */
+  struct named *names; /* of all files of the save, sorted by name */
   char folder[CLEAT__OBJECT_KEY_MAX];
-  size_t listed;       /* uploads that were seen */
-  const char *exactly; /* of this key alone; NULL: all */
+  size_t listed;       /* number of uploads seen */
+  const char *exactly; /* only uploads of this key count; NULL: all */
   struct cleat_error *err;
 };
 
@@ -51,7 +51,7 @@ static cleat_status names_sort(struct walk *walk) {
   return CLEAT_OK;
 }
 
-/* The number of the file with this key; false: the save has none. */
+/* Sets *file to the index of the file with this key. False: the save has no such file. */
 static bool file_of(const struct walk *walk, const char *key, size_t *file) {
   struct named wanted = {key + strlen(walk->folder), 0};
   const struct named *found = bsearch(&wanted, walk->names, walk->upload->plan->record.file_count,
@@ -66,12 +66,12 @@ static cleat_status add_stray(struct walk *walk, const char *key, const char *id
   void *grown =
       cleat__grow(stock->strays, &stock->stray_capacity, stock->stray_count, sizeof *stock->strays);
   if (grown == NULL)
-    return cleat__error_no_memory(walk->err, "a list");
+    return cleat__error_no_memory(walk->err, "a list of leftovers");
   stock->strays = grown;
   struct cleat__stray stray = {cleat__strdup(key), id != NULL ? cleat__strdup(id) : NULL};
   stock->strays[stock->stray_count++] = stray;
   if (stray.key == NULL || (id != NULL && stray.id == NULL))
-    return cleat__error_no_memory(walk->err, "a list");
+    return cleat__error_no_memory(walk->err, "a list of leftovers");
   return CLEAT_OK;
 }
 
@@ -82,7 +82,7 @@ static cleat_status see_object(void *user, const struct cleat__list_entry *entry
   struct walk *walk = user;
   char record[CLEAT__OBJECT_KEY_MAX];
   size_t file = 0;
-  (void)err; /* it is the walk's */
+  (void)err; /* the walk has its own */
   cleat__key_record(walk->upload->plan->step, walk->stock->attempt, walk->upload->plan->record.rank,
                     record);
   if (strcmp(entry->key, record) == 0)
@@ -105,7 +105,7 @@ static cleat_status see_objects(struct walk *walk) {
 
 /* ---- Uploads ---------------------------------------------------------------------------------- */
 
-/* How many bytes the upload holds; 0 when it cannot be told. */
+/* Adds the bytes that the upload holds to the stock. Adds nothing if the store cannot tell. */
 static cleat_status count_bytes(struct walk *walk, size_t file, const char *key, const char *id) {
   struct cleat__save_upload *upload = walk->upload;
   struct cleat__store *store = upload->operation->client->store;
@@ -138,24 +138,24 @@ static cleat_status see_upload(struct walk *walk, const struct cleat__upload_ent
 static cleat_status see_listed(void *user, struct cleat__upload_entry *entry,
                                struct cleat_error *err) {
   struct walk *walk = user;
-  (void)err; /* it is the walk's */
+  (void)err; /* the walk has its own */
   walk->listed++;
   return walk->exactly == NULL || strcmp(entry->key, walk->exactly) == 0 ? see_upload(walk, entry)
                                                                          : CLEAT_OK;
 }
 
-/* All uploads whose key starts with `prefix`, or with `exact` is `prefix`. */
+/* Handles all uploads whose key starts with `prefix`. `exact`: only those whose key is `prefix`. */
 static cleat_status see_uploads(struct walk *walk, const char *prefix, bool exact) {
   const struct cleat__listing uploads = {walk->upload->operation->client->store, prefix, false,
                                          &walk->upload->operation->cancel};
   walk->exactly = exact ? prefix : NULL;
   cleat_status status = cleat__listing_each_upload(&uploads, see_listed, walk, walk->err);
-  /* A store without such a list: what earlier tries had sent of a file is sent anew. */
+  /* The store has no such list: files that were sent in part are sent again. */
   return status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
 
-/* For stores that list the uploads of one whole key alone: asks for each file that may have one, by what
- * the earlier process said it would send in parts. */
+/* For stores that list uploads only by whole keys: asks for each file that the earlier process's claim says is sent in
+ * parts. */
 static cleat_status see_named_uploads(struct walk *walk) {
   const struct cleat__claim *claim = &walk->stock->claim;
   cleat_status status = CLEAT_OK;
@@ -183,7 +183,7 @@ cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *at
   stock->uploads = cleat__calloc(files, sizeof *stock->uploads);
   stock->files = files;
   if (stock->present == NULL || stock->uploads == NULL)
-    return cleat__error_no_memory(err, "what is there already");
+    return cleat__error_no_memory(err, "the list of what is already stored");
   status = names_sort(&walk);
   if (status == CLEAT_OK)
     status = see_objects(&walk);

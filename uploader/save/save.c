@@ -1,14 +1,12 @@
-/* save/save.c: what a save does next, and what follows from what was done.
+/* save/save.c: chooses the next task of a save, and updates its state after each task.
  *
- * A save is a job of the worker pool. Its threads ask `take` for the next task under the pool's
- * lock, run it outside (save/tasks.c), and hand it to `finish` under the lock again; there is no
- * thread of its own and no waiting inside a task. The order of preference is the promise to the
- * training loop: copies out of the source come first, as long as there are buffers; then what frees
- * buffers. Follow a byte: take_stage → STAGE → take_put → PUT → take_close → CLOSE → RECORD → COMMIT. upload.c knows
- * which part or file is next.
+ * A save is a job of the worker pool. The pool's threads ask `take` for the next task under the pool's lock, run it
+ * without the lock (save/tasks.c), and hand it to `finish` under the lock again. A save has no thread of its own, and
+ * no task waits. The order of preference keeps the promise to the training loop: copies out of the source come first,
+ * as long as there are buffers. Next come the tasks that free buffers. The way of a byte: take_stage → STAGE → take_put
+ * → PUT → take_close → CLOSE → RECORD → COMMIT. upload.c knows which part or file is next.
  *
- * save/prepare.c makes what is walked here. The save owns plan, parts and buffers in use; the client
- * outlives it. */
+ * save/prepare.c creates the save. The save owns the plan, the parts and the buffers in use. The client outlives it. */
 #include "uploader/save/save.h"
 
 #include "base/mem.h"
@@ -19,12 +17,13 @@
 #include <string.h>
 
 static struct cleat_save *save_of(struct cleat__job *job) {
-  return (struct cleat_save *)job; /* the operation, and in it the job, come first */
+  /* the operation is the first field, and the job is its first field */
+  return (struct cleat_save *)job;
 }
 
 /* ---- Take: the next task, under the lock ---------------------------------------------------- */
 
-/* Before any part is copied, or not at all. */
+/* The snapshot is taken before any part is copied, or not at all. */
 static struct cleat__save_task *take_snapshot_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->upload.synced.snapshot != CLEAT__SNAPSHOT_WANTED)
@@ -82,7 +81,7 @@ static struct cleat__save_task *take_put_locked(struct cleat_save *save) {
   return task;
 }
 
-/* Record, then manifest; the manifest once every older save of the client has ended. */
+/* RECORD, then COMMIT. COMMIT waits until every older save of the client has ended. */
 static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->upload.synced.files_done < save->upload.plan->record.file_count)
@@ -101,7 +100,7 @@ static struct cleat__save_task *take_end_locked(struct cleat_save *save) {
   return cleat__save_task_locked(save, CLEAT__SAVE_COMMIT);
 }
 
-/* Whether a file left something in the store. */
+/* Whether the file may have left something in the store. In doubt, a stored file stays: the manifest may name it. */
 static bool file_needs_cleaning(const struct cleat_save *save,
                                 const struct cleat__save_file *file) {
   switch (file->state) {
@@ -116,15 +115,16 @@ static bool file_needs_cleaning(const struct cleat_save *save,
   }
 }
 
-/* Whether our record, or our claim, may be in the store. */
+/* Whether our record or our claim may be in the store. */
 static bool record_may_stand_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   return save->end.synced.phase != CLEAT__END_STORING ||
          cleat__attempt_may_have_claim(&save->attempt);
 }
 
-/* What another process may go on with is not ours to remove: only a closed claim, or a manifest of another
- * attempt, makes it so. NULL, and nothing to be done, when it stays. */
+/* Decides whether stored objects may be removed. Another process may continue a shared attempt, so its objects may be
+ * removed only after its claim is closed, or if another attempt has committed the step. NULL: decided. Otherwise
+ * RELEASE, which tries to close the claim. */
 static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->meeting != NULL)
@@ -141,8 +141,8 @@ static struct cleat__save_task *take_release_locked(struct cleat_save *save) {
   return cleat__save_task_locked(save, CLEAT__SAVE_RELEASE);
 }
 
-/* After a failure, once nothing is in flight: buffers back, uploads aborted, objects removed. What
- * cannot be cleaned up is left: no manifest names it. */
+/* Cleans up after a failure, once no task runs: returns buffers, aborts uploads, removes objects. What cannot be
+ * removed is left. No manifest names it. */
 static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (save->operation.job.in_flight > 0 && save->attempt.synced.clean_next == 0)
@@ -158,7 +158,7 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   }
   if (save->attempt.synced.cleaning == CLEAT__CLEANING_UNDECIDED)
     return NULL;
-  /* The record is cleaned up like a file, after the last of them. */
+  /* The record is cleaned up like a file, after all files. */
   size_t count = save->upload.plan->record.file_count + 1;
   while (save->attempt.synced.clean_next < count &&
          save->attempt.synced.cleaning != CLEAT__CLEANING_ENDED) {
@@ -177,8 +177,8 @@ static struct cleat__save_task *take_clean_locked(struct cleat_save *save) {
   return NULL;
 }
 
-/* What an older save of the client comes to at the same step is what this one is to find there. Nothing is staged
- * before either: the older one may need the buffers. */
+/* Whether an older save of the client saves the same step. This save must wait for its result before LOOK. It also
+ * stages nothing before that, because the older save may need the buffers. */
 static bool must_wait_its_turn_locked(const struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   const struct cleat_save *older = save->operation.client->synced.saves;
@@ -241,7 +241,7 @@ static void finish_look_locked(struct cleat_save *save) {
   }
 }
 
-/* An object that was there is the file, or the attempt is of no use. */
+/* An object that was found equals the file, or the attempt is unusable. */
 static void finish_close_locked(struct cleat_save *save, const struct cleat__save_task *task) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (task->file->present && !task->found)
@@ -250,7 +250,7 @@ static void finish_close_locked(struct cleat_save *save, const struct cleat__sav
     cleat__upload_closed_locked(&save->upload, task->file);
 }
 
-/* What was only read and compared says nothing about the store. */
+/* A part that was only read and compared says nothing about the speed of the store. It counts as 0 bytes. */
 static void end_transfer_locked(struct cleat_save *save, const struct cleat__save_task *task) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   bool moved = task->status == CLEAT_OK && !task->found && !task->file->present;
@@ -259,7 +259,7 @@ static void end_transfer_locked(struct cleat_save *save, const struct cleat__sav
                                     moved ? bytes : 0);
 }
 
-/* As after a commit that was lost: nobody can commit this attempt. */
+/* After a commit that another attempt won: nobody can commit this attempt. */
 static void finish_commit_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (!save->end.beaten) {
@@ -272,7 +272,7 @@ static void finish_commit_locked(struct cleat_save *save) {
   cleat__save_skipped_locked(save);
 }
 
-/* Of several ranks, only the failure of rank 0 says that nobody commits. */
+/* With several ranks, only rank 0's failure note proves that nobody commits. */
 static void finish_release_locked(struct cleat_save *save) {
   assert(cleat__pool_is_mine(save->operation.client->pool));
   bool closed = save->meeting == NULL || atomic_load(&save->meeting->closed);
@@ -335,16 +335,16 @@ static void finish_failure_locked(struct cleat_save *save, const struct cleat__s
   assert(cleat__pool_is_mine(save->operation.client->pool));
   if (task->kind == CLEAT__SAVE_CLEAN || task->kind == CLEAT__SAVE_RELEASE) {
     cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ENDED);
-    /* Whatever went wrong: that the save goes on elsewhere is what its owner has to know. */
+    /* LOST outranks earlier errors: another process has taken over this save, and its owner must know. */
     if (task->status == CLEAT_LOST)
       save->operation.synced.error = task->error;
   } else if (task->kind == CLEAT__SAVE_COMMIT && save->operation.synced.stopping) {
-    /* A cancel came meanwhile, but what the commit says weighs more: the step may be there. */
+    /* A cancel came meanwhile. The error of the commit outranks it, because the step may be committed. */
     save->operation.synced.error = task->error;
   } else if (cleat__save_may_go_on_anew_locked(save, task)) {
     cleat__save_want_anew_locked(save);
   } else {
-    /* Another attempt has the step: nobody can commit this one. */
+    /* Another attempt committed the step, so nobody can commit this one. */
     if (task->kind == CLEAT__SAVE_COMMIT && task->status == CLEAT_LOST && !save->end.in_doubt &&
         save->attempt.origin != CLEAT__ATTEMPT_SEALED)
       cleat__attempt_clean_locked(&save->attempt, CLEAT__CLEANING_ALLOWED);
@@ -380,7 +380,7 @@ static const struct cleat__job_ops save_ops = {
 
 /* ---- Start ----------------------------------------------------------------------------------- */
 
-/* False: it would have to wait for another, and is not to. */
+/* Adds the save to the client's list and the pool. False: another save runs, and if_busy is REFUSE. */
 static bool save_enlist(struct cleat_save *save, enum cleat_if_busy if_busy) {
   struct cleat_client *client = save->operation.client;
   cleat__pool_lock(client->pool);
@@ -401,11 +401,12 @@ static bool save_enlist(struct cleat_save *save, enum cleat_if_busy if_busy) {
 static cleat_status refuse_busy(struct cleat_error *err) {
   cleat_status status =
       cleat__error_set(err, CLEAT_BUSY, "an earlier save of this client has not ended");
-  cleat__error_hint(err, "wait for it, save less often, or leave if_busy away to queue behind it");
+  cleat__error_hint(err, "wait for it, save less often, or leave out if_busy to queue behind it");
   return status;
 }
 
-/* As things are: it may change before the save is enlisted, but spares it most of the work. */
+/* Whether a save is listed now. That may change before this save is added, but an early answer saves most of the
+ * work. */
 static bool is_busy(struct cleat_client *client) {
   cleat__pool_lock(client->pool);
   bool busy = client->synced.saves != NULL;
@@ -437,7 +438,7 @@ static cleat_status begin(struct cleat_client *client, const struct cleat_save_r
     *save = fresh;
     return CLEAT_OK;
   }
-  /* The other ranks are to know, or they wait for this one. */
+  /* The other ranks must learn of the failure. Otherwise they wait for this one. */
   if (client->world_size > 1)
     cleat__ranks_tell_unbegun(client, request->step, fresh != NULL ? &fresh->attempt : NULL, err);
   if (fresh != NULL)
@@ -449,7 +450,8 @@ cleat_status cleat__save_start(struct cleat_client *client,
                                const struct cleat_save_request *request, enum cleat__save_mode mode,
                                struct cleat_save **save, struct cleat_error *err) {
   if (request->if_busy != CLEAT_IF_BUSY_WAIT && request->if_busy != CLEAT_IF_BUSY_REFUSE)
-    return cleat__error_set(err, CLEAT_INVALID, "if_busy is %d, which is none of its values",
+    return cleat__error_set(err, CLEAT_INVALID,
+                            "if_busy is %d, which is not a value of enum cleat_if_busy",
                             (int)request->if_busy);
   return begin(client, request, mode, save, err);
 }

@@ -1,4 +1,4 @@
-/* save.h: saves, as the API offers them. Ownership, threads and errors: api/cleat/save.h. */
+/* save.h: saves for the API. api/cleat/save.h documents ownership, threads and errors. */
 #ifndef CLEAT_UPLOADER_SAVE_SAVE_H
 #define CLEAT_UPLOADER_SAVE_SAVE_H
 
@@ -6,8 +6,10 @@
 
 /* How the sources are read. */
 enum cleat__save_mode {
-  CLEAT__SAVE_STAGED = 0,  /* copied into staging buffers first: the fence ends with the copy */
-  CLEAT__SAVE_IN_PLACE = 1 /* memory is sent from where it lies; the fence is the end */
+  /* copied into staging buffers first; the fence is reached when all is copied */
+  CLEAT__SAVE_STAGED = 0,
+  /* sent straight from the caller's memory; the fence is the end of the save */
+  CLEAT__SAVE_IN_PLACE = 1
 };
 
 cleat_status cleat__save_start(struct cleat_client *client,

@@ -1,6 +1,6 @@
-/* save/send.c: the bytes of a save on their way: copied, read, sent, or found in the store. No lock is held here.
+/* save/send.c: copies, reads and sends the bytes of a save, or finds them in the store. No lock is held here.
  *
- * A task has its part or its file to itself. See upload.h. */
+ * A part or file belongs to one task at a time. See upload.h. */
 #include "uploader/save/upload.h"
 
 #include "base/mem.h"
@@ -19,7 +19,7 @@ size_t cleat__upload_index_of(const struct cleat__save_upload *upload,
 
 /* ---- Parts ------------------------------------------------------------------------------------ */
 
-/* The part's buffers as one stream of its bytes, in new memory. */
+/* Describes the part's buffers as spans, in new memory. */
 static cleat_status buffer_spans(const struct cleat__save_upload *upload,
                                  const struct cleat__save_part *part, struct cleat__span **spans,
                                  struct cleat_error *err) {
@@ -50,7 +50,7 @@ static cleat_status read_from_disk(const struct cleat__save_upload *upload,
   return status;
 }
 
-/* Copies source spans one behind another into the buffers. */
+/* Copies the source spans one after the other into the buffers. */
 static cleat_status copy_from_memory(const struct cleat__save_upload *upload,
                                      const struct cleat__save_part *part,
                                      const struct cleat__span *into, struct cleat_error *err) {
@@ -103,12 +103,12 @@ cleat_status cleat__upload_stage(struct cleat__save_upload *upload, struct cleat
                                  struct cleat_error *err) {
   cleat_status status = part_fill(upload, part, err);
   if (upload->snapshots != NULL && atomic_fetch_sub(&upload->parts_to_copy, 1) == 1)
-    cleat__upload_drop_snapshot(upload); /* nobody reads it any more */
+    cleat__upload_drop_snapshot(upload); /* this was the last copy from it */
   return status;
 }
 
-/* One put. Where another process may go on with this attempt, it must not replace what that one may have
- * relied on already. */
+/* Sends a file by a single put. In a shared attempt the put is create-only, because another process may already rely on
+ * an existing object. */
 static cleat_status put_whole(struct cleat__save_upload *upload, size_t file,
                               const struct cleat__span *body, size_t count, uint32_t crc32c,
                               struct cleat_error *err) {
@@ -137,7 +137,7 @@ static cleat_status part_send(struct cleat__save_upload *upload,
   uint32_t crc32c = part->checked ? part->crc32c : cleat__spans_crc32c(body, count);
   note_crc32c(upload, part, crc32c);
   if (file->present)
-    return CLEAT_OK; /* compared as a whole, when all its parts were read */
+    return CLEAT_OK; /* the whole object is compared after all parts were read */
   if (file->multipart == NULL)
     return put_whole(upload, part->file, body, count, crc32c, err);
   struct cleat__stored_part *stored = &file->stored[part->index];
@@ -146,7 +146,7 @@ static cleat_status part_send(struct cleat__save_upload *upload,
            cleat__reuse_part_is_there(&file->have[part->index], body, count, crc32c);
   if (*found) {
     *stored = file->have[part->index];
-    /* Some stores list no checksums and want to be told them at the end. */
+    /* Some stores list no checksums, but expect them when the upload is completed. */
     stored->crc32c = crc32c;
     stored->has_crc32c = true;
     return CLEAT_OK;
@@ -157,7 +157,7 @@ static cleat_status part_send(struct cleat__save_upload *upload,
                                      &upload->operation->cancel, err);
 }
 
-/* Sends what the feed reads, or finds it in the store. */
+/* Sends what the feed reads, unless the store already has it. */
 static cleat_status feed_send(struct cleat__save_upload *upload,
                               const struct cleat__save_part *part, const struct cleat__feed *feed,
                               bool *found, struct cleat_error *err) {
@@ -170,7 +170,7 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
     return status;
   note_crc32c(upload, part, crc32c);
   if (file->present)
-    return CLEAT_OK; /* compared as a whole, when all its parts were read */
+    return CLEAT_OK; /* the whole object is compared after all parts were read */
   if (file->have != NULL) {
     const struct cleat__stored_part *have = &file->have[part->index];
     status = cleat__reuse_feed_is_there(have, feed, crc32c, cancel, found, err);

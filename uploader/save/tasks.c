@@ -1,7 +1,7 @@
 /* save/tasks.c: runs the tasks of a save, which copy, read, send or wait. No lock is held here.
  *
- * A task touches only what take handed to it: its part or its file (send.c). LOOK, RECORD and COMMIT (end.c) come one
- * after another. See save/job.h. */
+ * A task uses only its own part or file, which `take` has set (send.c). LOOK, RECORD and COMMIT (end.c) run one after
+ * another. See save/job.h. */
 #include "uploader/save/job.h"
 
 #include "uploader/commit/claim.h"
@@ -16,15 +16,15 @@ static cleat_status refuse_existing(const struct cleat_save *save, struct cleat_
   return status;
 }
 
-/* The attempt becomes ours, where anybody else could think that it is his. */
+/* Claims the attempt, if another process could use the same one. */
 static cleat_status begin_attempt(struct cleat_save *save, struct cleat_error *err) {
   if (save->meeting != NULL)
     return cleat__ranks_claim(save->meeting, err);
   return save->attempt.shared ? cleat__reuse_begin(&save->upload, &save->attempt, err) : CLEAT_OK;
 }
 
-/* What if_exists means does not depend on who has committed the step. Of several ranks that replace, rank 0 alone says
- * what: a rank that has seen less, or more, must not come to another end. */
+/* if_exists means the same whoever has committed the step. With replace and several ranks, only rank 0 reads the
+ * manifest. Ranks that read it at different times would otherwise decide differently. */
 static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) {
   bool replaces = save->upload.plan->if_exists == CLEAT_IF_EXISTS_REPLACE;
   cleat_status status = CLEAT_OK;
@@ -48,7 +48,8 @@ static cleat_status task_release(struct cleat_save *save, struct cleat_error *er
                             cleat__attempt_claim_stood(&save->attempt), err);
 }
 
-/* Not cancelled: cleaning up is what a cancelled save still does. */
+/* Cleans up one file, or the record if `file` is NULL. It ignores the cancel flag, because a cancelled save must clean
+ * up too. */
 static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file *file,
                                struct cleat_error *err) {
   struct cleat_client *client = save->operation.client;
@@ -66,11 +67,11 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
   bool aborted = file != NULL && file->state == CLEAT__SAVE_FILE_OPEN;
   if (status == CLEAT_OK && !aborted)
     status = cleat__store_remove(client->store, key, &client->never, err);
-  /* S3Mock takes no name with a backslash, be it to store or to remove. */
+  /* S3Mock accepts no name with a backslash, neither in a put nor in a delete. */
   if (status != CLEAT_OK && file != NULL && file->refused && err->http_status == 400)
     status = CLEAT_OK;
   if (status != CLEAT_OK) {
-    cleat__log(&client->log, CLEAT_LOG_WARNING, "a failed save left %s behind: %s", key,
+    cleat__log(&client->log, CLEAT_LOG_WARNING, "a failed save could not remove %s: %s", key,
                err->message);
   }
   return status;

@@ -1,5 +1,5 @@
-/* save/upload.c: which part and which file is next, and what follows when one is through. All under the pool's lock;
- * the lists and counters are in upload->synced. See upload.h. */
+/* save/upload.c: chooses the next part or file, and updates the lists after each task. The pool's lock is held
+ * throughout; it guards upload->synced. See upload.h. */
 #include "uploader/save/upload.h"
 
 #include <assert.h>
@@ -99,7 +99,7 @@ struct cleat__save_file *cleat__upload_next_to_close_locked(struct cleat__save_u
   return file;
 }
 
-/* Multipart uploads are opened as they are needed: no more at once than there are transfers to fill them. */
+/* Uploads are opened only when needed: never more at once than the limit of transfers. */
 struct cleat__save_file *cleat__upload_next_to_open_locked(struct cleat__save_upload *upload) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));
   size_t files = upload->plan->record.file_count;
@@ -157,7 +157,7 @@ void cleat__upload_opened_locked(struct cleat__save_upload *upload, struct cleat
   }
 }
 
-/* Nobody needs its source any more. */
+/* Counts a part whose source is no longer needed. */
 static void count_staged_locked(struct cleat__save_upload *upload,
                                 const struct cleat__save_part *part) {
   assert(cleat__pool_is_mine(upload->operation->client->pool));

@@ -1,4 +1,4 @@
-/* save/wait.c: what the owner of a save asks of it: the fence, the end, how far it is. See save.h. */
+/* save/wait.c: what the caller asks of a running save: the fence, the end, the progress. See save.h. */
 #include "base/fork.h"
 #include "uploader/save/job.h"
 
@@ -17,7 +17,7 @@ cleat_status cleat__save_wait_staged(struct cleat_save *save, struct cleat_error
   if (!cleat__operation_is_ours(&save->operation))
     return cleat__fork_refuse("the client", err);
   cleat__pool_lock(pool);
-  /* After a failure too, until nothing is in flight: a copy may still be reading the source. */
+  /* After a failure, waits until no task runs, because a copy may still be reading the source. */
   while (!is_staged_locked(&save->upload) && !save->operation.synced.ended)
     cleat__pool_wait_locked(pool);
   cleat_status status = cleat__operation_status_locked(&save->operation, err);

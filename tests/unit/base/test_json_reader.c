@@ -259,7 +259,7 @@ START_TEST(test_fields) {
   ck_assert_int_eq(read_fields("{\"b\":1}", &a, &b), CLEAT_FORMAT);
   ck_assert_str_eq(err.message, "doc: \"a\" is missing");
   ck_assert_int_eq(read_fields("{\"a\":1,\"a\":1}", &a, &b), CLEAT_FORMAT);
-  ck_assert_str_eq(err.message, "doc: a: stands there twice");
+  ck_assert_str_eq(err.message, "doc: a: appears twice");
   ck_assert_int_eq(read_fields("{\"a\":1,\"x\":[1,]}", &a, &b), CLEAT_FORMAT);
   ck_assert_int_eq(read_fields("[]", &a, &b), CLEAT_FORMAT);
   ck_assert_str_eq(err.message, "doc: an object expected at byte 0, found \"[\"");

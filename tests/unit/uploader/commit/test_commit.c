@@ -148,7 +148,7 @@ START_TEST(a_loser_whose_try_was_not_answered) {
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
   client->store->ops = true_ops;
   ck_assert(in_doubt);
-  ck_assert_ptr_nonnull(strstr(err.hint, "are left"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "stay as well"));
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
   ck_assert(!in_doubt);
   manifest.token = token;
@@ -166,7 +166,7 @@ START_TEST(a_loser_whose_last_try_was_not_answered) {
   go(why[_i], CLEAT_OK, false);
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);
   ck_assert(in_doubt);
-  ck_assert_ptr_nonnull(strstr(err.hint, "are left"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "stay as well"));
   /* A refusal is an answer. */
   go(CLEAT_DENIED, CLEAT_OK, false);
   ck_fails(put_manifest(NULL, &in_doubt), CLEAT_LOST);

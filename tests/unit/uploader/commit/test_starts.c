@@ -176,7 +176,7 @@ START_TEST(a_name_that_was_used) {
   struct one more = {.client = open_as("first", 5, 8), .options = options};
   resume_one(&more);
   ck_assert_int_eq(more.status, CLEAT_MISMATCH);
-  ck_assert_msg(strstr(more.err.message, "rank 5 knows of 8 ranks, rank 0 of 4") != NULL, "%s",
+  ck_assert_msg(strstr(more.err.message, "rank 5 has world size 8, rank 0 has 4") != NULL, "%s",
                 more.err.message);
   kit_close_idle(more.client);
 }

@@ -85,13 +85,13 @@ END_TEST
 START_TEST(several_need_a_start) {
   set("RANK", "0");
   set("WORLD_SIZE", "2");
-  refuse("no name for this start");
+  refuse("need a common name for this start");
   ck_assert_ptr_nonnull(strstr(err.hint, "broadcasts"));
   unsetenv("RANK");
   set("SLURM_PROCID", "0");
   set("SLURM_NTASKS", "2");
   set("SLURM_STEP_ID", "5");
-  refuse("no name for this start");
+  refuse("need a common name for this start");
   set("SLURM_JOB_ID", "1234");
   expect(0, 2, "slurm-1234-0-5");
   set("SLURM_RESTART_COUNT", "3");

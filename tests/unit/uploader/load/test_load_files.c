@@ -248,7 +248,7 @@ START_TEST(files_of_this_machine_differ) {
   struct cleat_file more[4] = {local[0], local[1], local[2], {.name = "more"}};
   memcpy(local, more, sizeof local);
   ck_fails(cleat_verify_files(checkpoint, more, 4, &err), CLEAT_INTEGRITY);
-  ck_assert_ptr_nonnull(strstr(err.message, "4 files, but 3"));
+  ck_assert_ptr_nonnull(strstr(err.message, "4 files were given, but 3"));
 }
 END_TEST
 

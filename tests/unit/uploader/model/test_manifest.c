@@ -223,9 +223,9 @@ START_TEST(test_head_refused) {
   static const struct change changes[] = {
       {"cleat.manifest", "cleat.rank", "format: \"cleat.manifest\" expected, found \"cleat.rank\""},
       {"\"1.0\"", "\"one\"", "version: such as \"1.0\" expected, found \"one\""},
-      {"\"step\"", "\"version\":\"2.0\",\"step\"", "version: stands there twice"},
-      {"\"step\"", "\"step\":1200,\"step\"", "step: stands there twice"},
-      {"1200", "1201", "step: it lies in the folder of step 1200, but says 1201"},
+      {"\"step\"", "\"version\":\"2.0\",\"step\"", "version: appears twice"},
+      {"\"step\"", "\"step\":1200,\"step\"", "step: appears twice"},
+      {"1200", "1201", "step: it is in the folder of step 1200, but says 1201"},
       {"1200", "-1", "step: an integer"},
       {"1200", "1200.0", "step: an integer"},
       {"1200", "\"9223372036854775808\"", "step: an integer"},
@@ -258,7 +258,7 @@ START_TEST(test_ranks_refused) {
       {"\"rank\":0", "\"rank\":1", "ranks[0]: rank 0 expected, found 1"},
       {"\"rank\":1", "\"rank\":0", "ranks[1]: rank 1 expected, found 0"},
       {"\"rank\":1", "\"rank\":2", "ranks[1]: rank 1 expected, found 2"},
-      {"\"rank\":0", "\"rank\":0,\"rank\":0", "ranks[0].rank: stands there twice"},
+      {"\"rank\":0", "\"rank\":0,\"rank\":0", "ranks[0].rank: appears twice"},
       {"a-1/rank-00000.json", "../rank-00000.json", "ranks[0].key: a-1/rank-00000.json expected"},
       {"a-1/rank-00000.json", "/a-1/rank-00000.json", "ranks[0].key"},
       {"a-1/rank-00000.json", "a-1/../../x", "found \"a-1/../../x\""},
@@ -272,7 +272,7 @@ START_TEST(test_ranks_refused) {
       {digest, "xbcd000000000000000000000000000000000000000000000000000000000000", "64 hex digits"},
       {"\"sha256\":\"abcd", "\"sha256\":\"0abcd", "64 hex digits"},
       {"\"bytes\":5", "\"bytes\":\"9223372036854775807\"",
-       "ranks[1].bytes: 9223372036854775807 make"},
+       "ranks[1].bytes: with 9223372036854775807, the"},
       {"\"files\":4", "\"files\":[4]", "ranks[1].files: an integer"}};
   DOCUMENT_REFUSED(&sound, changes, CLEAT_FORMAT);
 }

@@ -198,19 +198,19 @@ START_TEST(test_head_refused) {
       {"\"1.0\"", "\".0\"", "version: such as"},
       {"\"1.0\"", "\"1.0.0\"", "version: such as"},
       {"\"1.0\"", "\"-1.0\"", "version: such as"},
-      {"\"1.0\"", "\"0.9\"", "version: version \"0.9\" is none that was ever written"},
-      {"\"1.0\",", "\"1.0\",\"version\":\"1.0\",", "version: stands there twice"},
+      {"\"1.0\"", "\"0.9\"", "version: version \"0.9\" never existed"},
+      {"\"1.0\",", "\"1.0\",\"version\":\"1.0\",", "version: appears twice"},
       {"\"rank\":3,", "", "\"rank\" is missing"},
       {"\"rank\":3", "\"rank\":-3", "rank: an integer from 0 to 2^63 - 1 expected"},
       {"\"rank\":3", "\"rank\":65536", "rank: 65536 is not below the limit of 65536"},
-      {"\"rank\":3", "\"rank\":3,\"rank\":3", "rank: stands there twice"},
+      {"\"rank\":3", "\"rank\":3,\"rank\":3", "rank: appears twice"},
       {"\"a-1\"", "\"\"", "attempt is empty"},
       {"\"a-1\"", "\"../a\"", "attempt \"../a\""},
       {"\"a-1\"", "\".a\"", "attempt \".a\": begins with '.'"},
       {"\"a-1\"", "\"a\\u0000b\"", "attempt: holds a NUL"},
       {"\"f00d\"", "\"x y\"", "nonce \"x y\""},
       {"\"f00d\"", "null", "nonce: a string expected"},
-      {"\"files\":[", "\"files\":[],\"x\":[", "a piece lies in file 0"},
+      {"\"files\":[", "\"files\":[],\"x\":[", "a piece is in file 0"},
       {"\"files\":[", "\"file\":[", "\"files\" is missing"},
       {"\"tensors\":[", "\"tensor\":[", "\"tensors\" is missing"},
       {"\"tensors\":[", "\"tensors\":[1,", "tensors[0]: an object expected"}};
@@ -251,7 +251,7 @@ START_TEST(test_files_refused) {
       {"\"size\":64", "\"size\":60", "3 checksums, but 60 bytes in parts of 30 are 2 parts"},
       {"\"size\":64", "\"size\":0", "3 checksums, but 0 bytes"},
       {"\"part_bytes\":30", "\"part_bytes\":0", "part_bytes is 0"},
-      {"01234567ffff", "01234567ffff0", "25 hex digits, which is no multiple of 8"},
+      {"01234567ffff", "01234567ffff0", "25 hex digits, which is not a multiple of 8"},
       {"01234567", "0123456g", "8 hex digits expected for part 0, found \"0123456g\""},
       {"01234567", "", "2 checksums, but 64 bytes in parts of 30 are 3 parts"},
       {"\"crc32c\":\"\"", "\"crc32c\":\"00000000\"", "1 checksums, but 0 bytes"}};
@@ -276,20 +276,20 @@ START_TEST(test_tensors_refused) {
       {"[4,6]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
        "tensors[0].shape[32]: more than 32 dimensions"},
       {"[4,6]", "[4,6,1]", "does not have a start and a shape of 3 dimensions"},
-      {"[4,6]", "[3,6]", "a slice of 2 from 2 leaves dimension 0, whose size is 3"},
-      {"\"start\":[2,0]", "\"start\":[3,0]", "a slice of 2 from 3 leaves dimension 0"},
+      {"[4,6]", "[3,6]", "a slice of 2 from 2 exceeds dimension 0, whose size is 3"},
+      {"\"start\":[2,0]", "\"start\":[3,0]", "a slice of 2 from 3 exceeds dimension 0"},
       {"\"start\":[0,0]", "\"start\":[0]", "does not have a start and a shape of 2 dimensions"},
       {"\"start\":[0,0],", "", "does not have a start and a shape of 2 dimensions"},
       {",\"shape\":[2,6]", "", "does not have a start and a shape of 2 dimensions"},
-      {"\"file\":0", "\"file\":2", "a piece lies in file 2, but there are only 2 files"},
+      {"\"file\":0", "\"file\":2", "a piece is in file 2, but there are only 2 files"},
       {"\"file\":0", "\"file\":\"9223372036854775807\"", "but there are only 2 files"},
       {"\"file\":0,", "", "tensors[0].pieces[0]: \"file\" is missing"},
       {",\"offset\":60", "", "tensors[1].pieces[0]: \"offset\" is missing"},
       {"\"offset\":60", "\"offset\":61",
-       "tensor \"scale\": 4 bytes at 61 leave file \"model.safetensors\", which has 64 bytes"},
-      {"\"offset\":60", "\"offset\":\"9223372036854775807\"", "leave file"},
+       "tensor \"scale\": 4 bytes at 61 exceed file \"model.safetensors\", which has 64 bytes"},
+      {"\"offset\":60", "\"offset\":\"9223372036854775807\"", "exceed file"},
       {"\"offset\":60", "\"offset\":-1", "tensors[1].pieces[0].offset: an integer"},
-      {"\"offset\":32", "\"offset\":41", "24 bytes at 41 leave file"}};
+      {"\"offset\":32", "\"offset\":41", "24 bytes at 41 exceed file"}};
   DOCUMENT_REFUSED(&sound, changes, CLEAT_FORMAT);
 }
 END_TEST
@@ -348,7 +348,7 @@ START_TEST(test_encode_refuses) {
   bad_files[1].name = file_b;
   bad_tensors[1].bytes = 5;
   ck_assert_int_eq(cleat__record_encode(&record, &out, &err), CLEAT_INTERNAL);
-  ck_assert_str_eq(err.message, "rank record: tensor \"scale\": counts 5 bytes, not 4");
+  ck_assert_str_eq(err.message, "rank record: tensor \"scale\": has 5 bytes, not 4");
   bad_tensors[1].bytes = 4;
   bad_files[1].size = 10001;
   bad_files[1].part_bytes = 1;

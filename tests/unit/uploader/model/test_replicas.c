@@ -101,10 +101,10 @@ START_TEST(every_replica_once) {
   ck_assert_int_eq(cleat__replicas_check(told, 0, &err), CLEAT_OK);
   sets[4].replica = 2;
   ck_assert_int_eq(cleat__replicas_check(told, 6, &err), CLEAT_MISMATCH);
-  ck_assert_ptr_nonnull(strstr(err.message, "none is replica 1"));
+  ck_assert_ptr_nonnull(strstr(err.message, "none of them is replica 1"));
   sets[4].replica = 0;
   ck_assert_int_eq(cleat__replicas_check(told, 6, &err), CLEAT_MISMATCH);
-  ck_assert_ptr_nonnull(strstr(err.message, "more than one is replica 0"));
+  ck_assert_ptr_nonnull(strstr(err.message, "more than one of them is replica 0"));
   sets[4].replica = 1;
   sets[4].digest = digests[0]; /* it names other tensors */
   ck_assert_int_eq(cleat__replicas_check(told, 6, &err), CLEAT_MISMATCH);

@@ -87,7 +87,7 @@ END_TEST
 
 START_TEST(test_bytes_refused) {
   int64_t many[CLEAT_MAX_DIMS + 1] = {0};
-  expect_refused((enum cleat_dtype)0, 0, NULL, "0 is no data type");
+  expect_refused((enum cleat_dtype)0, 0, NULL, "0 is not a data type");
   expect_refused(CLEAT_DTYPE_F32, CLEAT_MAX_DIMS + 1, many, "33 dimensions");
   expect_refused(CLEAT_DTYPE_F32, -1, many, "-1 dimensions");
   expect_refused(CLEAT_DTYPE_F32, 1, NULL, "no shape");

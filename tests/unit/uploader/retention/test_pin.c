@@ -185,7 +185,7 @@ START_TEST(a_load_is_overtaken) {
   ck_ok(prune());
   expect_overtaken(load(checkpoint, 0), "loaded");
   expect_overtaken(load(checkpoint, 1), "loaded");
-  expect_overtaken(cleat_verify(checkpoint, &err), "looked at");
+  expect_overtaken(cleat_verify(checkpoint, &err), "checked");
   cleat_checkpoint_free(checkpoint);
 }
 END_TEST

@@ -152,7 +152,7 @@ START_TEST(the_newest_whole_one_stays) {
   memory_remove(bucket, in_attempt(5, "model.safetensors"));
   memory_flip(bucket, in_attempt(4, "rank-00000.json"), 30);
   ck_ok(prune(1, 0, false, NULL));
-  ck_assert_uint_eq(desk_warnings("step 3 stays: it is the newest that is whole"), 1);
+  ck_assert_uint_eq(desk_warnings("step 3 is kept: it is the newest complete step"), 1);
   ck_assert_str_eq(kit_listed(client), "3 5");
   kit_expect(client, 3, &model, false);
 }

@@ -75,8 +75,8 @@ START_TEST(the_caller_has_the_last_word) {
   ck_assert_uint_eq(asked.manifests, 0);
   ck_assert_uint_eq(memory_count(bucket, "step-"), asked.answer == CLEAT_OK ? 3 : 0);
   if (asked.answer != CLEAT_OK)
-    ck_assert_ptr_nonnull(
-        strstr(err.message, asked.explains ? "the folder has grown" : "does not confirm step 1"));
+    ck_assert_ptr_nonnull(strstr(err.message, asked.explains ? "the folder has grown"
+                                                             : "confirm callback refused step 1"));
   kit_close_idle(client);
 }
 END_TEST
@@ -444,7 +444,7 @@ START_TEST(a_failed_save_cleans_up) {
 END_TEST
 
 static void count_lines(void *user, enum cleat_log_level level, const char *line) {
-  if (level == CLEAT_LOG_WARNING && strstr(line, "left") != NULL)
+  if (level == CLEAT_LOG_WARNING && strstr(line, "could not remove") != NULL)
     atomic_fetch_add((atomic_uint *)user, 1);
 }
 
