@@ -96,7 +96,7 @@ START_TEST(what_cannot_be_written_is_refused) {
              {{{.name = "a"}, {.name = "b", .type = (enum cleat_value_type)3}},
               NULL,
               "value b is neither"},
-             {{{.name = "a"}, {.name = "b"}}, "{\"b\": 1}", "is among the values of the save, too"},
+             {{{.name = "a"}, {.name = "b"}}, "{\"b\": 1}", "is also among the values of the save"},
              {{{.name = "a"}, {.name = "b"}}, "[1]", "an object expected"},
              {{{.name = "a"}, {.name = "b"}}, "{\"c\": }", "a value expected"},
              {{{.name = "a"}, {.name = "b"}}, "{} x", "the end of the document expected"}};
