@@ -106,7 +106,7 @@ static bool has_failed(struct shared *shared) {
       fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, failed - 1);
     } else {
       fprintf(stderr,
-              "trainer: rank %u: rank %u is missing, and rank %u has stopped waiting for it\n",
+              "trainer: rank %u: rank %u has not come, and rank %u has stopped waiting for it\n",
               shared->rank, failed - 1, rank);
     }
     return true;

@@ -183,7 +183,7 @@ def test_a_long_check_is_shown(jobs, folder, bad_disk, tmp_path):
 
 # ---- Newer than the store --------------------------------------------------------------------------------------------
 
-DOUBT = "nothing can tell"
+DOUBT = "cannot be detected"
 
 
 def start_ahead(jobs, store, directory, **more):
