@@ -39,14 +39,13 @@ static bool has_blocks(void) {
   return blocks;
 }
 
-/* `share` of the chart's width, 0 to 1. `text` holds three bytes a column and a NUL. */
+/* Draws a bar of `share` (0 to 1) of the chart's width. `text` has three bytes per column and a NUL. */
 static void format_bar(double share, bool blocks, char text[3 * CHART_COLUMNS + 1]) {
   unsigned eighths = (unsigned)(share * CHART_COLUMNS * EIGHTHS + 0.5);
   size_t length = 0;
   for (; eighths >= EIGHTHS; eighths -= EIGHTHS) {
-    /* Draws a bar of `share` (0 to 1) of the chart's width. `text` has three bytes per column and a NUL. */
     if (blocks)
-      memcpy(text + length, "\xe2\x96\x88", 3);
+      memcpy(text + length, "\xe2\x96\x88", 3); /* U+2588, full block */
     else
       text[length] = '#';
     length += blocks ? 3 : 1;

@@ -28,7 +28,7 @@ struct cleat__run_pickle_query {
 struct cleat__run_pickle_answer {
   struct cleat__run_names texts;              /* sorted, without duplicates */
   int64_t numbers[CLEAT__RUN_PICKLE_NUMBERS]; /* -1: not there */
-  bool cut; /* refused because the end is missing: it may be still being written */
+  bool cut; /* refused because the end is missing: the file may still be incomplete */
 };
 
 /* Reads a whole pickle. Needs memory for the texts and up to 8 bytes per byte of the pickle, usually less than one.

@@ -31,15 +31,15 @@ struct cleat__run_report_options {
  * whenever they change, and cleat__run_report_tick reads them. */
 struct cleat__run_totals {
   /* Kept by the functions below. */
-  uint64_t saves;       /* committed */
-  uint64_t skipped;     /* committed saves */
-  uint64_t failures;    /* checkpoints that were already there, or are not to be saved */
-  uint64_t retries;     /* failed attempts to save */
-  uint64_t unsaved;     /* those of them that are retried */
-  uint64_t saved_bytes; /* of committed checkpoints */
+  uint64_t saves;       /* committed saves */
+  uint64_t skipped;     /* checkpoints that were already there, or are not to be saved */
+  uint64_t failures;    /* failed attempts to save */
+  uint64_t retries;     /* those of them that are retried */
+  uint64_t unsaved;     /* checkpoints that could not be saved before the end */
+  uint64_t saved_bytes; /* bytes of committed checkpoints */
   uint64_t saved_files;
-  double save_seconds;      /* bytes of committed checkpoints */
-  double last_save_seconds; /* time of attempts that committed */
+  double save_seconds;      /* time of attempts that committed */
+  double last_save_seconds; /* of the newest commit */
   uint64_t last_save_bytes;
   bool committed;        /* the next three are set */
   int64_t newest_step;   /* the highest committed step: ours, or found in the store at the start */
@@ -53,8 +53,8 @@ struct cleat__run_totals {
   uint64_t pruned;        /* checkpoints removed from the store */
   uint64_t deleted_local; /* checkpoints removed from DIR */
   uint64_t warnings;
-  uint64_t request_retries; /* set by the caller: requests that were sent again */
-  bool running;             /* set by the caller: requests that were retried */
+  uint64_t request_retries; /* set by the caller: requests that were retried */
+  bool running;             /* the command runs */
   int exit_status;          /* of the command, once it has ended; -1 before */
 
   /* Set by the caller. */

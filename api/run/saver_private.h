@@ -39,7 +39,7 @@ struct cleat__run_work {
   const struct cleat__run_order *order;
   struct cleat__run_contents contents;
   char id[CLEAT__RUN_ID_MAX]; /* the id of the contents */
-  bool replace;               /* the committed step */
+  bool replace;               /* replace the committed step */
   /* rank 0: the files that the checkpoint must have, on any rank */
   struct cleat__run_names required;
   struct cleat__run_result *result; /* its fingerprint is the one of the contents */
