@@ -34,7 +34,7 @@ cleat_status cleat__manager_adopt(struct cleat__manager *manager,
   return CLEAT_OK;
 }
 
-/* If it is the present one, nothing changes; otherwise the present one is freed. */
+/* Like cleat__manager_adopt, but frees the checkpoint on failure. */
 static cleat_status adopt(struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
                           struct cleat_error *err) {
   cleat_status status = cleat__manager_adopt(manager, checkpoint, err);
@@ -48,7 +48,7 @@ static cleat_status find_newest(struct cleat__manager *manager, struct cleat_err
   int64_t step = -1;
   cleat_status status =
       manager->store.latest(manager->options.store_user, manager->client, &step, err);
-  /* with a code, even the bucket is missing */
+  /* An S3 code would mean that even the bucket is missing. */
   if (status == CLEAT_NOT_FOUND && err->s3_code[0] == '\0')
     return CLEAT_OK;
   if (status == CLEAT_INTEGRITY) {
