@@ -82,7 +82,7 @@ struct cleat_client_options {
   enum cleat_payload_signing payload_signing;
   enum cleat_checksum checksum;
   const char *sse;            /* encryption at rest: AES256, aws:kms, aws:kms:dsse */
-  const char *sse_kms_key_id; /* id, ARN or alias; with sse aws:kms and aws:kms:dsse alone */
+  const char *sse_kms_key_id; /* id, ARN or alias; only with sse aws:kms or aws:kms:dsse */
   int sse_bucket_key;         /* with aws:kms: 1: use an S3 Bucket Key; -1: do not */
   /* 32 bytes: SSE-C, for every object that is written or read. NULL: sse_c_key_file, else
    * CLEAT_SSE_C_KEY (base64), else CLEAT_SSE_C_KEY_FILE. */

@@ -232,7 +232,7 @@ CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t s
  *    how the save ended.
  *
  * Which steps are saved:
- *  - A step that is newer than the latest is saved. If the store has it all the same, that one is
+ *  - A step that is newer than the latest is saved. If the store has it anyway, that one is
  *    damaged. It is replaced, unless request->if_exists is SKIP.
  *  - For the latest step itself, request->if_exists decides. It is the latest if this manager has
  *    saved it, is saving it or has resumed from it, or another start has committed it. FAIL:
