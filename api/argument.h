@@ -1,5 +1,5 @@
-/* argument.h: what every public function does with its arguments before anything else: small statics for
- * the files of api/. They wait for nobody. */
+/* argument.h: checks of arguments, which every public function makes before anything else. Small static functions for
+ * the files of api/. None of them blocks. */
 #ifndef CLEAT_API_ARGUMENT_H
 #define CLEAT_API_ARGUMENT_H
 
@@ -9,12 +9,12 @@
 
 #include <string.h>
 
-/* An error of our own, for what is met on the way to a success too; `tell` hands it to the caller. */
+/* Gives an error struct even if the caller passed none. `tell` copies it to the caller's. */
 #define ERR_OR_LOCAL(err)       \
   struct cleat_error met = {0}; \
   struct cleat_error *const errp = &met
 
-/* The caller's error struct, if there is one, is written on failure alone. */
+/* Writes the caller's error struct, if there is one, on failure only. */
 static inline cleat_status tell(cleat_status status, const struct cleat_error *met,
                                 struct cleat_error *err) {
   if (status != CLEAT_OK && err != NULL)
@@ -26,7 +26,7 @@ static inline cleat_status missing(struct cleat_error *err, const char *what) {
   return cleat__error_set(err, CLEAT_INVALID, "%s is NULL", what);
 }
 
-/* How a save ended, to where its caller asked for it; an older caller's request has no place for that. */
+/* Writes the outcome of a save to where the caller asked for it. The request of an older caller has no such field. */
 static inline void tell_outcome(const struct cleat_save_request *request,
                                 enum cleat_outcome outcome) {
   size_t end = offsetof(struct cleat_save_request, outcome) + sizeof request->outcome;
@@ -34,7 +34,7 @@ static inline void tell_outcome(const struct cleat_save_request *request,
     *request->outcome = outcome;
 }
 
-/* Whether it can be used: it is given, and of this process. */
+/* Checks that the client can be used: it is not NULL, and was opened in this process. */
 static inline cleat_status check_client(const struct cleat_client *client,
                                         struct cleat_error *err) {
   if (client == NULL)
@@ -42,7 +42,7 @@ static inline cleat_status check_client(const struct cleat_client *client,
   return cleat__client_is_ours(client) ? CLEAT_OK : cleat__fork_refuse("the client", err);
 }
 
-/* The same for what it was opened with. */
+/* The same for a checkpoint and its client. */
 static inline cleat_status check_checkpoint(const struct cleat_checkpoint *checkpoint,
                                             struct cleat_error *err) {
   if (checkpoint == NULL)
@@ -50,7 +50,7 @@ static inline cleat_status check_checkpoint(const struct cleat_checkpoint *check
   return check_client(checkpoint->client, err);
 }
 
-/* Takes as much of the caller's struct as both sides know. The first field is its size. */
+/* Copies as much of the caller's struct as both sides know. Its first field is its size. */
 static inline cleat_status take_struct(void *ours, size_t our_bytes, const void *theirs,
                                        const char *what, struct cleat_error *err) {
   size_t their_bytes = 0;

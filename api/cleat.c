@@ -1,7 +1,8 @@
-/* The public functions: argument checks, defaults, and nothing else; the work is uploader's.
+/* cleat.c: the public functions. They only check arguments and fill in defaults; uploader/ does the
+ * work.
  *
- * Thread safety and ownership are those of the public headers. An options struct of an older caller is
- * shorter than ours: what it lacks is 0, its default. */
+ * Thread safety and ownership are those of the public headers. The options struct of an older
+ * caller is shorter than ours. Its missing fields are 0, which means their defaults. */
 #include "api/cleat.h"
 
 #include "api/argument.h"
@@ -171,7 +172,7 @@ cleat_status cleat_checkpoint_open(struct cleat_client *client, int64_t step,
   if (step == CLEAT_STEP_LATEST)
     return tell(cleat__catalog_open_latest(client, checkpoint, errp), errp, err);
   if (step < 0) {
-    return tell(cleat__error_set(errp, CLEAT_INVALID, "step %lld is below zero", (long long)step),
+    return tell(cleat__error_set(errp, CLEAT_INVALID, "step %lld is negative", (long long)step),
                 errp, err);
   }
   return tell(cleat__checkpoint_open(client, step, checkpoint, errp), errp, err);
@@ -325,7 +326,7 @@ cleat_status cleat_verify_files_async(struct cleat_checkpoint *checkpoint,
   return tell(cleat__load_start_compare(checkpoint, files, count, load, errp), errp, err);
 }
 
-/* The end of a load that was started with `status`. */
+/* Ends a load that was started with `status`. */
 static cleat_status load_end(cleat_status status, struct cleat_load *load,
                              struct cleat_error *err) {
   if (status != CLEAT_OK)

@@ -1,4 +1,4 @@
-/* names.c: what numbers of the interface are called, and the versions that run. Static texts; any thread. */
+/* names.c: the names of the interface's numbers, and the versions in use. Static texts; any thread. */
 #include "api/cleat.h"
 
 #include "gpu/device.h"

@@ -1,12 +1,12 @@
-/* The public functions of retention: argument checks, and nothing else; see cleat.c. */
+/* retention.c: the public functions of retention. They only check arguments; see cleat.c. */
 #include "api/argument.h"
 #include "uploader/retention/retention.h"
 
 static cleat_status below_zero(const char *what, int64_t number, struct cleat_error *err) {
-  return cleat__error_set(err, CLEAT_INVALID, "%s %lld is below zero", what, (long long)number);
+  return cleat__error_set(err, CLEAT_INVALID, "%s %lld is negative", what, (long long)number);
 }
 
-/* Hands the list to the caller, who may not want it. */
+/* Hands the list to the caller, or frees it if the caller does not want it. */
 static cleat_status give_removals(cleat_status status, struct cleat_removals *made,
                                   struct cleat_removals **removals) {
   if (removals != NULL)

@@ -1,4 +1,4 @@
-/* bench.h: how fast a store is. */
+/* bench.h: measures how fast a store is. */
 #ifndef CLEAT_API_CLEAT_BENCH_H
 #define CLEAT_API_CLEAT_BENCH_H
 
@@ -32,14 +32,14 @@ struct cleat_bench_options {
 struct cleat_bench_latency {
   unsigned requests;
   double median_s;
-  double p95_s; /* 95 of 100 took no longer */
+  double p95_s; /* 95 of 100 requests took at most this long */
 };
 
 /* What was seen with one number of parts in flight. */
 struct cleat_bench_rung {
   unsigned concurrency;
-  uint64_t parts;     /* how many were moved */
-  uint64_t bytes;     /* of these parts */
+  uint64_t parts;     /* how many parts were transferred */
+  uint64_t bytes;     /* their total size */
   double bytes_per_s; /* while all were in flight */
   double part_median_s;
   double cpu_s_per_gb; /* CPU seconds of this process for 10^9 bytes */
@@ -90,14 +90,14 @@ struct cleat_bench_progress {
 
 /* Measures how fast the store of a client is, and waits for the end. First the time of small
  * requests, then the rate of multipart uploads and of ranged downloads. Parts have the client's
- * size, with 1, 2, 4 … of them in flight for some 2 s each. `options` may be NULL.
+ * size, with 1, 2, 4 … of them in flight for about 2 s each. `options` may be NULL.
  *
  * The bytes are random, and those that come back are checked. They lie in a folder "bench-<random>"
  * below the store's. The folder is removed at the end, also after failures and when cancelled. A
  * success means that nothing is left.
  *
  * Each part in flight takes one free staging buffer, so a client that does nothing else gives the
- * best measurement. *bench is the caller's, to be freed with cleat_bench_free before the client is
+ * best measurement. The caller owns *bench and frees it with cleat_bench_free before the client is
  * closed.
  * Errors: the store's; INTEGRITY (bytes came back changed), LIMIT (no staging buffer is free),
  * INVALID (max_bytes is smaller than two parts, or max_concurrency is too large), NO_MEMORY,
@@ -107,8 +107,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench(struct cleat_client *client,
                                                   struct cleat_bench **bench,
                                                   struct cleat_error *err);
 
-/* Starts a measurement of a store and returns at once. Otherwise as cleat_bench. *bench is the
- * caller's, to be freed with cleat_bench_free before the client is closed.
+/* Starts a measurement of a store and returns at once. Otherwise as cleat_bench. The caller owns
+ * *bench and frees it with cleat_bench_free before the client is closed.
  * Errors: INVALID, NO_MEMORY, UNSUPPORTED (after a fork); all others come from cleat_bench_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_bench_async(struct cleat_client *client,
                                                         const struct cleat_bench_options *options,

@@ -37,9 +37,9 @@ struct cleat_checkpoint_info {
 struct cleat_list;
 
 /* Lists the committed checkpoints, oldest step first. Sends one request for each page of steps and
- * one for each checkpoint, in parallel. A step whose manifest is damaged is left out and counted
- * (see cleat_list_damaged). An empty or absent folder is an empty list. *list is the caller's, to
- * be freed with cleat_list_free.
+ * one for each checkpoint, in parallel. A step whose manifest is damaged is left out of the list
+ * and counted (see cleat_list_damaged). An empty or absent folder is an empty list. The caller owns
+ * *list and frees it with cleat_list_free.
  * Errors: those of the store, NO_MEMORY. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client,
                                                  struct cleat_list **list, struct cleat_error *err);
@@ -48,7 +48,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_list(struct cleat_client *client,
  * Returns: their number. */
 CLEAT_API size_t cleat_list_count(const struct cleat_list *list);
 
-/* Gives one checkpoint of a list, by its place from 0 on.
+/* Gives one checkpoint of a list, by its index, counted from 0.
  * Returns: the checkpoint, which lives as long as the list; NULL at cleat_list_count and beyond. */
 CLEAT_API const struct cleat_checkpoint_info *cleat_list_get(const struct cleat_list *list,
                                                              size_t index);
@@ -81,8 +81,8 @@ struct cleat_checkpoint;
 #define CLEAT_STEP_LATEST INT64_C(-1)
 
 /* Opens a committed checkpoint. Reads its manifest and rank records and checks their digests.
- * `step` may be CLEAT_STEP_LATEST. The client must outlive the checkpoint. *checkpoint is the
- * caller's, to be freed with cleat_checkpoint_free.
+ * `step` may be CLEAT_STEP_LATEST. The client must outlive the checkpoint. The caller owns
+ * *checkpoint and frees it with cleat_checkpoint_free.
  * Errors: NOT_FOUND, INTEGRITY, FORMAT, NEWER, INVALID (another step below 0), and those of the
  * store. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_checkpoint_open(struct cleat_client *client,
@@ -135,7 +135,7 @@ struct cleat_tensor_info {
  * Returns: their number. */
 CLEAT_API size_t cleat_checkpoint_file_count(const struct cleat_checkpoint *checkpoint);
 
-/* Describes one file of a checkpoint, by its place from 0 on.
+/* Describes one file of a checkpoint, by its index, counted from 0.
  * Returns: the file, which lives as long as the checkpoint; NULL at cleat_checkpoint_file_count and
  * beyond. */
 CLEAT_API const struct cleat_file_info *
@@ -145,7 +145,7 @@ cleat_checkpoint_file(const struct cleat_checkpoint *checkpoint, size_t index);
  * Returns: their number. A tensor that several ranks share counts once. */
 CLEAT_API size_t cleat_checkpoint_tensor_count(const struct cleat_checkpoint *checkpoint);
 
-/* Describes one tensor of a checkpoint, by its place from 0 on. Tensors are sorted by name.
+/* Describes one tensor of a checkpoint, by its index, counted from 0. Tensors are sorted by name.
  * Returns: the tensor, which lives as long as the checkpoint; NULL at cleat_checkpoint_tensor_count
  * and beyond. */
 CLEAT_API const struct cleat_tensor_info *

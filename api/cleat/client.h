@@ -17,12 +17,12 @@ struct cleat_client;
 
 /* ---- Options ----------------------------------------------------------------------------- */
 
-/* Where the name of the bucket stands in a URL. */
+/* Where the bucket's name is in a URL. */
 enum cleat_addressing {
   /* Virtual-host style at AWS. Path style for custom endpoints and for buckets with dots. */
   CLEAT_ADDRESSING_AUTO = 0,
   CLEAT_ADDRESSING_PATH = 1,
-  /* Path style all the same for names that cannot stand in a host, or have dots over TLS. */
+  /* But path style for names that cannot be part of a host name, or that have dots over TLS. */
   CLEAT_ADDRESSING_VIRTUAL = 2
 };
 
@@ -82,7 +82,7 @@ struct cleat_client_options {
   enum cleat_payload_signing payload_signing;
   enum cleat_checksum checksum;
   const char *sse;            /* encryption at rest: AES256, aws:kms, aws:kms:dsse */
-  const char *sse_kms_key_id; /* id, ARN or alias; with sse aws:kms and aws:kms:dsse alone */
+  const char *sse_kms_key_id; /* id, ARN or alias; only with sse aws:kms or aws:kms:dsse */
   int sse_bucket_key;         /* with aws:kms: 1: use an S3 Bucket Key; -1: do not */
   /* 32 bytes: SSE-C, for every object that is written or read. NULL: sse_c_key_file, else
    * CLEAT_SSE_C_KEY (base64), else CLEAT_SSE_C_KEY_FILE. */
@@ -93,7 +93,7 @@ struct cleat_client_options {
   const char *tags;         /* of every object: "team=ml&run=a%20b", at most 10 */
   int requester_pays;       /* 1: the caller agrees to pay for requests */
   const char *bucket_owner; /* the account, 12 digits, that must own the bucket */
-  const char *user_agent;   /* added behind "cleat/VERSION" in every request */
+  const char *user_agent;   /* added after "cleat/VERSION" in every request */
 
   /* -- CUDA -- */
 
@@ -102,13 +102,13 @@ struct cleat_client_options {
 
   /* -- Ranks -- */
 
-  /* Which of how many processes of the job this is. With world_size 0, the first of these that is
-   * set: CLEAT_RANK and CLEAT_WORLD_SIZE; torchrun's RANK and WORLD_SIZE; the variables of a Slurm
-   * step; those of Open MPI; else 0 of 1.
+  /* The rank of this process in the job, and the number of ranks. With world_size 0, the first of
+   * these that is set: CLEAT_RANK and CLEAT_WORLD_SIZE; torchrun's RANK and WORLD_SIZE; the
+   * variables of a Slurm step; those of Open MPI; else 0 of 1.
    *
    * All ranks of one start of a job have the same `start`, and no other start has it: `start`, else
-   * CLEAT_START, else (in a Slurm step) job, restart and step. A single rank may go without it.
-   * Several ranks without it are INVALID. Torchrun's run id repeats, so broadcast a random id
+   * CLEAT_START, else (in a Slurm step) job, restart and step. A single rank does not need it. For
+   * several ranks a missing one is INVALID. Torchrun's run id repeats, so broadcast a random id
    * there. */
   unsigned rank;
   unsigned world_size;
@@ -124,7 +124,7 @@ struct cleat_client_options {
 /* Opens a client for the store at a URL. The URL is file:///dir or s3://bucket/prefix.
  *
  * Takes the staging memory and starts the threads. Contacts no server: the first request looks for
- * credentials. `options` may be NULL. On success *client is the caller's, to be closed with
+ * credentials. `options` may be NULL. The caller owns *client and closes it with
  * cleat_client_close.
  * Errors: INVALID (URL, options, settings files), NO_MEMORY, LIMIT (staging memory is smaller than
  * a part), IO (a thread did not start). */
@@ -133,7 +133,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_client_open(const char *url,
                                                         struct cleat_client **client,
                                                         struct cleat_error *err);
 
-/* Tells which rank of its job a client is. Set at open.
+/* Tells the rank of a client in its job. Set at open.
  * Returns: 0 to world size - 1. */
 CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
 
@@ -141,7 +141,7 @@ CLEAT_API unsigned cleat_client_rank(const struct cleat_client *client);
  * Returns: 1 or more. */
 CLEAT_API unsigned cleat_client_world_size(const struct cleat_client *client);
 
-/* Counts the requests that were sent again after a failed try.
+/* Counts the requests that were retried after a failure.
  * Returns: the number since the client was opened. */
 CLEAT_API uint64_t cleat_client_retries(const struct cleat_client *client);
 

@@ -17,7 +17,7 @@ extern "C" {
 #define CLEAT_API
 #endif
 
-/* Marks functions whose status must be looked at: compilers warn when it is ignored. */
+/* Marks functions whose status must be checked: compilers warn when it is ignored. */
 #if defined(__GNUC__)
 #define CLEAT_MUST_USE __attribute__((warn_unused_result))
 #else

@@ -18,7 +18,7 @@ struct cleat_doctor;
 enum cleat_check_result {
   CLEAT_CHECK_OK = 0,
   CLEAT_CHECK_MISSING = 1, /* the store says that it cannot do this */
-  CLEAT_CHECK_IGNORED = 2, /* it takes the request and does not do what that asks for */
+  CLEAT_CHECK_IGNORED = 2, /* it accepts the request, but does not do what the request asks for */
   CLEAT_CHECK_FAILED = 3,
   /* Does not apply, or depends on a check that did not pass; `seen` says which. */
   CLEAT_CHECK_SKIPPED = 4
@@ -29,26 +29,26 @@ enum cleat_check_result {
 struct cleat_check {
   const char *name; /* such as "create-only"; never changes once released, for scripts */
   enum cleat_check_result result;
-  int blocks;          /* 1: no save is safe until this is put right */
+  int blocks;          /* 1: no save is safe until this is fixed */
   const char *seen;    /* what was found */
-  const char *meaning; /* what that means for a save; "" when all is well */
+  const char *meaning; /* what that means for a save; "" if the check passed */
   const char *hint;    /* what to do; or "" */
 };
 
-/* Tries every ability of a store that saves and loads rely on. Waits for the end. It works in a
- * folder "doctor-<random>" of its own below the client's store, and cleans up, also after failures
- * and when cancelled. It stores some 5 MiB. It ends within two minutes and the time limit of one
+/* Tests everything on a store that saves and loads rely on. Waits for the end. It works in a folder
+ * "doctor-<random>" of its own below the client's store, and cleans up, also after failures and
+ * when cancelled. It stores about 5 MiB. It ends within two minutes and the time limit of one
  * operation.
  *
- * A fault of the store is in the report, not an error. *doctor, the report, is the caller's, to be
- * freed with cleat_doctor_free before the client is closed.
+ * A fault of the store is in the report, not an error. The caller owns *doctor, the report, and
+ * frees it with cleat_doctor_free before the client is closed.
  * Errors: NO_MEMORY, CANCELLED, UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor(struct cleat_client *client,
                                                    struct cleat_doctor **doctor,
                                                    struct cleat_error *err);
 
-/* Starts the checks of a store and returns at once. Otherwise as cleat_doctor. *doctor is the
- * caller's, to be freed with cleat_doctor_free before the client is closed.
+/* Starts the checks of a store and returns at once. Otherwise as cleat_doctor. The caller owns
+ * *doctor and frees it with cleat_doctor_free before the client is closed.
  * Errors: NO_MEMORY, UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_doctor_async(struct cleat_client *client,
                                                          struct cleat_doctor **doctor,
@@ -75,7 +75,7 @@ CLEAT_API int cleat_doctor_safe(const struct cleat_doctor *doctor);
  * Returns: their number; 0 before the checks have ended. */
 CLEAT_API size_t cleat_doctor_count(const struct cleat_doctor *doctor);
 
-/* Gives one check of a report, by its place from 0 on.
+/* Gives one check of a report, by its index, counted from 0.
  * Returns: the check, which lives as long as the report; NULL at cleat_doctor_count and beyond. */
 CLEAT_API const struct cleat_check *cleat_doctor_check(const struct cleat_doctor *doctor,
                                                        size_t index);

@@ -42,7 +42,7 @@ typedef enum cleat_status {
 #undef CLEAT_STATUS_ENUM
 } cleat_status;
 
-/* Everything about a failure. Plain data of fixed size, which may be copied freely. Strings are
+/* All facts about a failure. Plain data of fixed size, which may be copied freely. Strings are
  * NUL-terminated. */
 struct cleat_error {
   cleat_status status;
@@ -65,8 +65,8 @@ CLEAT_API const char *cleat_status_name(cleat_status status);
  * number. Static; never NULL. */
 CLEAT_API const char *cleat_status_text(cleat_status status);
 
-/* How important a line of the log is. WARNING: a call succeeded or goes on, but somebody should
- * look. INFO: a decision that an operator may ask about. DEBUG: details for developers. */
+/* How important a line of the log is. WARNING: a call succeeded or continues, but somebody should
+ * check. INFO: a decision that an operator may ask about. DEBUG: details for developers. */
 enum cleat_log_level { CLEAT_LOG_DEBUG = 0, CLEAT_LOG_INFO = 1, CLEAT_LOG_WARNING = 2 };
 
 /* A function that receives one line of the log, without a line end. `user` is the log_user of the

@@ -1,5 +1,5 @@
 /* manager.h: what a training loop decides about its checkpoints: when to save, what to save, how
- * many to keep, and where to go on from.
+ * many to keep, and what to resume from.
  *
  * The manager does no input or output of its own. It calls the functions of the other headers, or
  * those that the caller puts in their place (manager_ops.h). A loop reads like this:
@@ -56,8 +56,8 @@ struct cleat_manager_store_ops;
 
 /* What a manager loads at the start of a job. */
 enum cleat_manager_load_mode {
-  CLEAT_MANAGER_LOAD_AUTO = 0,  /* the latest, if there is one, else from scratch */
-  CLEAT_MANAGER_LOAD_NEVER = 1, /* from scratch, whatever is there */
+  CLEAT_MANAGER_LOAD_AUTO = 0,  /* the latest if there is one, otherwise from scratch */
+  CLEAT_MANAGER_LOAD_NEVER = 1, /* from scratch, even if there are checkpoints */
   CLEAT_MANAGER_LOAD_FORCE = 2, /* the latest; an error when there is none */
   CLEAT_MANAGER_LOAD_STEP = 3   /* `load_step`; an error when it is not there */
 };
@@ -99,9 +99,8 @@ struct cleat_manager_options {
 
   /* -- What to save -- */
 
-  /* Patterns of fnmatch(3), such as "optimizer.*", with NULL behind the last. Tensors that match
-   * one are left out: of intermediate checkpoints, of the final one. NULL: all tensors are
-   * saved. */
+  /* Patterns of fnmatch(3), such as "optimizer.*", ending with NULL. Tensors that match one are
+   * left out: of intermediate checkpoints, of the final one. NULL: all tensors are saved. */
   const char *const *intermediate_without;
   const char *const *final_without;
   /* The checkpoint of the model that training began with. Each of its tensors is saved into a file
@@ -115,7 +114,7 @@ struct cleat_manager_options {
 
   /* -- Log -- */
 
-  cleat_log_fn *log; /* receives the manager's own lines; NULL: silent */
+  cleat_log_fn *log; /* receives the manager's own log lines; NULL: silent */
   void *log_user;
 
   /* -- Tables of the caller (manager_ops.h) -- */
@@ -124,7 +123,7 @@ struct cleat_manager_options {
   void *store_user;
   const struct cleat_manager_policy_ops *policy; /* NULL: Cleat's own */
   void *policy_user;
-  /* Not NULL: replaces all of the above. The client may then be NULL. */
+  /* If it is not NULL, it replaces all of the above, and the client may be NULL. */
   const struct cleat_manager_ops *ops;
   void *ops_user;
 };
@@ -134,8 +133,8 @@ struct cleat_manager_options {
 
 /* Opens a manager and finds what to resume from. It uses cleat_resume: all ranks of the start agree
  * on the step, and damaged checkpoints are passed over with a warning. One manager for each client.
- * `options` may be NULL. The client must outlive the manager. *manager is the caller's, to be
- * closed with cleat_manager_close.
+ * `options` may be NULL. The client must outlive the manager. The caller owns *manager and closes
+ * it with cleat_manager_close.
  * Errors: INVALID, NO_MEMORY, IO (a thread did not start), NOT_FOUND (loading is forced, and there
  * is nothing), those of cleat_resume and cleat_latest. */
 CLEAT_API CLEAT_MUST_USE cleat_status
@@ -157,8 +156,8 @@ enum cleat_value_type { CLEAT_VALUE_NUMBER = 0, CLEAT_VALUE_INTEGER = 1, CLEAT_V
 struct cleat_value {
   const char *name;
   enum cleat_value_type type;
-  double number;   /* any, also infinite or NaN; of an INTEGER that was loaded: the same value */
-  int64_t integer; /* comes back exact; of other types: 0 */
+  double number;   /* any number, also infinite or NaN; for a loaded INTEGER: the same value */
+  int64_t integer; /* restored exactly; 0 for other types */
   const char *text;
 };
 
@@ -187,11 +186,11 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_load(struct cleat_manager *m
 CLEAT_API const struct cleat_value *cleat_manager_value(struct cleat_manager *manager,
                                                         const char *name);
 
-/* Goes back to an earlier step in the middle of a run, and on from there. Every rank calls it. It
- * waits for saves and deletions under way, then loads `step` as cleat_manager_load does. Once all
- * ranks have loaded it, the later steps are no checkpoints any more (cleat_rollback). Neither this
- * run nor a later start finds them again. They become due and are saved as if they had never been
- * there, the final one too. Retention does not count them.
+/* Goes back to an earlier step in the middle of a run, and continues from there. Every rank calls
+ * it. It waits for saves and deletions under way, then loads `step` as cleat_manager_load does.
+ * Once all ranks have loaded it, the later steps are no longer checkpoints (cleat_rollback).
+ * Neither this run nor a later start finds them again. They become due again and are saved like new
+ * steps, including the final one. Retention does not count them.
  *
  * A failure to load removes nothing, and the run may go back to another step. The contents of the
  * destinations are then undefined.
@@ -209,8 +208,8 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_rollback(
 
 /* ---- Save -------------------------------------------------------------------------------- */
 
-/* What else to say of a save by a manager. Starts from CLEAT_MANAGER_SAVE_OPTIONS_INIT. Borrowed by
- * the call alone. */
+/* Further options for a save by a manager. Starts from CLEAT_MANAGER_SAVE_OPTIONS_INIT. Borrowed
+ * for the call. */
 struct cleat_manager_save_options {
   size_t struct_bytes;
   int is_final; /* 1: this is the last step, whatever `final_step` says */
@@ -233,7 +232,7 @@ CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t s
  *    how the save ended.
  *
  * Which steps are saved:
- *  - A step that is newer than the latest is saved. If the store has it all the same, that one is
+ *  - A step that is newer than the latest is saved. If the store has it anyway, that one is
  *    damaged. It is replaced, unless request->if_exists is SKIP.
  *  - For the latest step itself, request->if_exists decides. It is the latest if this manager has
  *    saved it, is saving it or has resumed from it, or another start has committed it. FAIL:
@@ -242,10 +241,10 @@ CLEAT_API int cleat_manager_should_save(struct cleat_manager *manager, int64_t s
  *  - An older step is refused (EXISTS), as the next start would resume from the latest:
  *    cleat_manager_rollback goes back.
  *
- * A failed asynchronous save leaves nothing behind, and its step may be saved again. Its error
- * ("step 20 was not saved: …") is returned once, by the next call of this function or of
- * cleat_manager_finalize. The step of that call is saved all the same. With fail_fast nothing more
- * is saved.
+ * A failed asynchronous save leaves nothing in the store, and its step may be saved again. Its
+ * error ("step 20 was not saved: …") is returned once, by the next call of this function or of
+ * cleat_manager_finalize. The step of that call is saved anyway. With fail_fast nothing more is
+ * saved.
  *
  * Errors: EXISTS, INVALID (also: the manager was terminated), MISMATCH (see `like`), those of the
  * save. An error of this call comes before that of an earlier save, which the next call then
@@ -268,7 +267,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_find_latest(struct cleat_man
                                                                 struct cleat_error *err);
 
 /* Collects the asynchronous saves that have ended. `blocking`, 1: waits for all of them, and for
- * deletions. `terminate`, 1: from now on no more saves are taken. May be called again.
+ * deletions. `terminate`, 1: from now on no more saves are accepted. May be called again.
  * Errors: that of the first failed save that was not reported yet, if there is one. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_manager_finalize(struct cleat_manager *manager,
                                                              int blocking, int terminate,
@@ -285,7 +284,7 @@ struct cleat_manager_progress {
   /* Saves of this manager, by how they ended. A skipped save counts as neither. */
   uint64_t committed;
   uint64_t failed;
-  uint64_t prunes_failed; /* the next one tries again what they did not remove */
+  uint64_t prunes_failed; /* the next prune tries again to remove what is left */
 };
 
 /* Tells what a manager is doing. Fills in all of *progress. Never blocks on the store. Any thread

@@ -28,10 +28,10 @@ struct cleat_save_request;
 
 /* ---- Store ------------------------------------------------------------------------------- */
 
-/* The functions by which a manager reaches its store. It does nothing to a store in other ways. Each
- * function gets `store_user` and the client that the manager was opened with. It must do what the
- * public function of the same name does. Two have none:
- *   ranks        which of how many ranks the client is
+/* The functions by which a manager uses its store. It uses the store in no other way. Each function
+ * gets `store_user` and the client that the manager was opened with. It must do what the public
+ * function of the same name does. Two have none:
+ *   ranks        the rank of the client, and the number of ranks
  *   step_before  the newest committed step below `step`; NOT_FOUND: there is none
  * Threads: save_wait and prune are called from a thread of the manager's own, save_progress from
  * any, the others from the thread that trains. */
@@ -75,24 +75,24 @@ struct cleat_manager_store_ops {
 
 /* ---- Policy ------------------------------------------------------------------------------ */
 
-/* What the policy of a manager decides by. */
+/* The state on which the policy of a manager decides. */
 struct cleat_manager_state {
-  int64_t save_interval; /* these four: as in the options */
+  int64_t save_interval; /* these four are as in the options */
   int64_t final_step;
   int keep_last;
   enum cleat_manager_load_mode load;
   /* The newest that this manager saved or skipped, is saving, or resumed from; -1: none. */
   int64_t newest;
-  int64_t latest;      /* the newest that is known to be there, or is being saved; -1: none */
+  int64_t latest;      /* the newest that is known to be committed, or is being saved; -1: none */
   int64_t resumable;   /* the step of the checkpoint to resume from; -1: none */
   int final_saved;     /* 1: the final checkpoint is committed, or being saved */
   int terminated;      /* 1: cleat_manager_finalize has closed the manager for saves */
-  unsigned rank;       /* which of how many this is */
+  unsigned rank;       /* the rank of this process */
   unsigned world_size; /* 1 or more */
 };
 
 /* The functions that decide for a manager when to save, whether to load and how many to keep. Each
- * gets `policy_user`. Threads: keep_last is called after a commit, by rank 0 alone, from the
+ * gets `policy_user`. Threads: keep_last is called after a commit, only by rank 0, from the
  * manager's own thread; the others are called from the thread that trains. */
 struct cleat_manager_policy_ops {
   size_t struct_bytes;

@@ -4,22 +4,23 @@
 
 #include <stdint.h>
 
-/* How far a save or a load has come. It only moves on: from RUNNING, for saves through COMMITTING,
- * to DONE or FAILED. */
+/* How far a save or a load has come. It only moves forward: from RUNNING (for saves through
+ * COMMITTING) to DONE or FAILED. */
 enum cleat_phase {
   CLEAT_PHASE_RUNNING = 0,
-  CLEAT_PHASE_COMMITTING = 1, /* saves only: all bytes are stored, the manifest is being put */
+  /* saves only: all bytes are stored, and the manifest is being written */
+  CLEAT_PHASE_COMMITTING = 1,
   CLEAT_PHASE_DONE = 2,
   CLEAT_PHASE_FAILED = 3
 };
 
-/* How a save that returned CLEAT_OK ended. With several ranks, all of them are told the same. */
+/* How a save that returned CLEAT_OK ended. With several ranks, all of them get the same outcome. */
 enum cleat_outcome {
   CLEAT_OUTCOME_PENDING = 0,   /* not ended yet, or failed */
   CLEAT_OUTCOME_COMMITTED = 1, /* this save stored and committed the step */
-  /* No longer used. It was: the same start of the job had committed the step before. */
+  /* No longer used. Its meaning was: the same start of the job had already committed the step. */
   CLEAT_OUTCOME_ALREADY = 2,
-  /* With CLEAT_IF_EXISTS_SKIP: the step was committed already. Nothing of this save stays in the
+  /* With CLEAT_IF_EXISTS_SKIP: the step was already committed. Nothing of this save stays in the
    * store. */
   CLEAT_OUTCOME_SKIPPED = 3
 };
@@ -36,7 +37,7 @@ struct cleat_progress {
   uint64_t files_total;
   uint64_t files_done;
   double elapsed_s;
-  uint64_t bytes_resumed; /* of bytes_done: stored by an earlier try (saves with resume) */
+  uint64_t bytes_resumed; /* part of bytes_done: stored by an earlier attempt (saves with resume) */
   int device_snapshot;    /* 1: the save copied its CUDA tensors to device memory first */
 };
 

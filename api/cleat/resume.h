@@ -1,4 +1,4 @@
-/* resume.h: the step that all ranks go on from, at a start of a job and in the middle of one. */
+/* resume.h: the step that all ranks resume from, at the start of a job or in the middle of it. */
 #ifndef CLEAT_API_CLEAT_RESUME_H
 #define CLEAT_API_CLEAT_RESUME_H
 
@@ -17,23 +17,23 @@ struct cleat_checkpoint;
 
 /* ---- Resume ------------------------------------------------------------------------------ */
 
-/* What a start of a job goes on from. Starts from CLEAT_RESUME_OPTIONS_INIT; all zero: from the
- * latest checkpoint, whatever shape of job saved it. All ranks give the same. */
+/* What a start of a job resumes from. Starts from CLEAT_RESUME_OPTIONS_INIT; all zero: from the
+ * latest checkpoint, even if a job of another shape saved it. All ranks give the same options. */
 struct cleat_resume_options {
   size_t struct_bytes;
-  int fresh;   /* 1: from nothing, whatever there is */
+  int fresh;   /* 1: start from scratch, even if there are checkpoints */
   int at_step; /* 1: from `step`, not from the latest */
   int64_t step;
   int strict_topology; /* 1: MISMATCH if the job that saved it had other ranks or groups */
 };
 #define CLEAT_RESUME_OPTIONS_INIT CLEAT_INIT_OF(struct cleat_resume_options)
 
-/* Begins a start of a training job and opens the checkpoint to go on from. Every rank calls it
- * once, before the first save, and all ranks go on from the same step. Rank 0 finds the latest
- * whole checkpoint and registers the start. The other ranks wait for that (rank_timeout_s) and open
- * the same checkpoint. `options` may be NULL.
+/* Begins a start of a training job and opens the checkpoint to resume from. Every rank calls it
+ * once, before the first save, and all ranks resume from the same step. Rank 0 finds the latest
+ * complete checkpoint and registers the start. The other ranks wait for that (rank_timeout_s) and
+ * open the same checkpoint. `options` may be NULL.
  *
- * *checkpoint is NULL if there is nothing to go on from. Otherwise it is the caller's, to be freed
+ * *checkpoint is NULL if there is nothing to resume from. Otherwise the caller owns it and frees it
  * with cleat_checkpoint_free.
  *
  * From then on, an earlier start of the job commits no more (LOST: superseded). The same happens to
@@ -42,7 +42,7 @@ struct cleat_resume_options {
  * Errors: INVALID (called twice), LOST (the start's name was used before, or two processes act as
  * this rank), TIMEOUT (rank 0 does not come), NOT_FOUND (the step that was asked for), MISMATCH
  * (strict_topology; ranks that disagree on the world size), INTEGRITY (there are checkpoints, and
- * none is whole), and the store's. */
+ * all are damaged), and the store's. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
                                                    const struct cleat_resume_options *options,
                                                    struct cleat_checkpoint **checkpoint,
@@ -51,10 +51,10 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_resume(struct cleat_client *client,
 /* ---- Rollback ---------------------------------------------------------------------------- */
 
 /* Which step to go back to, and whether this rank can. Starts from CLEAT_ROLLBACK_OPTIONS_INIT.
- * Borrowed by the call alone, with `failed`. All ranks give the same step. */
+ * Borrowed for the call, with `failed`. All ranks give the same step. */
 struct cleat_rollback_options {
   size_t struct_bytes;
-  int64_t step; /* the one to go on from */
+  int64_t step; /* the step to go back to */
   /* NULL: this rank has loaded what it needs of the step. Otherwise the reason why it has not:
    * nothing is removed, and every rank is told. */
   const struct cleat_error *failed;
@@ -63,7 +63,7 @@ struct cleat_rollback_options {
 
 /* Goes back to an earlier step in the middle of a run: all later steps are superseded.
  *
- * On success the later steps are no checkpoints any more. Lists leave them out. The next start
+ * On success the later steps are no longer checkpoints. Lists leave them out. The next start
  * resumes from `step`, or from what this run commits after it. The later steps are saved like new
  * ones. Their manifests are removed, the newest first; cleat_gc frees their files a day later.
  *

@@ -19,22 +19,21 @@ struct cleat_save;
 
 /* ---- Requests ---------------------------------------------------------------------------- */
 
-/* What to do when the step is committed already, no matter by whom: another start, this start, or
- * this same client. Only with SKIP is a save that stored nothing a success. If the same client has
- * an unfinished save of the step, the new save waits for it, and so does the fence, to learn its
- * result. */
+/* What to do when the step is already committed: by another start, by this start, or by this same
+ * client. Only with SKIP is a save that stored nothing a success. If the same client has an
+ * unfinished save of the step, the new save and its fence wait for the result. */
 enum cleat_if_exists {
   /* Error EXISTS; LOST if another writer commits the step while this save uploads. */
   CLEAT_IF_EXISTS_FAIL = 0,
-  /* Success with outcome SKIPPED, also if another writer is faster. */
+  /* Success with outcome SKIPPED, also if another writer commits first. */
   CLEAT_IF_EXISTS_SKIP = 1,
-  /* Upload everything anew, then switch the manifest, unless another writer has done so (LOST). */
+  /* Upload everything again, then replace the manifest; LOST if another writer has replaced it. */
   CLEAT_IF_EXISTS_REPLACE = 2
 };
 
 /* What to do when an earlier save of the client has not ended. */
 enum cleat_if_busy {
-  CLEAT_IF_BUSY_WAIT = 0,  /* take a turn: the fence may wait for the earlier save's uploads */
+  CLEAT_IF_BUSY_WAIT = 0,  /* wait: the fence may wait for the earlier save's uploads */
   CLEAT_IF_BUSY_REFUSE = 1 /* error BUSY */
 };
 
@@ -64,35 +63,35 @@ struct cleat_save_request {
    * file must fit: 2.44 TiB by default. Beyond that: LIMIT, before anything is sent. Host memory
    * that is saved in place and files from disk need no staging memory. */
   uint64_t shard_bytes;
-  /* 1: reuse what a killed try at saving this step left, and send only what is missing. Parts are
-   * compared by size and checksum. If this save fails, its stored parts stay for the next try. The
-   * earlier process, if it still lives, is told LOST and cannot commit any more.
+  /* 1: reuse what a killed save of this step has stored, and send only what is missing. Parts are
+   * compared by size and checksum. If this save fails, its stored parts stay for the next attempt.
+   * If the earlier process still lives, it gets LOST and can no longer commit.
    *
    * Only for sources that are read in place: INVALID for cleat_save_async. UNSUPPORTED for a store
    * without conditional writes, or one that is seen to ignore or refuse them (some thirty small
-   * requests, once for a client, unless the store is AWS's). Finds tries of saves from files, and
-   * tries that had `resume` set themselves. If a whole object differs from its file, all of it is
-   * sent anew. */
+   * requests, once for a client, unless the store is AWS's). Finds attempts of saves from files,
+   * and attempts that had `resume` set themselves. If a whole object differs from its file, all of
+   * it is sent again. */
   int resume;
   enum cleat_if_busy if_busy;
-  const struct cleat_place *places; /* of each of the tensors; NULL: all are in host memory */
+  const struct cleat_place *places; /* for each of the tensors; NULL: all are in host memory */
   /* cleat_save_async, 1: copy CUDA tensors to free memory of their device first. The fence then
-   * waits for that copy alone. If there is too little memory, the save logs a warning and goes on
+   * waits only for that copy. If there is too little memory, the save logs a warning and continues
    * without the copy; cleat_progress.device_snapshot tells. */
   int device_snapshot;
   /* The file for each of the tensors, such as "model-00001-of-00004.safetensors": a name as of
    * struct cleat_file, with this ending. shard_bytes is then ignored. NULL: files of
    * shard_bytes. */
   const char *const *tensor_files;
-  /* Of each of the tensors; NULL: all are whole, and this rank's alone. */
+  /* For each of the tensors; NULL: all are whole tensors, on this rank only. */
   const struct cleat_shard *shards;
 
   /* -- The commit -- */
 
-  /* The caller's last decision. Called once all bytes of this rank are stored and before anything
-   * is committed, on a thread of Cleat's and under no lock. Any status but CLEAT_OK ends the save
-   * with that status and the error that the function has filled in. Files from disk are checked
-   * again after it: a file that has changed is CHANGED. NULL: no such call. */
+  /* The caller's last check. Called once all bytes of this rank are stored and before anything is
+   * committed, on a thread of Cleat's, with no lock held. Any status other than CLEAT_OK ends the
+   * save with that status and the error that the function has filled in. Files from disk are
+   * checked again after it: a file that has changed is CHANGED. NULL: no such call. */
   cleat_status (*confirm)(void *user, struct cleat_error *err);
   void *confirm_user;
   /* How the save ended. Written on success, by the time the call returns. A call that only starts a
@@ -109,7 +108,7 @@ struct cleat_save_request {
 /* ---- Saves ------------------------------------------------------------------------------- */
 
 /* Saves a checkpoint and waits for the commit. With several ranks, every rank saves the step, each
- * with its own tensors and files. All ranks end alike: with the committed checkpoint, or with the
+ * with its own tensors and files. All ranks get the same result: the committed checkpoint, or the
  * error of the first rank that failed.
  *
  * The sources are read in place, without a copy (CUDA memory: part by part). They must stay
@@ -127,15 +126,15 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save(struct cleat_client *client,
                                                  const struct cleat_save_request *request,
                                                  struct cleat_error *err);
 
-/* Starts a save that copies its sources, and returns when its plan is made. The client's threads go
- * on to copy the sources.
+/* Starts a save that copies its sources, and returns when the save is planned. The client's threads
+ * then copy the sources.
  *
  * The request itself, its names and arrays are copied before it returns. The bytes of tensors and
  * files must stay valid and unchanged until cleat_save_wait_staged returns. CUDA memory is copied
- * on a stream of Cleat's own, after the work that the stream of its place has queued by now.
+ * on Cleat's own stream, after the work that the stream of its place has queued by now.
  *
- * Saves of one client commit in the order in which they were started. *save is the caller's, to be
- * freed with cleat_save_free.
+ * Saves of one client commit in the order in which they were started. The caller owns *save and
+ * frees it with cleat_save_free.
  * Errors: those that cleat_save finds before it sends anything; all others come from
  * cleat_save_wait. */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *client,
@@ -144,7 +143,7 @@ CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_async(struct cleat_client *clie
                                                        struct cleat_error *err);
 
 /* Starts a save that reads its sources in place, without a copy. Otherwise as cleat_save_async. The
- * sources must stay unchanged until cleat_save_wait returns. For callers of cleat_save who want to
+ * sources must stay unchanged until cleat_save_wait returns. For callers of cleat_save that want to
  * show progress.
  * Errors: as for cleat_save_async. */
 CLEAT_API CLEAT_MUST_USE cleat_status
@@ -153,7 +152,7 @@ cleat_save_async_in_place(struct cleat_client *client, const struct cleat_save_r
 
 /* Waits until every source byte of a save has been copied: the fence. Also returns when the save
  * has failed. The sources may change after it. While the checkpoint fits into staging_bytes, it
- * waits for memory copies alone, never for the store. For a save in place it waits for the end of
+ * waits only for memory copies, never for the store. For a save in place it waits for the end of
  * the save. May be called again, from any thread.
  * Errors: that of the save, if it has failed by then; UNSUPPORTED (after a fork). */
 CLEAT_API CLEAT_MUST_USE cleat_status cleat_save_wait_staged(struct cleat_save *save,

@@ -57,21 +57,21 @@ CLEAT_API unsigned cleat_dtype_bits(enum cleat_dtype dtype);
 
 /* ---- Tensors and files ------------------------------------------------------------------- */
 
-/* The memory that holds a tensor's bytes. Cleat makes no CUDA call before a tensor is said to be in
- * CUDA memory. */
+/* The memory that holds a tensor's bytes. Cleat makes no CUDA call until a tensor in CUDA memory is
+ * passed to it. */
 enum cleat_device {
   CLEAT_DEVICE_HOST = 0,
-  CLEAT_DEVICE_CUDA = 1 /* from cudaMalloc and its like; the address tells which device */
+  CLEAT_DEVICE_CUDA = 1 /* from cudaMalloc and similar calls; the device follows from the address */
 };
 
 /* The memory of a tensor, and the CUDA work that must come before the copy. */
 struct cleat_place {
   enum cleat_device device;
-  /* For CUDA memory: a cudaStream_t; NULL: the device's default stream. Its queued work makes the
-   * tensor (a save), or may still use its memory (a load). Bytes are copied after all work that the
-   * stream has queued by the time of the call. Error INVALID: the stream is being captured into a
-   * CUDA graph, or waits for a stream that is. Captures of other streams are no obstacle, and are
-   * left alone. */
+  /* For CUDA memory: a cudaStream_t; NULL: the device's default stream. Its queued work produces
+   * the tensor (a save), or may still use its memory (a load). Bytes are copied after all work that
+   * the stream has queued by the time of the call. Error INVALID: the stream is being captured into
+   * a CUDA graph, or waits for a stream that is. Captures of other streams are allowed, and are not
+   * disturbed. */
   void *stream;
 };
 
@@ -84,15 +84,16 @@ struct cleat_tensor {
   const void *data;     /* may be NULL when the tensor has no bytes */
 };
 
-/* Which part of a tensor of the whole job a tensor is. All zero: the whole tensor, on this rank
- * alone. The pieces of all ranks must make up each tensor without holes and overlaps. That is
+/* The position of a tensor in a larger tensor of the whole job. All zero: the whole tensor, on this
+ * rank only. The pieces of all ranks must make up each tensor without gaps and overlaps. That is
  * checked before the commit. */
 struct cleat_shard {
   const int64_t *global_shape; /* ndim sizes of the whole tensor; NULL: the tensor is the whole */
-  const int64_t *start; /* ndim offsets of this piece in it, in elements; with global_shape alone */
-  /* How many ranks hold this same piece, and which of them this is (from 0). 0 and 1 replicas: only
-   * this rank. One of the ranks writes the piece. All ranks make the same choice, which balances
-   * their bytes. Tensors with the same `group` and number of replicas must be on the same ranks. */
+  const int64_t *start; /* ndim offsets of this piece in it, in elements; only with global_shape */
+  /* How many ranks hold this same piece, and the index of this rank among them (from 0). 0 and 1
+   * replicas: only this rank. One of the ranks writes the piece. All ranks make the same choice,
+   * which balances their bytes. Tensors with the same `group` and number of replicas must be on the
+   * same ranks. */
   unsigned replicas;
   unsigned replica;
   unsigned group;

@@ -1,4 +1,4 @@
-/* bench.c: `cleat bench`: how fast a store is from here, and with how many requests in flight it is fastest.
+/* bench.c: `cleat bench`: measures how fast a store is from this machine, and the best number of requests in flight.
  *
  * Main thread; the client's threads measure. */
 #include "api/cli/cli.h"
@@ -12,23 +12,24 @@ enum { CHART_COLUMNS = 24, EIGHTHS = 8 };
 
 /* 32 parts of the usual size. */
 #define STAGING_BYTES (512ull << 20)
-/* What commands that save and load take, who are told nothing. */
+/* The staging memory of commands that save and load, if it is not configured. */
 #define USUAL_STAGING_BYTES (256ull << 20)
 
 static const char help[] =
-    "Measures a store from this machine: the time of small requests, then the rate\n"
-    "of uploads and of downloads in parts, with 1, 2, 4 and more of them in flight,\n"
-    "until more gain nothing. Says how many are best, and what the default comes to.\n"
-    "All that it stores lies in a folder of its own, which it removes again.\n"
+    "Measures how fast a store is from this machine: first the time of small\n"
+    "requests, then the rate of uploads and downloads in parts. It tries 1, 2, 4 and\n"
+    "more parts in flight, until more bring no gain. It prints the best number and\n"
+    "compares it with the default. It stores everything in a folder of its own, and\n"
+    "removes that at the end.\n"
     "\n"
     "      --size SIZE      the most to upload, and the most to download (8G)\n"
     "\n"
-    "Here --jobs is the most in flight that is tried (32), and --staging is 512M\n"
-    "unless given: a part in flight needs its size of it.\n";
+    "Here --jobs is the most parts in flight to try (32). --staging is 512M unless it\n"
+    "is given: each part in flight needs staging memory of its size.\n";
 
 /* ---- people ---- */
 
-/* Blocks of eighths need a terminal that shows them; '#' stands for a whole one. */
+/* True if the terminal shows block characters of eighths. Otherwise '#' stands for a whole block. */
 static bool has_blocks(void) {
   locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
   bool blocks = locale != (locale_t)0 && isatty(STDOUT_FILENO) &&
@@ -38,7 +39,7 @@ static bool has_blocks(void) {
   return blocks;
 }
 
-/* `share` of the chart's width, 0 to 1. `text` holds three bytes a column and a NUL. */
+/* Draws a bar of `share` (0 to 1) of the chart's width. `text` has three bytes per column and a NUL. */
 static void format_bar(double share, bool blocks, char text[3 * CHART_COLUMNS + 1]) {
   unsigned eighths = (unsigned)(share * CHART_COLUMNS * EIGHTHS + 0.5);
   size_t length = 0;
@@ -126,18 +127,18 @@ static uint64_t side_bytes(const struct cleat_bench_side *side) {
   return bytes;
 }
 
-/* Where more in flight might still be faster: what stands in the way. */
+/* If more parts in flight might be faster, says why they were not tried. */
 static void print_stop(const char *name, const struct cleat_bench_side *side) {
   static const struct {
     const char *stopped;
     const char *text;
   } rows[] = {
-      {"jobs", "--jobs sets the end"},
-      {"staging", "--staging holds no more parts"},
-      {"size", "--size sets the end"},
+      {"jobs", "--jobs limits it"},
+      {"staging", "--staging has no room for more parts"},
+      {"size", "--size limits it"},
       {"slow", "it would take too long"},
   };
-  /* The last rung is no better than one before it: more would hardly help. */
+  /* An earlier number of parts was just as fast, so more would hardly help. */
   if (side->best + 1 < side->count)
     return;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -146,14 +147,14 @@ static void print_stop(const char *name, const struct cleat_bench_side *side) {
   }
 }
 
-/* "for uploads: 16 at once", and how far the default is from it. */
+/* Prints "for uploads: 16 at once", and how far the default is from that. */
 static void print_conclusion(const char *name, const struct cleat_bench_side *side, bool finds) {
   const struct cleat_bench_rung *best = &side->rungs[side->best];
   char rate[CLEAT__CLI_FORMAT_MAX];
   cleat__cli_format_size(best->bytes_per_s, rate);
   printf("Best %s: %u at once, %s/s; ", name, best->concurrency, rate);
   if (finds && best->concurrency <= side->usual) {
-    printf("the default tries up to %u and finds what is best.\n", side->usual);
+    printf("the default tries up to %u and finds the best number.\n", side->usual);
     return;
   }
   printf("the default, %s%u, ", finds ? "up to " : "", side->usual);
@@ -165,7 +166,7 @@ static void print_conclusion(const char *name, const struct cleat_bench_side *si
     printf("is %.0f %% slower.\n", 100 * (1 - side->usual_share));
 }
 
-/* Files are read and written through the staging memory. */
+/* Says how much staging memory the best number needs: files are read and written through it. */
 static void print_staging(const struct cleat_bench_report *report) {
   const struct cleat_bench_side *up = &report->upload, *down = &report->download;
   unsigned most = up->rungs[up->best].concurrency;
@@ -254,7 +255,7 @@ static bool print_json(const struct cleat__cli *cli, const struct cleat_bench_re
 
 /* ---- running ---- */
 
-/* What failed is the store's: it is not that there is no checkpoint, nor that the usage was wrong. */
+/* An error of the store always means 1. It must not look like "no checkpoint" (3) or a usage error. */
 static int fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
                 const struct cleat_error *err) {
   int exit_status = cleat__cli_job_fail(cli, signals, err);

@@ -1,9 +1,9 @@
-/* cli.h: what the files of the `cleat` program share.
+/* cli.h: shared by the files of the `cleat` program.
  *
- * The program is a thin shell over api/cleat.h: a command (save.c, load.c, …) turns its arguments
- * into calls of the public interface, main.c picks the command, and the rest is how things look.
- * Only the main thread runs code of this folder, but for the log function in output.c. Nothing
- * here is global: a struct cleat__cli, on main's stack, is handed to every command. */
+ * The program is a thin shell over api/cleat.h. Each command (save.c, load.c, …) turns its arguments into calls of the
+ * public interface. main.c selects the command. The other files are about input and output. Only the main thread runs
+ * code of this folder, except for the log function in output.c. There are no global variables: every command gets a
+ * struct cleat__cli, which lives on main's stack. */
 #ifndef CLEAT_API_CLI_CLI_H
 #define CLEAT_API_CLI_CLI_H
 
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What the program's exit status says; scripts depend on the numbers (see cleat.1). */
+/* The program's exit statuses. Scripts depend on the numbers (see cleat.1). */
 enum cleat__cli_exit {
   CLEAT__CLI_DONE = 0,
   CLEAT__CLI_FAILED = 1,
@@ -27,7 +27,7 @@ enum cleat__cli_exit {
   CLEAT__CLI_SIGNAL = 128 /* plus the signal's number */
 };
 
-/* Which options a command takes beyond the common ones. */
+/* The options that a command takes beyond the common ones. */
 enum cleat__cli_takes {
   CLEAT__CLI_TAKES_STEP = 1u << 0,
   CLEAT__CLI_TAKES_FORCE = 1u << 1,
@@ -41,9 +41,9 @@ enum cleat__cli_takes {
   CLEAT__CLI_TAKES_RUN = 1u << 9 /* those of struct cleat__cli_run_options */
 };
 
-/* What `cleat run` alone takes. */
+/* Options of `cleat run` alone. */
 struct cleat__cli_run_options {
-  const char *store; /* NULL: not given, as of all texts here */
+  const char *store; /* NULL: not given; so for all texts here */
   const char *dir;
   const char *layout;
   const char *pattern;
@@ -86,7 +86,7 @@ struct cleat__cli_options {
   struct cleat__cli_run_options run;
   unsigned jobs;          /* 0: not given */
   unsigned time_limit_s;  /* 0: not given */
-  char *const *arguments; /* what is no option */
+  char *const *arguments; /* the arguments that are not options */
   size_t argument_count;
 };
 
@@ -98,17 +98,17 @@ struct cleat__cli_command {
   const char *summary;   /* for the list of commands */
   const char *synopsis;  /* after "cleat " */
   const char *help;      /* what it does and its own options; ends in a newline */
-  const char *arguments; /* named when they are missing */
-  unsigned takes;        /* of enum cleat__cli_takes */
+  const char *arguments; /* named in the message when they are missing */
+  unsigned takes;        /* a set of enum cleat__cli_takes */
   size_t min_arguments;
   size_t max_arguments;
-  bool small; /* moves no data, or little at a time: its time limit is short */
-  bool
-      wraps; /* what follows its options is a command line of its own; it opens the client itself */
-  bool saves;             /* it looks for no checkpoint: see cleat__cli_exit_status */
+  bool small; /* moves little or no data: its time limit is short */
+  /* its arguments are a command line of their own; it opens the client itself */
+  bool wraps;
+  bool saves;             /* it does not look for a checkpoint: see cleat__cli_exit_status */
   bool url_last;          /* the store's URL is the last argument, not the first */
-  uint64_t staging_bytes; /* unless --staging is given; 0: the library's default */
-  /* Returns the exit status. `client` is NULL for one that wraps. */
+  uint64_t staging_bytes; /* the default for --staging; 0: the library's default */
+  /* Returns the exit status. `client` is NULL for a command that wraps. */
   int (*run)(const struct cleat__cli *cli, struct cleat_client *client);
 };
 
@@ -125,107 +125,107 @@ extern const struct cleat__cli_command cleat__cli_pin;
 extern const struct cleat__cli_command cleat__cli_unpin;
 extern const struct cleat__cli_command cleat__cli_run;
 
-/* What a command is given. */
+/* What a command gets. */
 struct cleat__cli {
-  const struct cleat__cli_command *command; /* NULL before one was found */
+  const struct cleat__cli_command *command; /* NULL: not yet found */
   struct cleat__cli_options options;
-  bool progress; /* stderr is a terminal that may be drawn on */
+  bool progress; /* stderr is a terminal that can show progress */
 };
 
 /* ---- client.c ------------------------------------------------------------------------------ */
 
-/* Opens a client of the store at `url` as the options say; what it has to tell goes to `log`. */
+/* Opens a client of the store at `url` with the given options. Its log lines go to `log`. */
 cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
                                     cleat_log_fn *log, void *log_user, struct cleat_client **client,
                                     struct cleat_error *err);
 
 /* ---- options.c ----------------------------------------------------------------------------- */
 
-/* Reads argv[0] (the command's name) and what follows; moves the arguments to argv's end. Error: INVALID. */
+/* Parses argv: argv[0] is the command's name. Moves the arguments to argv's end. Error: INVALID. */
 cleat_status cleat__cli_options_parse(const struct cleat__cli_command *command, int argc,
                                       char **argv, struct cleat__cli_options *options,
                                       struct cleat_error *err);
 
-/* The options that every command has, as help text. Static. */
+/* The help text for the options of every command. Static. */
 const char *cleat__cli_options_help(void);
 
 /* One row of the table of options. */
 struct cleat__cli_option {
   const char *name;
-  char letter; /* of the short form; 0: none */
+  char letter; /* the short form; 0: none */
   bool has_value;
   unsigned takes; /* 0: every command has it */
 };
 
-/* Option number `index`, by name. False: there are no more. */
+/* Gets option number `index`, in the order of names. False: there are no more. */
 bool cleat__cli_option_at(size_t index, struct cleat__cli_option *option);
 bool cleat__cli_takes_option(const struct cleat__cli_command *command,
                              const struct cleat__cli_option *option);
 
 /* ---- completion.c -------------------------------------------------------------------------- */
 
-/* Prints the completions of `shell` (bash, fish, zsh) to stdout. False: there is no such shell. */
+/* Prints the completion script of `shell` (bash, fish, zsh) to stdout. False: unknown shell. */
 bool cleat__cli_print_completion(const char *shell,
                                  const struct cleat__cli_command *const *commands, size_t count);
 
 /* ---- nearest.c -------------------------------------------------------------------------- */
 
-/* The nearest of the names up to NULL, if it is near enough to have been meant; else NULL. */
+/* Finds the name that is closest to a mistyped word. NULL: none is close enough. `names` ends with NULL. */
 const char *cleat__cli_nearest(const char *word, const char *const *names);
 
 /* ---- output.c ------------------------------------------------------------------------------ */
 
-/* Says what went wrong on stderr, and on stdout too under --json. Returns the exit status. */
+/* Prints an error on stderr, and with --json on stdout too. Returns the exit status. */
 int cleat__cli_fail(const struct cleat__cli *cli, const struct cleat_error *err);
 
 /* The exit status for an error of a command. */
 int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_error *err);
 
-/* The same for output that memory did not suffice for. */
+/* The same if there is no memory for the output. */
 int cleat__cli_fail_memory(const struct cleat__cli *cli);
 
-/* "cleat: warning: <message>" on stderr. */
+/* Prints "cleat: warning: <message>" on stderr. */
 void cleat__cli_warn(const char *message);
 
 /* cleat_log_fn for the client; `user` is a const struct cleat__cli. Called from any thread. */
 void cleat__cli_log(void *user, enum cleat_log_level level, const char *line);
 
-/* The end of a save, load or verify, as one line or as JSON. Returns the exit status. */
+/* Prints the result of a save, load or verify, as one line or as JSON. Returns the exit status. */
 struct cleat__cli_result {
   int64_t step;
   const char *attempt;   /* NULL: not known */
   const char *outcome;   /* JSON only: "committed", "skipped", … */
-  const char *text;      /* people: what follows the sizes; NULL: no sizes, `note` alone */
+  const char *text;      /* people: follows the sizes; NULL: prints `note` without sizes */
   const char *note;      /* people: replaces sizes and speed */
   const char *place_key; /* JSON: "url" or "destination" */
   const char *place;
   uint64_t files;
   uint64_t bytes;
-  bool resume;      /* something was to be resumed */
-  uint64_t resumed; /* of the bytes: they were there already */
+  bool resume;      /* --resume was given */
+  uint64_t resumed; /* bytes that were already stored */
   double seconds;
 };
 int cleat__cli_report(const struct cleat__cli *cli, const struct cleat__cli_result *result);
 
 /* ---- removals.c ---------------------------------------------------------------------------- */
 
-/* What prune and gc have done. */
+/* What prune and gc have removed. */
 struct cleat__cli_removal_report {
   const struct cleat_removals *removals;
-  const char *noun; /* what was removed: "checkpoint" */
-  const char *kept; /* what the others are: "kept" */
+  const char *noun; /* the kind of thing that was removed: "checkpoint" */
+  const char *kept; /* the word for the others: "kept" */
   bool dry_run;
-  const struct cleat_error *err; /* NULL: all went well */
+  const struct cleat_error *err; /* NULL: no error */
 };
 
-/* Prints it. Returns the exit status. */
+/* Prints the report. Returns the exit status. */
 int cleat__cli_report_removals(const struct cleat__cli *cli,
                                const struct cleat__cli_removal_report *report);
 
 /* ---- table.c: columns for people ------------------------------------------------------------ */
 
 struct cleat__cli_table {
-  const char *align; /* one 'l' or 'r' a column */
+  const char *align; /* one 'l' or 'r' per column */
   char **cells;
   size_t count;
   size_t capacity;
@@ -239,83 +239,83 @@ void cleat__cli_table_clear(struct cleat__cli_table *table);
 void cleat__cli_table_add(struct cleat__cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Adds a row of fixed texts, one a column. */
+/* Adds a row of fixed texts, one per column. */
 void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const *cells);
 
-/* Prints the rows to stdout, each after `indent` blanks; the last column is cut so that a row fits
- * into `width` columns (0: never cut). False: out of memory, nothing printed. */
+/* Prints the rows to stdout, each after `indent` blanks. Cuts the last column so that a row fits into `width` columns
+ * (0: never cuts). False: out of memory, and nothing was printed. */
 bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width);
 
 /* ---- progress.c: the line on a terminal -------------------------------------------------------- */
 
 struct cleat__cli_progress {
-  bool active;       /* a terminal is there, and --quiet is not */
-  bool drawn;        /* a line is on the screen */
+  bool active;       /* there is a terminal, and --quiet is not given */
+  bool drawn;        /* the line is on the screen */
   const char *title; /* borrowed */
-  double drawn_at;   /* of cleat__seconds */
+  double drawn_at;   /* when it was drawn, as cleat__seconds */
   double sampled_at;
   uint64_t sampled_bytes;
-  double rate; /* bytes a second, smoothed; 0: not known yet */
+  double rate; /* bytes per second, smoothed; 0: not yet known */
 };
 
 void cleat__cli_progress_init(struct cleat__cli_progress *progress, const struct cleat__cli *cli,
                               const char *title);
 
-/* Draws the line, unless it was drawn within the last tenth of a second. */
+/* Draws the progress line, at most every tenth of a second. */
 void cleat__cli_progress_draw(struct cleat__cli_progress *progress,
                               const struct cleat_progress *now);
 
-/* The same for a line of the caller's, after the title; it is cut to the terminal. */
+/* Draws the title and a line of the caller's text, cut to the terminal's width. */
 void cleat__cli_progress_note(struct cleat__cli_progress *progress, const char *text);
 
-/* Takes the line off the screen. */
+/* Removes the line from the screen. */
 void cleat__cli_progress_clear(struct cleat__cli_progress *progress);
 
-/* True if stderr is a terminal that lines may be redrawn on. */
+/* True if stderr is a terminal on which a line can be redrawn. */
 bool cleat__cli_progress_possible(void);
 
-/* Columns of the terminal at `fd`; 0: it is none. */
+/* Columns of the terminal at `fd`. 0: it is not a terminal. */
 size_t cleat__cli_terminal_columns(int fd);
 
 /* ---- job.c: opening, and waiting for a save, a load, a doctor or a bench ----------------------------------------- */
 
-/* A running save, load, doctor or bench: one of them is set. */
+/* A running save, load, doctor or bench. One of the pointers is set. */
 struct cleat__cli_job {
   struct cleat_save *save;
   struct cleat_load *load;
-  struct cleat_doctor *doctor; /* shows no progress: it counts no bytes */
-  struct cleat_bench *bench;   /* shows what it measures, and no end */
+  struct cleat_doctor *doctor; /* shows no progress, because it counts no bytes */
+  struct cleat_bench *bench;   /* shows what it measures, but no percentage */
 };
 
-/* Signals that end a job in an orderly way, held back while it runs. */
+/* The signals that end a job in an orderly way. They are blocked while it runs. */
 struct cleat__cli_signals {
   sigset_t held;
   sigset_t before;
-  int caught; /* the first that came; 0: none */
+  int caught; /* the first signal that came; 0: none */
 };
 
-/* From here on SIGINT, SIGTERM and SIGHUP wait for cleat__cli_job_wait, unless they are ignored. */
+/* Blocks SIGINT, SIGTERM and SIGHUP from now on, unless they are ignored. cleat__cli_job_wait receives them. */
 void cleat__cli_signals_hold(struct cleat__cli_signals *signals);
 void cleat__cli_signals_release(struct cleat__cli_signals *signals);
 
-/* Waits for the job's end, showing progress; the first signal cancels the job and a second one
- * kills the program. *last is how far it came. */
+/* Waits for the job's end and shows progress. The first signal cancels the job; a second one kills the program. *last
+ * is its last progress. */
 cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct cleat__cli_job *job,
                                  const char *title, struct cleat__cli_signals *signals,
                                  struct cleat_progress *last, struct cleat_error *err);
 
-/* Opens the checkpoint that --step names, or the newest, and says why if it cannot; returns the exit
- * status. "Nothing found" is then true: where there are checkpoints but none is whole, it is damage. */
+/* Opens the checkpoint that --step names, or the newest. Reports an error, and returns the exit status. "Nothing found"
+ * means that there is no checkpoint. If there are checkpoints but all are damaged, the status says so. */
 int cleat__cli_open_checkpoint(const struct cleat__cli *cli, struct cleat_client *client,
                                struct cleat_checkpoint **checkpoint);
 
-/* Runs a load or verify that was started; frees it. Returns the exit status and, when that is 0, fills *last. */
+/* Waits for a load or verify that was started, and frees it. Returns the exit status; if it is 0, fills *last. */
 int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
                            struct cleat_load *load, const char *title,
                            struct cleat__cli_signals *signals, struct cleat_progress *last,
                            struct cleat_error *err);
 
-/* The exit status after a job that failed: that of the signal that ended it, or that of the error. */
+/* The exit status after a failed job: that of the signal that ended it, or that of the error. */
 int cleat__cli_job_fail(const struct cleat__cli *cli, const struct cleat__cli_signals *signals,
                         const struct cleat_error *err);
 

@@ -1,4 +1,4 @@
-/* client.c: opens a command's client with what the command line says.
+/* client.c: opens a command's client with the options of the command line.
  *
  * Main thread. The caller closes the client. */
 #include "api/cli/cli.h"
@@ -9,7 +9,8 @@
 cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *url,
                                     cleat_log_fn *log, void *log_user, struct cleat_client **client,
                                     struct cleat_error *err) {
-  /* A person who waits for a list has a dead server's name misspelt more often than patience. */
+  /* Small commands give up early. If somebody waits for a list, a misspelt server name is likelier than a slow
+   * server. */
   static const unsigned small_time_limit_s = 60;
   const struct cleat__cli_options *given = &cli->options;
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
@@ -20,8 +21,8 @@ cleat_status cleat__cli_open_client(const struct cleat__cli *cli, const char *ur
   options.time_limit_s = given->time_limit_s;
   options.endpoint = given->endpoint;
   options.region = given->region;
-  /* A launcher's variables are for the job that it launches, not for a program beside it; saves obey Cleat's own. A
-   * 'cleat run' is what is launched, on each machine. */
+  /* A launcher's rank variables are for the job that it launches, not for a program beside it. Saves obey Cleat's own
+   * variables. `cleat run` is itself launched, on each machine. */
   bool of_ranks = cli->command->wraps ||
                   (strcmp(cli->command->name, "save") == 0 && getenv("CLEAT_WORLD_SIZE") != NULL);
   if (cli->command->wraps)

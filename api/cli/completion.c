@@ -1,23 +1,23 @@
-/* completion.c: `cleat completion SHELL`: what a shell offers after <Tab>, made from the tables of commands and
+/* completion.c: `cleat completion SHELL`: prints the completion script of a shell, made from the tables of commands and
  * options.
  *
- * Main thread. The scripts are complete by themselves: they run nothing. `make install` puts them where shells look. */
+ * Main thread. The scripts are self-contained and run no program. `make install` installs them where shells search. */
 #include "api/cli/cli.h"
 
 #include "api/run/layout.h"
 
 #include <string.h>
 
-/* What follows a value's option. */
+/* How to complete an option's value. */
 enum value { VALUE_NONE, VALUE_TEXT, VALUE_FILE, VALUE_FOLDER, VALUE_WORDS };
 
 struct choice {
   const char *option;
   enum value value;
-  const char *words; /* of VALUE_WORDS, separated by blanks; NULL: the layouts */
+  const char *words; /* for VALUE_WORDS, separated by blanks; NULL: the layouts */
 };
 
-/* Options whose value is more than a text. */
+/* Options whose value is not just any text. */
 static const struct choice choices[] = {
     {"if-exists", VALUE_WORDS, "fail skip replace"},
     {"layout", VALUE_WORDS, NULL},

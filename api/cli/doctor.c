@@ -1,21 +1,22 @@
-/* doctor.c: `cleat doctor`: what a store can and cannot do, and what that means for a save.
+/* doctor.c: `cleat doctor`: tests what a store can and cannot do, and what that means for a save.
  *
- * Main thread; the checks run on one of the client's. The exit status says whether a save is safe. */
+ * Main thread; the checks run on a thread of the client. The exit status says whether saves are
+ * safe. */
 #include "api/cli/cli.h"
 
 #include <unistd.h>
 
 static const char help[] =
-    "Tries everything that saves and loads rely on against this very store, in a\n"
-    "folder of its own that it removes again, and says what the store can do, what it\n"
-    "lacks, what it takes and ignores, and what that means for a save. It stores some\n"
-    "5 MiB. The exit status is 0 if saves are safe, 1 if they are not.\n";
+    "Tests everything on a store that saves and loads rely on. Prints what the store\n"
+    "can do, what it lacks, what it accepts but ignores, and what that means for a\n"
+    "save. It stores about 5 MiB in a folder of its own, and removes that at the end.\n"
+    "The exit status is 0 if saves are safe, and 1 if they are not.\n";
 
 static bool is_wrong(const struct cleat_check *check) {
   return check->result != CLEAT_CHECK_OK && check->result != CLEAT_CHECK_SKIPPED;
 }
 
-/* How many checks found something wrong that saves can live with. */
+/* Counts the checks with a problem that does not make saves unsafe. */
 static size_t count_warnings(const struct cleat_doctor *doctor) {
   size_t warnings = 0;
   for (size_t i = 0; i < cleat_doctor_count(doctor); i++) {
@@ -47,7 +48,7 @@ static void put_line(const char *label, const char *text) {
   fputc('\n', stdout);
 }
 
-/* On a terminal the table is cut; what is wrong is told whole. */
+/* Prints problems in full, because the table may be cut on a terminal. */
 static void print_meanings(const struct cleat_doctor *doctor) {
   for (size_t i = 0; i < cleat_doctor_count(doctor); i++) {
     const struct cleat_check *check = cleat_doctor_check(doctor, i);
@@ -123,7 +124,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
 
 const struct cleat__cli_command cleat__cli_doctor = {
     .name = "doctor",
-    .summary = "find out what a store can and cannot do",
+    .summary = "test what a store can and cannot do",
     .synopsis = "doctor [OPTION]... URL",
     .help = help,
     .arguments = "the store's URL",

@@ -1,17 +1,18 @@
-/* gc.c: `cleat gc`: removes what saves that died have left.
+/* gc.c: `cleat gc`: deletes leftovers of crashed saves.
  *
- * Main thread; the client's threads remove. Signals have their usual effect. */
+ * Main thread; the client's threads delete. Signals have their usual effect. */
 #include "api/cli/cli.h"
 
 static const char help[] =
-    "Removes what was left behind: tries at saving that no manifest names, unfinished\n"
-    "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that are\n"
-    "gone, notes of old starts, hidden files in folders; all of it only when the\n"
-    "newest thing in it is old enough. What Cleat did not make is left alone.\n"
+    "Deletes leftovers of crashed saves: attempts that no manifest names, unfinished\n"
+    "uploads, folders of 'cleat doctor' and 'cleat bench', pins of steps that no\n"
+    "longer exist, notes of old starts, and hidden files in folders. A leftover is\n"
+    "deleted only if the newest thing in it is old enough. Objects that are not\n"
+    "Cleat's are left alone.\n"
     "\n"
-    "      --older-than AGE leave what is younger: 90m, 24h or 7d (24h). It must be\n"
-    "                       longer than a save takes: one that goes on is removed\n"
-    "      --dry-run        say what would be removed, and remove nothing\n";
+    "      --older-than AGE keep what is younger: 90m, 24h or 7d (24h). It must be\n"
+    "                       longer than any save takes, or a running save is deleted\n"
+    "      --dry-run        print what would be deleted, and delete nothing\n";
 
 static int run(const struct cleat__cli *cli, struct cleat_client *client) {
   struct cleat_gc_options options = CLEAT_GC_OPTIONS_INIT;
@@ -35,7 +36,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
 
 const struct cleat__cli_command cleat__cli_gc = {
     .name = "gc",
-    .summary = "remove what saves that died have left",
+    .summary = "delete leftovers of crashed saves",
     .synopsis = "gc [OPTION]... URL",
     .help = help,
     .arguments = "the store's URL",

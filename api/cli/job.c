@@ -1,7 +1,7 @@
-/* job.c: opening a checkpoint, and waiting for a save, a load, a doctor or a bench: progress, Ctrl-C, and the end.
+/* job.c: opens a checkpoint, and waits for a save, a load, a doctor or a bench: progress, Ctrl-C, and the end.
  *
- * The main thread polls, and sleeps in sigtimedwait: the signals that end a job are held back in
- * every thread, so there is no handler and no variable for one to set. */
+ * The main thread polls, and sleeps in sigtimedwait. The signals that end a job are blocked in every thread. So there
+ * is no signal handler. */
 #include "api/cli/cli.h"
 
 #include "base/clock.h"
@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { POLL_MAX_MS = 20 }; /* more: the end is noticed late; less: a core is kept busy */
+enum { POLL_MAX_MS = 20 }; /* Higher: the end is noticed late. Lower: a core is kept busy. */
 
 static const int job_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* nohup and shells without job control ignore a signal for their children: that stays so. */
+/* nohup, and shells without job control, make their children ignore a signal. It stays ignored. */
 static bool is_ignored(int number) {
   struct sigaction action;
   return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -70,7 +70,7 @@ static cleat_status wait_for(const struct cleat__cli_job *job, struct cleat_erro
   return job->doctor ? cleat_doctor_wait(job->doctor, err) : cleat_bench_wait(job->bench, err);
 }
 
-/* "uploads, 8 at once: 512 MiB" */
+/* Draws "uploads, 8 at once: 512 MiB". */
 static void draw_bench(const struct cleat__cli_job *job, struct cleat__cli_progress *progress) {
   static const char *const stages[] = {"small requests", "uploads", "downloads", "cleaning up"};
   struct cleat_bench_progress now;
@@ -98,7 +98,7 @@ static int wait_signal(const struct cleat__cli_signals *signals, int64_t ms) {
 /* Returns when the job has ended or a signal has come. */
 static void watch(const struct cleat__cli_job *job, struct cleat__cli_progress *progress,
                   struct cleat__cli_signals *signals, struct cleat_progress *last) {
-  int64_t ms = 1; /* a small job ends within a few */
+  int64_t ms = 1; /* a small job ends within a few milliseconds */
   for (;;) {
     read_progress(job, last);
     if (has_ended(last))
@@ -124,8 +124,8 @@ cleat_status cleat__cli_job_wait(const struct cleat__cli *cli, const struct clea
   if (signals->caught) {
     cancel(job);
     if (!cli->options.quiet)
-      fputs("cleat: stopping in good order; the same signal again ends at once\n", stderr);
-    /* Signals have their usual effect again: the second one kills. */
+      fputs("cleat: stopping; the same signal again ends at once\n", stderr);
+    /* Unblocks the signals: a second one kills the program. */
     cleat__cli_signals_release(signals);
   }
   cleat_status status = wait_for(job, err);
@@ -161,8 +161,7 @@ int cleat__cli_load_finish(const struct cleat__cli *cli, cleat_status started,
   if (status == CLEAT_EXISTS)
     cleat__error_hint(err, "--force writes into a folder that exists");
   int exit_status = status == CLEAT_OK ? CLEAT__CLI_DONE : cleat__cli_job_fail(cli, signals, err);
-  /* The checkpoint is there and the usage was right: what is not found, or in the way, is the
-   * destination's. */
+  /* The checkpoint exists and the usage was right. So NOT_FOUND and EXISTS are about the destination. */
   if (exit_status == CLEAT__CLI_NOTHING || exit_status == CLEAT__CLI_USAGE)
     exit_status = CLEAT__CLI_FAILED;
   if (started == CLEAT_OK)

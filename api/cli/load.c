@@ -1,17 +1,17 @@
 /* load.c: `cleat load`: restores the files of a checkpoint into a folder.
  *
- * Main thread; the bytes are moved by the client's threads. */
+ * Main thread; the client's threads move the bytes. */
 #include "api/cli/cli.h"
 
 #include <inttypes.h>
 
 static const char help[] =
-    "Restores every file of a checkpoint below the folder DEST and checks every byte.\n"
-    "DEST appears whole or not at all; if it exists it is refused.\n"
+    "Restores every file of a checkpoint into the folder DEST and checks every byte.\n"
+    "DEST appears complete or not at all. If it already exists, it is refused.\n"
     "\n"
     "      --step N         the step; the newest if it is not given\n"
     "  -f, --force          write into DEST although it exists; its files are\n"
-    "                       replaced once all are fetched and checked, others stay\n";
+    "                       replaced once all are fetched and checked; others stay\n";
 
 static int load_files(const struct cleat__cli *cli, struct cleat_checkpoint *checkpoint,
                       const char *destination) {

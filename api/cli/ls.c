@@ -1,7 +1,7 @@
-/* ls.c: `cleat ls`: the committed checkpoints of a store, newest last.
+/* ls.c: `cleat ls`: lists the committed checkpoints of a store, newest last.
  *
- * Main thread. A step whose manifest cannot be read is told on stderr, after the list, and in the
- * exit status: whoever prunes or resumes by this list must not take it for all there is. */
+ * Main thread. A step with an unreadable manifest is reported on stderr after the list, and by the
+ * exit status. Somebody who prunes or resumes by this list must know that it is incomplete. */
 #include "api/cli/cli.h"
 
 #include <inttypes.h>
@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 static const char help[] =
-    "Lists the committed checkpoints, newest last. A save that is not complete is not\n"
-    "shown. Steps whose manifest is damaged are named on standard error, and the exit\n"
-    "status is then 4; it is 3 if there is no checkpoint.\n";
+    "Lists the committed checkpoints, newest last. Incomplete saves are not shown.\n"
+    "Steps with a damaged manifest are named on standard error, and the exit status\n"
+    "is 4. It is 3 if there is no checkpoint.\n";
 
 static bool has_metadata(const struct cleat_list *list) {
   for (size_t i = 0; i < cleat_list_count(list); i++) {
@@ -50,7 +50,7 @@ static bool print_table(const struct cleat_list *list) {
   return printed;
 }
 
-/* "damaged" is there only when something is. */
+/* "damaged" is present only if there are damaged steps. */
 static bool print_json(const struct cleat_list *list) {
   struct cleat__cli_json json;
   cleat__cli_json_init(&json);
@@ -66,7 +66,7 @@ static bool print_json(const struct cleat_list *list) {
   return cleat__cli_json_print(&json);
 }
 
-/* What is to be said on stderr once the list is out. Returns the exit status. */
+/* Reports problems on stderr after the list. Returns the exit status. */
 static int report(const struct cleat__cli *cli, const struct cleat_list *list) {
   fflush(stdout);
   for (size_t i = 0; i < cleat_list_damaged(list); i++)
@@ -78,7 +78,7 @@ static int report(const struct cleat__cli *cli, const struct cleat_list *list) {
   struct cleat_error err;
   cleat__error_set(&err, CLEAT_NOT_FOUND, "no checkpoint in %s", cli->options.arguments[0]);
   struct cleat__cli quiet = *cli;
-  quiet.options.json = false; /* the empty list is the document */
+  quiet.options.json = false; /* the empty list is the JSON document */
   return cleat__cli_fail(&quiet, &err);
 }
 

@@ -106,7 +106,7 @@ static int run_command(struct cleat__cli *cli, int argc, char **argv) {
   struct cleat_client *client = NULL;
   if (cleat__cli_open_client(cli, url_of(cli), cleat__cli_log, cli, &client, &err) != CLEAT_OK) {
     int exit_status = cleat__cli_fail(cli, &err);
-    /* Opening looks at the URL and the options alone. */
+    /* Opening reads only the URL and the options, so LIMIT is a usage error. */
     return err.status == CLEAT_LIMIT ? CLEAT__CLI_USAGE : exit_status;
   }
   int exit_status = cli->command->run(cli, client);
@@ -126,7 +126,7 @@ static int dispatch(struct cleat__cli *cli, int argc, char **argv) {
   return cli->command ? run_command(cli, argc - 1, argv + 1) : fail_unknown(cli, word);
 }
 
-/* A list that was cut short by a full disk must not look like a success. */
+/* A list that a full disk has cut must not look like a success. */
 static int close_output(const struct cleat__cli *cli, int exit_status) {
   if (fflush(stdout) == 0 && !ferror(stdout))
     return exit_status;
@@ -140,8 +140,8 @@ static int close_output(const struct cleat__cli *cli, int exit_status) {
 
 int main(int argc, char **argv) {
   struct cleat__cli cli = {0};
-  /* A file beyond `ulimit -f` is then an error of write(), with a message, and what was written of it is
-   * removed. The library leaves the signals of its program alone. */
+  /* Turns a file beyond `ulimit -f` into a write() error with a message, and what was written of it is removed. The
+   * library does not change its program's signals. */
   signal(SIGXFSZ, SIG_IGN);
   int exit_status = dispatch(&cli, argc, argv);
   return close_output(&cli, exit_status);

@@ -1,7 +1,7 @@
-/* nearest.c: which name was meant, for a mistyped command or option.
+/* nearest.c: finds the name that was meant by a mistyped command or option.
  *
- * Pure. The distance is Levenshtein's, with two rows on the stack; words longer than a row are
- * never near. */
+ * Pure. Uses the Levenshtein distance, with two rows on the stack. Words longer than a row are
+ * never close. */
 #include "api/cli/cli.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static unsigned least(unsigned a, unsigned b, unsigned c) {
   return ab < c ? ab : c;
 }
 
-/* How many letters must be added, removed or changed; both words are at most WORD_MAX long. */
+/* The number of letters to add, remove or change. Both words have at most WORD_MAX letters. */
 static unsigned distance(const char *a, const char *b) {
   unsigned above[WORD_MAX + 1], row[WORD_MAX + 1];
   size_t length = strlen(b);
@@ -32,7 +32,7 @@ const char *cleat__cli_nearest(const char *word, const char *const *names) {
   size_t length = strlen(word);
   if (length > WORD_MAX)
     return NULL;
-  /* Beyond half of its letters, or three, a word is another word. */
+  /* With more than three changes, or more than half of its letters, it is a different word. */
   unsigned best = length / 2 < 3 ? (unsigned)(length / 2) + 1 : 4;
   const char *nearest = NULL;
   for (; *names; names++) {

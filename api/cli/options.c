@@ -1,7 +1,7 @@
-/* options.c: the command line, by getopt_long and one table of options.
+/* options.c: parses the command line, with getopt_long and one table of options.
  *
- * Main thread only: getopt_long keeps its place in variables of the C library. All text that ends
- * up in the options belongs to argv. */
+ * Main thread only: getopt_long keeps its state in variables of the C library. All texts in the
+ * options belong to argv. */
 #include "api/cli/cli.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-  LONG_ONLY = 256, /* beyond all characters, which are the codes of options with a short form */
+  LONG_ONLY = 256, /* above all characters, which are the codes of options with a short form */
   OPTION_DRY_RUN = LONG_ONLY,
   OPTION_DIR,
   OPTION_ENDPOINT,
@@ -110,17 +110,17 @@ const char *cleat__cli_options_help(void) {
   return "Options of every command:\n"
          "      --json           print one JSON document on standard output\n"
          "  -q, --quiet          no progress, no closing line, no warnings\n"
-         "  -v, --verbose        say what is being done; twice: in detail\n"
+         "  -v, --verbose        log what happens; given twice: in detail\n"
          "      --endpoint URL   the S3 server, such as http://127.0.0.1:9000\n"
          "      --region NAME    the S3 region\n"
          "      --staging SIZE   memory for copies in flight (256M)\n"
-         "      --part-size SIZE size of the parts that files are cut into (16M)\n"
-         "  -j, --jobs N         transfers in flight, at most (64; 4 for folders)\n"
-         "      --time-limit S   seconds per request (900; 60 where little is moved)\n"
+         "      --part-size SIZE size of the parts of a file (16M)\n"
+         "  -j, --jobs N         the most transfers in flight (64; 4 for folders)\n"
+         "      --time-limit S   seconds per request (900; 60 if little data is moved)\n"
          "  -h, --help           show this help\n";
 }
 
-/* A decimal number without sign, blanks or anything after it. */
+/* Reads a decimal number. A sign, blanks or following text are errors. */
 static bool read_number(const char *text, int64_t *value) {
   if (*text < '0' || *text > '9')
     return false;
@@ -137,7 +137,7 @@ static cleat_status set_step(const char *text, struct cleat__cli_options *option
                              struct cleat_error *err) {
   int64_t ignored;
   if (text[0] == '-' && read_number(text + 1, &ignored)) {
-    cleat__error_set(err, CLEAT_INVALID, "--step %s: a step cannot be below zero", text);
+    cleat__error_set(err, CLEAT_INVALID, "--step %s: a step cannot be negative", text);
     return err->status;
   }
   if (!read_number(text, &options->step)) {
@@ -149,7 +149,7 @@ static cleat_status set_step(const char *text, struct cleat__cli_options *option
   return CLEAT_OK;
 }
 
-/* `unit` is what the number counts. */
+/* `unit` names what the number counts. */
 static cleat_status set_count(const char *name, const char *unit, const char *text, unsigned *count,
                               struct cleat_error *err) {
   int64_t value;
@@ -199,7 +199,7 @@ static cleat_status set_if_exists(const char *text, struct cleat__cli_options *o
   return cleat__error_set(err, CLEAT_INVALID, "--if-exists '%s': not fail, skip or replace", text);
 }
 
-/* Seconds, 0 among them: none at all. */
+/* Reads a number of seconds. 0 is allowed, and means no time at all. */
 static cleat_status set_patience(const char *name, const char *text, unsigned *seconds, bool *given,
                                  struct cleat_error *err) {
   int64_t value;
@@ -238,7 +238,7 @@ static cleat_status set_run_value(int code, const char *value, struct cleat__cli
   case OPTION_PATTERN:
     run->pattern = value;
     return CLEAT_OK;
-  default: /* OPTION_STORE, the last that has a value */
+  default: /* OPTION_STORE, the last one with a value */
     run->store = value;
     return CLEAT_OK;
   }
@@ -281,7 +281,7 @@ static cleat_status set_value(int code, const char *value, struct cleat__cli_opt
   }
 }
 
-/* False: the option is none of those without a value. */
+/* False: the option takes a value. */
 static bool set_flag(int code, struct cleat__cli_options *options) {
   switch (code) {
   case OPTION_JSON:
@@ -322,19 +322,20 @@ static bool set_flag(int code, struct cleat__cli_options *options) {
   }
 }
 
-/* What getopt_long needs to know for the options of one command. */
+/* The tables for getopt_long, for the options of one command. */
 struct syntax {
   struct option longs[ROWS + 1];
   char shorts[SHORT_MAX];
-  const char *names[ROWS + 1]; /* of the long ones, up to NULL */
+  const char *names[ROWS + 1]; /* of the long options, ending with NULL */
 };
 
 static void syntax_make(const struct cleat__cli_command *command, struct syntax *syntax) {
   size_t count = 0, length = 0;
   memset(syntax, 0, sizeof *syntax);
+  /* options after the first argument belong to that argument's command */
   if (command->wraps)
-    syntax->shorts[length++] = '+'; /* what comes after the first argument is that one's */
-  syntax->shorts[length++] = ':';   /* a missing value is told from an unknown option */
+    syntax->shorts[length++] = '+';
+  syntax->shorts[length++] = ':'; /* reports a missing value differently from an unknown option */
   for (size_t i = 0; i < ROWS; i++) {
     if (rows[i].takes && !(rows[i].takes & command->takes))
       continue;
@@ -347,7 +348,7 @@ static void syntax_make(const struct cleat__cli_command *command, struct syntax 
   }
 }
 
-/* True if the word names an option that other commands have and this one has not. */
+/* True if other commands have the option but this one does not. */
 static bool is_elsewhere(const char *word) {
   for (size_t i = 0; i < ROWS; i++) {
     if (strcmp(word, rows[i].name) == 0)
@@ -361,7 +362,7 @@ static cleat_status refuse(const char *command, const char *word, const struct s
   if (optopt && word[0] == '-' && word[1] != '-')
     return cleat__error_set(err, CLEAT_INVALID, "'cleat %s' has no option -%c", command, optopt);
   if (optopt)
-    return cleat__error_set(err, CLEAT_INVALID, "'%s': this option takes no value", word);
+    return cleat__error_set(err, CLEAT_INVALID, "'%s': the option takes no value", word);
   word += strspn(word, "-");
   char name[64];
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
@@ -410,7 +411,7 @@ static cleat_status check_arguments(const struct cleat__cli_command *command,
   return CLEAT_OK;
 }
 
-/* An error in the command line must come as JSON too, even if --json stands behind it. */
+/* An error in the command line must be JSON too, even if --json comes after it. */
 static bool asks_json(int argc, char *const *argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
     if (strcmp(argv[i], "--json") == 0)

@@ -1,8 +1,8 @@
-/* output.c: what the program says when it is done, and when it is not.
+/* output.c: prints results and errors.
  *
- * Errors are two lines, after git: "cleat: <message>" and "hint: <what to do>". All of this runs on
- * the main thread, but for cleat__cli_log, which the client's threads call: it writes each line in
- * one piece and shares nothing that changes. */
+ * Errors are two lines, as git prints them: "cleat: <message>" and "hint: <what to do>". Everything
+ * runs on the main thread, except cleat__cli_log. The client's threads call it. It writes each line
+ * in one piece and shares no data that changes. */
 #include "api/cli/cli.h"
 
 #include "base/utf8.h"
@@ -17,8 +17,8 @@ int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_erro
   case CLEAT_INVALID:
     return CLEAT__CLI_USAGE;
   case CLEAT_NOT_FOUND:
-    /* 3 makes scripts start afresh: only "there is no checkpoint" may say it, not a bucket that is
-     * mistyped, nor a save, which looks for none. */
+    /* Scripts start from scratch on status 3. So only "there is no checkpoint" may give it: not a
+     * mistyped bucket, and not a save, which does not look for a checkpoint. */
     return saving || strcmp(err->s3_code, "NoSuchBucket") == 0 ? CLEAT__CLI_FAILED
                                                                : CLEAT__CLI_NOTHING;
   case CLEAT_INTEGRITY:
@@ -27,9 +27,10 @@ int cleat__cli_exit_status(const struct cleat__cli *cli, const struct cleat_erro
     return CLEAT__CLI_DAMAGED;
   case CLEAT_LOST:
     return CLEAT__CLI_LOST;
-  case CLEAT_LIMIT: /* of what is stored, or of what is to be */
+  case CLEAT_LIMIT: /* a limit of what is stored, or of what is to be stored */
     return saving ? CLEAT__CLI_FAILED : CLEAT__CLI_DAMAGED;
-  case CLEAT_EXISTS: /* a step is there by another's hand; a destination may be one's own */
+  /* a step may exist because of another writer; a destination is the user's own argument */
+  case CLEAT_EXISTS:
     return saving ? CLEAT__CLI_LOST : CLEAT__CLI_FAILED;
   default:
     return CLEAT__CLI_FAILED;
@@ -66,7 +67,8 @@ void cleat__cli_log(void *user, enum cleat_log_level level, const char *line) {
   const char *label = level == CLEAT_LOG_WARNING ? "warning: " : "";
   bool shown =
       level == CLEAT_LOG_WARNING ? !options->quiet : options->verbose > (level == CLEAT_LOG_DEBUG);
-  /* A progress line may stand where this one goes: it is wiped, and drawn again below. */
+  /* A progress line may be on the screen where this line goes. It is cleared, and drawn again
+   * below. */
   if (shown)
     fprintf(stderr, "%scleat: %s%s\n", cli->progress ? "\r\033[K" : "", label, line);
 }

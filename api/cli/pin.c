@@ -1,4 +1,4 @@
-/* pin.c: `cleat pin` and `cleat unpin`: keeping prune away from a step.
+/* pin.c: `cleat pin` and `cleat unpin`: protect a step from prune, or end that.
  *
  * Main thread. */
 #include "api/cli/cli.h"
@@ -6,14 +6,14 @@
 #include <inttypes.h>
 
 static const char pin_help[] =
-    "Keeps a committed checkpoint from being pruned, whoever prunes, until it is\n"
-    "unpinned.\n"
+    "Protects a committed checkpoint from every prune, until it is unpinned.\n"
     "\n"
     "      --step N         the step (required)\n";
 
-static const char unpin_help[] = "Lets a checkpoint be pruned again that 'cleat pin' has kept.\n"
-                                 "\n"
-                                 "      --step N         the step (required)\n";
+static const char unpin_help[] =
+    "Removes the protection of 'cleat pin', so that the checkpoint can be pruned.\n"
+    "\n"
+    "      --step N         the step (required)\n";
 
 typedef cleat_status pin_fn(struct cleat_client *client, int64_t step, struct cleat_error *err);
 
@@ -54,7 +54,7 @@ static int run_unpin(const struct cleat__cli *cli, struct cleat_client *client) 
 
 const struct cleat__cli_command cleat__cli_pin = {
     .name = "pin",
-    .summary = "keep a checkpoint from being pruned",
+    .summary = "protect a checkpoint from being pruned",
     .synopsis = "pin [OPTION]... URL --step N",
     .help = pin_help,
     .arguments = "the store's URL",
@@ -67,7 +67,7 @@ const struct cleat__cli_command cleat__cli_pin = {
 
 const struct cleat__cli_command cleat__cli_unpin = {
     .name = "unpin",
-    .summary = "let a checkpoint be pruned again",
+    .summary = "allow a checkpoint to be pruned again",
     .synopsis = "unpin [OPTION]... URL --step N",
     .help = unpin_help,
     .arguments = "the store's URL",

@@ -1,8 +1,8 @@
-/* progress.c: one line on a terminal that says how far a save or load has come.
+/* progress.c: the progress line of a save or load on a terminal.
  *
- * Drawn on stderr by the main thread, at most ten times a second, and wiped at the end: what
- * stays is the closing line. Nothing is drawn when stderr is no terminal, is dumb, or belongs to
- * another job of the shell. The width is asked for each time, so a resized window is followed. */
+ * The main thread draws it on stderr, at most ten times a second, and clears it at the end, so that
+ * only the closing line stays. Nothing is drawn if stderr is not a terminal, is dumb, or belongs to
+ * another job of the shell. The width is read each time, so that a resized window works. */
 #include "api/cli/cli.h"
 
 #include "base/clock.h"
@@ -15,8 +15,10 @@
 enum { LINE_MAX_BYTES = 512, BAR_MIN = 10, BAR_MAX = 40, GAP = 2 };
 
 static const double redraw_s = 0.1;
-static const double settle_s = 3.0; /* until then, the average since the start is the best guess */
-static const double smooth_s = 5.0; /* less: the rate jumps with each part; more: it lags */
+/* until then the average since the start is the best estimate */
+static const double settle_s = 3.0;
+/* lower: the rate jumps with each part; higher: it lags behind */
+static const double smooth_s = 5.0;
 
 bool cleat__cli_progress_possible(void) {
   const char *term = getenv("TERM");
@@ -59,7 +61,7 @@ static double fraction(const struct cleat_progress *now) {
   return done < 1 ? done : 1;
 }
 
-/* "0:42 left", or what else there is to say of the end. */
+/* Formats "0:42 left", or a text for the end. */
 static void format_left(const struct cleat__cli_progress *progress,
                         const struct cleat_progress *now, char text[CLEAT__CLI_FORMAT_MAX]) {
   if (now->phase == CLEAT_PHASE_COMMITTING) {
@@ -116,7 +118,7 @@ static void format_line(const struct cleat__cli_progress *progress,
   }
 }
 
-/* False: nothing is to be drawn now. */
+/* False: draw nothing now. */
 static bool is_due(const struct cleat__cli_progress *progress, double seconds) {
   return progress->active && !(progress->drawn && seconds - progress->drawn_at < redraw_s);
 }

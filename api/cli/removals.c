@@ -1,4 +1,5 @@
-/* removals.c: what `cleat prune` and `cleat gc` have removed, or would: a table, or one document.
+/* removals.c: prints what `cleat prune` and `cleat gc` have removed, or would remove: a table, or
+ * one JSON document.
  *
  * Main thread. */
 #include "api/cli/cli.h"
@@ -49,7 +50,7 @@ static bool print_table(const struct cleat_removals *removals) {
   return printed;
 }
 
-/* "2 checkpoints removed, 1.5 GiB freed; 3 kept" */
+/* Prints "2 checkpoints removed, 1.5 GiB freed; 3 kept". */
 static void print_summary(const struct cleat__cli_removal_report *report) {
   size_t count = cleat_removals_count(report->removals);
   char things[CLEAT__CLI_FORMAT_MAX], size[CLEAT__CLI_FORMAT_MAX];
@@ -91,7 +92,7 @@ static bool print_json(const struct cleat__cli *cli,
   return cleat__cli_json_print(&json);
 }
 
-/* A failure is told once: under --json it is in the document already. */
+/* With --json a failure is already in the document, so it is not printed again. */
 int cleat__cli_report_removals(const struct cleat__cli *cli,
                                const struct cleat__cli_removal_report *report) {
   bool printed = cli->options.json ? print_json(cli, report) : print_table(report->removals);

@@ -1,60 +1,60 @@
-/* run.c: `cleat run`: puts a training command under the care of api/run/.
+/* run.c: `cleat run`: runs a training command under api/run/.
  *
- * Main thread, before any other has started. */
+ * Main thread, before any other thread has started. */
 #include "api/cli/cli.h"
 #include "api/run/run.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* Together what a spot machine at AWS is given: two minutes. */
+/* Together two minutes, the notice that AWS gives a spot machine. */
 enum { GRACE_S = 60, FLUSH_S = 60 };
 
-/* Lower: a machine whose part is large or whose network is slow fails the save of all. Higher: one that died holds them
- * up. */
+/* Lower: a machine with a large part or a slow network makes the save fail on all. Higher: a dead machine delays the
+ * others for longer. */
 enum { RANK_TIMEOUT_S = 600 };
 
 static const char help[] =
-    "Runs COMMAND, which writes its checkpoints into DIR and knows nothing of Cleat.\n"
-    "Before it starts, the newest checkpoint of the store is put into DIR, and the\n"
-    "command finds CLEAT_RESUME_STEP and CLEAT_RESUME_DIR in its environment. While it\n"
-    "runs, each checkpoint that it finishes is saved. SIGTERM is passed on; then the\n"
-    "command has time to end, and what is not saved yet is saved, the newest first.\n"
-    "Ends with the command's exit status (125 if that is 0 and something could not be\n"
-    "saved). Works as process 1 of a container.\n"
+    "Runs COMMAND, which writes its checkpoints into DIR and needs no change. First\n"
+    "the newest checkpoint of the store is restored into DIR. The command finds\n"
+    "CLEAT_RESUME_STEP and CLEAT_RESUME_DIR in its environment. While it runs, each\n"
+    "checkpoint that it completes is saved. SIGTERM is passed on. Then the command\n"
+    "has time to end, and what is not saved yet is saved, newest first. The exit\n"
+    "status is the command's (125 if that is 0 and something could not be saved).\n"
+    "Works as process 1 of a container.\n"
     "\n"
     "      --store URL      the store (required)\n"
     "      --dir DIR        the folder of the checkpoints (required)\n"
-    "      --layout NAME    what checkpoints look like: auto (default), cleat, dcp,\n"
+    "      --layout NAME    the tool that writes them: auto (default), cleat, dcp,\n"
     "                       torchtune, huggingface, megatron, lightning, llmc,\n"
     "                       infinitrain, deepspeed, nemo, verl, orbax, accelerate,\n"
     "                       composer, or folders\n"
-    "      --pattern GLOB   layout folders: their names; the number behind a word such as\n"
-    "                       step or epoch is the step, else the last one\n"
-    "      --quiet-time S   seconds without a change after which a checkpoint whose tool\n"
-    "                       does not say so is taken to be whole (30)\n"
-    "      --step N         restore this step, not the newest; the steps after it are\n"
-    "                       replaced as the command comes to them\n"
+    "      --pattern GLOB   layout folders: their names; the number after a word such\n"
+    "                       as step or epoch is the step, otherwise the last number\n"
+    "      --quiet-time S   seconds without a change until a checkpoint counts as\n"
+    "                       complete, if its tool writes no completion marker (30)\n"
+    "      --step N         restore this step, not the newest; later steps are\n"
+    "                       replaced when the command reaches them\n"
     "      --no-restore     restore nothing\n"
-    "      --offline-ok     start although the store does not answer\n"
+    "      --offline-ok     start even if the store does not answer\n"
     "      --grace S        seconds for the command after SIGTERM (60)\n"
     "      --flush S        seconds after that for saving (60)\n"
-    "      --keep-last N    keep so many checkpoints in the store\n"
-    "      --keep-local N   keep so many in DIR; one is removed once it is in the store\n"
+    "      --keep-last N    keep N checkpoints in the store\n"
+    "      --keep-local N   keep N in DIR; one is deleted once it is in the store\n"
     "      --final          when the command ends well, save all of DIR\n"
-    "      --allow-unsaved  end as the command did although nothing that it wrote is a\n"
-    "                       checkpoint that could be saved\n"
-    "      --rank-timeout S several machines: how long one that is ready waits for the\n"
-    "                       others (600)\n"
+    "      --allow-unsaved  end as the command did even if nothing that it wrote is a\n"
+    "                       checkpoint that can be saved\n"
+    "      --rank-timeout S several machines: how long a rank that is ready waits for\n"
+    "                       the others (600)\n"
     "      --if-exists HOW  a step that another start has saved: skip (default), fail,\n"
     "                       or replace\n"
-    "      --log FORMAT     human (default) or json, a line each on standard error\n"
-    "      --metrics-file F keep figures for Prometheus in this file\n";
+    "      --log FORMAT     human (default) or json, one line each on standard error\n"
+    "      --metrics-file F write metrics for Prometheus to this file\n";
 
 static cleat_status refuse(struct cleat_error *err, const char *option, const char *value,
                            const char *names) {
-  cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not one of its values", option, value);
-  cleat__error_hint(err, "it is one of: %s", names);
+  cleat__error_set(err, CLEAT_INVALID, "--%s '%s': not a valid value", option, value);
+  cleat__error_hint(err, "use one of: %s", names);
   return err->status;
 }
 
@@ -65,7 +65,7 @@ static cleat_status set_layout(const struct cleat__cli_run_options *given,
   options->layout = cleat__run_layout_find(name);
   options->pattern = given->pattern;
   if (options->layout && given->pattern && strcmp(name, "folders") != 0)
-    return cleat__error_set(err, CLEAT_INVALID, "--pattern goes with --layout folders alone");
+    return cleat__error_set(err, CLEAT_INVALID, "--pattern is only for --layout folders");
   if (options->layout)
     return CLEAT_OK;
   for (const char *const *known = cleat__run_layout_names(); *known; known++) {
@@ -107,7 +107,7 @@ static cleat_status set_options(const struct cleat__cli_options *given,
   options->keep_last = given->keep_last;
   options->keep_local = run->keep_local;
   options->rank_timeout_s = run->rank_timeout_s ? run->rank_timeout_s : RANK_TIMEOUT_S;
-  /* Who goes back to an older step leaves what came after it. */
+  /* A start from an older step replaces the later steps. */
   options->if_exists = given->has_step ? CLEAT_IF_EXISTS_REPLACE : CLEAT_IF_EXISTS_SKIP;
   if (given->has_if_exists)
     options->if_exists = given->if_exists;
@@ -147,7 +147,7 @@ static int run(const struct cleat__cli *cli, struct cleat_client *client) {
 
 const struct cleat__cli_command cleat__cli_run = {
     .name = "run",
-    .summary = "run a training command that knows nothing of Cleat",
+    .summary = "run a training command and save its checkpoints",
     .synopsis = "run --store URL --dir DIR [OPTION]... [--] COMMAND [ARGUMENT]...",
     .help = help,
     .arguments = "a command to run",

@@ -1,29 +1,28 @@
 /* save.c: `cleat save`: stores files and folders as one checkpoint.
  *
- * Main thread; the bytes are moved by the client's threads, which read the files in place. */
+ * Main thread; the client's threads move the bytes and read the files in place. */
 #include "api/cli/cli.h"
 
 #include <inttypes.h>
 
-/* What to say instead of sizes and speed. */
-#define SKIPPED_NOTE "it was committed already, and stays as it is; skipped"
+/* Printed instead of sizes and speed. */
+#define SKIPPED_NOTE "it is already committed and is left as it is; skipped"
 
 static const char help[] =
-    "Saves files as the checkpoint of one step. It is visible to others once it is\n"
-    "whole, and not before.\n"
+    "Saves files as the checkpoint of one step. Others see it once it is complete,\n"
+    "and not before.\n"
     "\n"
-    "A file is stored under its own name, a folder as the files below it (hidden ones\n"
-    "too) under their paths in it. Links to files are followed; empty folders are not\n"
-    "kept. Tensors in .safetensors files are indexed.\n"
+    "A file is stored under its own name. A folder is stored as the files below it,\n"
+    "including hidden ones, under their paths in it. Links to files are followed.\n"
+    "Empty folders are not kept. Tensors in .safetensors files are indexed.\n"
     "\n"
     "      --step N         the step, a whole number from 0 on (required)\n"
     "      --metadata JSON  any JSON value to keep with the step\n"
-    "      --if-exists HOW  when the step is there already, whoever saved it: fail\n"
+    "      --if-exists HOW  if the step already exists, from any writer: fail\n"
     "                       (default), skip, or replace\n"
-    "      --resume         go on with a save of this step that was killed: what is\n"
-    "                       stored already is compared by checksum, and only what is\n"
-    "                       missing is sent. When this one fails too, what it stored\n"
-    "                       stays for the next --resume\n";
+    "      --resume         continue a killed save of this step: stored parts are\n"
+    "                       compared by checksum, and only missing ones are sent. If\n"
+    "                       this save fails too, its parts stay for the next --resume\n";
 
 static int report(const struct cleat__cli *cli, const char *url,
                   const struct cleat_progress *last) {

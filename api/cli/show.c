@@ -1,6 +1,6 @@
-/* show.c: `cleat show`: the files, tensors and ranks of one checkpoint.
+/* show.c: `cleat show`: shows the files, tensors and ranks of one checkpoint.
  *
- * Main thread. Only the manifest and the rank records are read. */
+ * Main thread. Reads only the manifest and the rank records. */
 #include "api/cli/cli.h"
 
 #include "base/mem.h"
@@ -10,20 +10,20 @@
 #include <unistd.h>
 
 static const char help[] =
-    "Shows what a checkpoint holds: its files, the tensors in them with their types,\n"
+    "Shows what is in a checkpoint: its files, the tensors in them with their types,\n"
     "shapes and sizes, and the ranks that wrote them. Reads no tensor data.\n"
     "\n"
     "      --step N         the step; the newest if it is not given\n";
 
 enum { SHAPE_MAX = 22 * CLEAT_MAX_DIMS + 3 };
 
-/* What the ranks wrote, one entry a rank. */
+/* What one rank wrote. */
 struct rank_total {
   uint64_t files;
   uint64_t bytes;
 };
 
-/* Sums up the files by rank. NULL: out of memory. Returns owned (cleat__free). */
+/* Adds up the files by rank. NULL: out of memory. Owned (cleat__free). */
 static struct rank_total *sum_ranks(const struct cleat_checkpoint *checkpoint) {
   unsigned ranks = cleat_checkpoint_info(checkpoint)->ranks;
   struct rank_total *totals = cleat__calloc(ranks, sizeof *totals);
@@ -42,7 +42,7 @@ static const char *dtype_name(enum cleat_dtype dtype) {
   return name ? name : "?";
 }
 
-/* "[4096, 1024]", which is JSON too. */
+/* Formats "[4096, 1024]", which is also JSON. */
 static void format_shape(const struct cleat_tensor_info *tensor, char text[SHAPE_MAX]) {
   size_t length = 0;
   text[length++] = '[';
@@ -164,7 +164,7 @@ static bool print_files(const struct cleat_checkpoint *checkpoint) {
   return printed;
 }
 
-/* The tensors of one file: `order` lists their indices. */
+/* Prints the tensors of one file. `order` lists their indices. */
 static bool print_tensors_of(const struct cleat_checkpoint *checkpoint, const size_t *order,
                              size_t count) {
   struct cleat__cli_table table;
@@ -184,7 +184,7 @@ static bool print_tensors_of(const struct cleat_checkpoint *checkpoint, const si
   return printed;
 }
 
-/* The tensors' indices, those of the first file first; ends[i] is where file i's end. */
+/* Sorts the tensors' indices by file. ends[i] is where the indices of file i end. */
 static void sort_by_file(const struct cleat_checkpoint *checkpoint, size_t files, size_t *order,
                          size_t *ends) {
   size_t tensors = cleat_checkpoint_tensor_count(checkpoint);
@@ -192,7 +192,7 @@ static void sort_by_file(const struct cleat_checkpoint *checkpoint, size_t files
     ends[cleat_checkpoint_tensor(checkpoint, i)->file]++;
   for (size_t i = 0, sum = 0; i < files; i++) {
     size_t count = ends[i];
-    ends[i] = sum; /* for now, the start */
+    ends[i] = sum; /* the start, until the loop below moves it to the end */
     sum += count;
   }
   for (size_t i = 0; i < tensors; i++)

@@ -1,6 +1,6 @@
-/* table.c: columns for people.
+/* table.c: prints columns for people.
  *
- * Cells are kept until the table is printed, since a column is as wide as its widest cell. A
+ * Cells are kept until the table is printed, because a column is as wide as its widest cell. A
  * table is used by one thread and owns its cells. */
 #include "api/cli/cli.h"
 
@@ -46,7 +46,7 @@ void cleat__cli_table_add_row(struct cleat__cli_table *table, const char *const 
     cleat__cli_table_add(table, "%s", cells[i]);
 }
 
-/* The widest cell of each column. */
+/* Finds the widest cell of each column. */
 static void measure(const struct cleat__cli_table *table, size_t columns,
                     size_t widths[COLUMNS_MAX]) {
   memset(widths, 0, COLUMNS_MAX * sizeof widths[0]);
@@ -62,7 +62,7 @@ static void put_blanks(size_t count) {
     fputc(' ', stdout);
 }
 
-/* Cut to `room` columns; 0: not cut. */
+/* Prints a cell, cut to `room` columns. 0: not cut. */
 static void put_cell(const char *cell, size_t room) {
   static const char dots[] = "...";
   if (!room || cleat__cli_format_columns(cell) <= room) {
@@ -81,7 +81,7 @@ static void put_cell(const char *cell, size_t room) {
   cleat__free(start);
 }
 
-/* Blanks are held back until text follows: no line ends in any. */
+/* Prints blanks only when text follows, so that no line ends in blanks. */
 static void put_row(char *const *cells, const char *align, const size_t *widths, size_t indent,
                     size_t room) {
   size_t blanks = indent;
@@ -100,7 +100,7 @@ static void put_row(char *const *cells, const char *align, const size_t *widths,
 }
 
 bool cleat__cli_table_print(const struct cleat__cli_table *table, unsigned indent, size_t width) {
-  enum { LAST_MIN = 16 }; /* a cell that is cut to less says nothing */
+  enum { LAST_MIN = 16 }; /* a cell with less room is useless */
   size_t widths[COLUMNS_MAX], columns = strlen(table->align), used = indent;
   if (table->failed)
     return false;

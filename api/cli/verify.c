@@ -1,14 +1,14 @@
 /* verify.c: `cleat verify`: reads every byte of a checkpoint again and checks it.
  *
- * Main thread; the bytes are moved by the client's threads. */
+ * Main thread; the client's threads move the bytes. */
 #include "api/cli/cli.h"
 
 #include <inttypes.h>
 
 static const char help[] =
-    "Reads a checkpoint from the store and checks the manifest, what each rank wrote,\n"
-    "and every part of every file against the checksums taken at the save. Nothing is\n"
-    "written.\n"
+    "Reads a checkpoint from the store and checks the manifest, the records of the\n"
+    "ranks, and every part of every file against the checksums of the save. Writes\n"
+    "nothing.\n"
     "\n"
     "      --step N         the step; the newest if it is not given\n";
 

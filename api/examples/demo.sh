@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tells the story that Cleat is made for: training saves checkpoints, is killed in the middle of an upload, and
-# continues as if nothing had happened. Every command that it runs is shown. Exit status 0 only if the proof holds.
+# Shows what Cleat is made for: training saves checkpoints, is killed in the middle of an upload, and continues as if
+# nothing had happened. Prints every command that it runs. The exit status is 0 only if the results are identical.
 # usage: demo.sh file | minio       (`make demo` and `make demo-minio` build what it needs first)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly TRAINER=${BUILD:-build}/trainer CLEAT=${BUILD:-build}/cleat
 readonly STEPS=${CLEAT_DEMO_STEPS:-4000}
 readonly SAVE_EVERY=$((STEPS / 5))
-readonly DIE_IN=$((3 * SAVE_EVERY)) # or in the save after it, should this upload be over too quickly to be hit
+readonly DIE_IN=$((3 * SAVE_EVERY)) # or in a later save, if this upload ends too quickly
 readonly TRAINING=(--text api/examples/corpus.txt --steps "$STEPS" --save-every "$SAVE_EVERY" --memory-rows 65536)
 readonly SIGKILL_STATUS=137
 
@@ -32,7 +32,7 @@ clean_up() {
   fi
 }
 
-# What to do about a signal; the exit status that it stands for is put after it.
+# on_signal COMMAND: runs COMMAND on a signal, with the signal's exit status appended.
 interrupted=
 on_signal() {
   # shellcheck disable=SC2064 # expanded now
@@ -43,7 +43,7 @@ on_signal() {
   trap "${1}129" HUP
 }
 
-# --- how it looks ----------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------
 
 bold='' dim='' green='' red='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -60,7 +60,7 @@ scene() {
   fi
 }
 
-# Shows a command as one could type it; "$work" stays short.
+# Prints a command as a user would type it, with "$work" instead of the long path.
 show() {
   local command=$*
   printf '%s$ %s%s\n' "$dim" "${command//"$work"/\$work}" "$plain"
@@ -78,7 +78,7 @@ fail() {
 
 # --- where checkpoints go --------------------------------------------------------------------------------------
 
-# Nothing of the user's own setting may change the story: no job's rank, no keys, no other endpoint, no proxy.
+# The user's own environment must not change the demo: no rank of a job, no keys, no endpoint, no proxy.
 clean_environment() {
   local name
   for name in $(compgen -e); do
@@ -94,12 +94,12 @@ use_folder() {
   STORE=file://$work/store
 }
 
-# To MinIO a folder in its data folder is a bucket, so the demo needs no other client to make one.
+# MinIO takes a folder in its data folder for a bucket, so the demo needs no other client to create one.
 use_minio() {
   local settings
   tests/tools/minio.sh install >/dev/null # takes minutes the first time
   echo "Starting a MinIO of its own …"
-  # A signal has to wait for the second that the start takes: only then is it known what to stop.
+  # Signals wait for the second that the start takes. Before that it is not known what to stop.
   on_signal interrupted=
   settings=$(setsid --wait tests/tools/minio.sh start "$work/minio")
   eval "$settings"
@@ -114,39 +114,39 @@ use_minio() {
 # --- the story -------------------------------------------------------------------------------------------------
 
 train_undisturbed() {
-  scene "A run that nobody disturbs" \
+  scene "A run without interruption" \
     "A small language model learns a text for $STEPS steps. It is never saved and never stopped:" \
-    "what it ends with is what every other run must end with, to the last bit."
+    "every other run must end with the same result, to the last bit."
   run "$TRAINER" "${TRAINING[@]}" --loss-log "$work/undisturbed.log" --dump-weights "$work/undisturbed"
 }
 
-# In the background and waited for: bash would otherwise add a line of its own about the death.
+# Runs in the background and is waited for. Otherwise bash would print its own line about the killed process.
 train_and_die() {
   local percent=$((30 + RANDOM % 40)) status=0
   local command=("$TRAINER" "${TRAINING[@]}" --store "$STORE" --loss-log "$work/killed.log"
     --die-in-save "$DIE_IN" --die-at-percent "$percent")
   scene "The same run, saved every $SAVE_EVERY steps, and killed in the middle of an upload" \
-    "Saves go on in the background while training does. When $percent % of step $DIE_IN are uploaded (a new random" \
-    "number each time), the process gets SIGKILL: nothing can catch it, nothing is tidied up."
+    "Saves run in the background while training continues. When $percent % of step $DIE_IN are uploaded (a new random" \
+    "number each time), the process gets SIGKILL. It cannot be caught, and nothing is cleaned up."
   show "${command[@]}"
   "${command[@]}" &
   victim=$!
   wait "$victim" 2>/dev/null || status=$?
   victim=
-  [ "$status" = "$SIGKILL_STATUS" ] || fail "the run was to die of SIGKILL, but ended with status $status"
-  # A loss is logged before the step is saved: the last step in the log is the one whose save died.
+  [ "$status" = "$SIGKILL_STATUS" ] || fail "the run should have died of SIGKILL, but ended with status $status"
+  # A loss is logged before the step is saved. So the last step in the log is the one whose save was killed.
   died_in=$(tail -n 1 "$work/killed.log" | cut -d ' ' -f 1)
   last_good=$((died_in - SAVE_EVERY))
   echo "The process is dead (exit status $status: SIGKILL), in the save of step $died_in."
 }
 
-# What lies in the store, seen without Cleat: the last whole checkpoint and the half one.
+# Shows the store without Cleat: the last complete checkpoint and the half-written one.
 show_folder() {
   show "cd $work/store && find $1 $2 -type f -printf '%10s  %p\\n' | sort -k 2"
   (cd "$work/store" && find "$1" "$2" -type f -printf '%10s  %p\n' | sort -k 2)
 }
 
-# MinIO keeps an object as a folder with an xl.meta, and the parts of an unfinished upload apart from all objects.
+# MinIO keeps an object as a folder with an xl.meta. It keeps the parts of an unfinished upload in another place.
 show_bucket() {
   local data=$work/minio/data
   show "cd $data/demo/run && find $1 $2 -name xl.meta | sort"
@@ -159,8 +159,8 @@ show_invisible() {
   local whole half listing remains
   printf -v whole 'step-%012d' "$last_good"
   printf -v half 'step-%012d' "$died_in"
-  scene "The half-written checkpoint is in the store, and yet it does not exist" \
-    "Step $died_in left bytes behind, but no manifest.json, which is written last: so no reader sees the step."
+  scene "The half-written checkpoint is in the store, but no reader sees it" \
+    "Step $died_in left bytes behind, but no manifest.json, which is written last. A step without it is invisible."
   if [ "$1" = file ]; then
     show_folder "$whole" "$half"
   else
@@ -176,7 +176,7 @@ show_invisible() {
 }
 
 train_on() {
-  scene "Started again: it resumes from the last whole checkpoint" \
+  scene "Started again: it resumes from the last complete checkpoint" \
     "The same command, without the kill. It finds step $last_good by itself and checks every byte of it."
   cp "$work/killed.log" "$work/resumed.log"
   run "$TRAINER" "${TRAINING[@]}" --store "$STORE" --loss-log "$work/resumed.log" \
@@ -185,8 +185,8 @@ train_on() {
   run "$CLEAT" verify "$STORE"
 }
 
-# A step that was trained twice, before the kill and after it, stands twice in the log; uniq makes two equal lines
-# one, and would leave two that differ.
+# A step that was trained both before and after the kill is in the log twice. uniq merges two equal lines, and keeps
+# two that differ.
 prove() {
   local states losses
   scene "The proof: as if it had never been killed" \

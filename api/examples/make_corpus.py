@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes corpus.txt: the log of a voyage that never was, from a small grammar. The same text every time.
+"""Writes corpus.txt: the log of an invented voyage, from a small grammar. The text is always the same.
 
 usage: make_corpus.py > corpus.txt
 """
@@ -9,7 +9,7 @@ import re
 
 BYTES = 160_000
 
-# "<name>" stands for one of the choices of that name; a choice that stands twice is twice as likely.
+# "<name>" stands for one of the choices of that name. A choice that is listed twice is twice as likely.
 GRAMMAR = {
     "entry": ["Day {day}. <weather> <event> <event> <rest>", "Day {day}. <weather> <event> <talk> <rest>",
               "Day {day}. <event> <weather> <talk> <event> <rest>"],
@@ -43,7 +43,7 @@ GRAMMAR = {
 
 
 def expand(choice, rng):
-    """The choice with every <name> in it replaced."""
+    """Returns the choice with every <name> in it replaced."""
     return re.sub(r"<(\w+)>", lambda match: expand(rng.choice(GRAMMAR[match.group(1)]), rng), choice)
 
 

@@ -1,18 +1,18 @@
-/* trainer.c: trains a small language model, saves it with Cleat while training goes on, and
- * continues where the last checkpoint stands when it is started again. The bits come out as if it
- * had never stopped.
+/* trainer.c: trains a small language model and saves it with Cleat while training continues. When
+ * it is started again, it continues from the last checkpoint. The resulting bits are the same as
+ * without an interruption.
  *
  * What to read first, in the order in which a training job needs it:
  *
- *   describe()     one table of all that a resume needs; saving and loading both go by it
- *   resume()       loads the newest checkpoint, or starts fresh when there is none
- *   save_begin()   starts a save that goes on in the background
+ *   describe()     one table of everything that a resume needs; saving and loading both use it
+ *   resume()       loads the newest checkpoint, or starts fresh if there is none
+ *   save_begin()   starts a save, which runs in the background
  *   fence()        waits until the weights may change
  *   save_end()     waits until the checkpoint is committed
  *   train()        the loop that calls them
  *
- * One thread trains; Cleat's own threads upload. A failed save ends the training with its message:
- * the checkpoints before it are untouched, so that the next start loses nothing but time. */
+ * One thread trains; Cleat's own threads upload. A failed save ends the training with its message.
+ * The earlier checkpoints are untouched, so the next start only loses time. */
 #include "trainer_device.h"
 #include "trainer_model.h"
 #include "trainer_options.h"
@@ -28,32 +28,32 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BATCH 32                         /* examples a step */
+#define BATCH 32                         /* examples per step */
 #define LEARNING_RATE 4e-3f              /* at the start … */
-#define LEARNING_RATE_KEPT 0.999f        /* … and how much of it is left after a step */
-#define SHARD_BYTES (UINT64_C(32) << 20) /* files of a size that is pleasant to look at */
+#define LEARNING_RATE_KEPT 0.999f        /* … and the factor by which each step multiplies it */
+#define SHARD_BYTES (UINT64_C(32) << 20) /* gives files of a handy size */
 #define TENSORS_MAX (3 * MODEL_PARAMETERS + 5)
 #define NAME_BYTES 48
 
-/* Where training is, besides the arrays of the model. Without any one of these, a resumed run
+/* The state of training besides the model's arrays. Without any one of these fields, a resumed run
  * would drift. */
 struct state {
   int64_t step;        /* steps done */
-  uint64_t random;     /* the generator's state: dropout */
+  uint64_t random;     /* the random generator's state, for dropout */
   uint64_t turn;       /* examples seen: the position in the data */
   float learning_rate; /* for the next step */
-  uint64_t text;       /* fingerprint of the text: resuming with another one is a mistake */
+  uint64_t text;       /* fingerprint of the text: resuming with another text is a mistake */
 };
 
 struct trainer {
   struct options options;
   struct text text;
   struct model model;
-  struct device device; /* with --device cuda: where the model's arrays really are */
+  struct device device; /* with --device cuda: holds the model's arrays */
   struct state state;
-  struct state saved;          /* the state as it was when the save in flight began */
+  struct state saved;          /* the state when the save in flight began */
   struct cleat_client *client; /* NULL without --store */
-  struct cleat_save *save;     /* in flight; or NULL */
+  struct cleat_save *save;     /* in flight; NULL: none */
   FILE *loss_log;
 };
 
@@ -69,7 +69,7 @@ struct entry {
 
 /* ---- Small things ------------------------------------------------------------------------- */
 
-/* Every error of Cleat says in one line what, where and why, and in another what to do. */
+/* Prints an error of Cleat: one line says what failed, where and why; another one what to do. */
 static bool complain(const char *what, const struct cleat_error *err) {
   fprintf(stderr, "trainer: %s: %s\n", what, err->message);
   if (err->hint[0]) {
@@ -78,7 +78,7 @@ static bool complain(const char *what, const struct cleat_error *err) {
   return false;
 }
 
-/* ---- What a checkpoint holds -------------------------------------------------------------- */
+/* ---- What is in a checkpoint -------------------------------------------------------------- */
 
 static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data) {
   struct entry entry = {.dtype = dtype, .data = data, .bytes = cleat_dtype_bits(dtype) / 8};
@@ -96,7 +96,7 @@ static struct entry matrix(const char *prefix, const struct model_parameter *par
   return entry;
 }
 
-/* Fills the table and returns how long it is. */
+/* Fills the table and returns its length. */
 static size_t describe(struct model *model, struct state *state,
                        struct entry entries[TENSORS_MAX]) {
   struct entry *next = entries;
@@ -114,7 +114,7 @@ static size_t describe(struct model *model, struct state *state,
   return (size_t)(next - entries);
 }
 
-/* With --device cuda the model is saved from, and loaded into, the device's memory, behind what the
+/* With --device cuda the model is saved from and loaded into device memory, after the work that the
  * training's stream has queued. The state stays on the host. */
 static struct cleat_place place_of(const struct trainer *t, const struct entry *entry) {
   struct cleat_place place = {.device = CLEAT_DEVICE_HOST};
@@ -132,7 +132,8 @@ static void *data_of(const struct trainer *t, const struct entry *entry) {
 
 /* ---- Resume ------------------------------------------------------------------------------- */
 
-/* Strict: every tensor of the table must be there, with this dtype and shape, and no other. */
+/* Strict: the checkpoint must have exactly the tensors of the table, with these dtypes and
+ * shapes. */
 static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
   struct entry entries[TENSORS_MAX];
   struct cleat_load_request requests[TENSORS_MAX];
@@ -164,8 +165,9 @@ static bool resume(struct trainer *t) {
   struct cleat_checkpoint *checkpoint;
   struct cleat_error err;
   if (cleat_checkpoint_open(t->client, CLEAT_STEP_LATEST, &checkpoint, &err)) {
-    /* A store without checkpoints is where all begins. A bucket that does not exist is a mistake,
-     * better told now than at the first save; there it is the server that says NOT_FOUND. */
+    /* A store without checkpoints is a normal start. A missing bucket is a mistake, and better
+     * reported now than at the first save. In that case NOT_FOUND comes from the server, with a
+     * code. */
     if (err.status != CLEAT_NOT_FOUND || err.s3_code[0]) {
       return complain("cannot resume", &err);
     }
@@ -200,8 +202,8 @@ static bool save_end(struct trainer *t) {
   return true;
 }
 
-/* Waits until the save in flight, if any, has copied the last byte: before it, the weights must
- * not change. */
+/* Waits until the save in flight, if any, has copied its last byte. The weights must not change
+ * before. */
 static bool fence(struct trainer *t) {
   struct cleat_error err;
   if (t->save && cleat_save_wait_staged(t->save, &err)) {
@@ -210,9 +212,9 @@ static bool fence(struct trainer *t) {
   return true;
 }
 
-/* For demonstrations: SIGKILL to this very process once the upload has come this far. Nothing can
- * catch it, nothing is cleaned up. If the upload is too quick, it returns, and the next save gets
- * its turn. */
+/* For demonstrations: sends SIGKILL to this process once the upload has come this far. It cannot be
+ * caught, and nothing is cleaned up. If the upload ends before that, the function returns, and the
+ * next save gets its turn. */
 static void die_in_upload(const struct trainer *t) {
   struct cleat_progress now;
   do {
@@ -229,8 +231,8 @@ static void die_in_upload(const struct trainer *t) {
   } while (now.phase == CLEAT_PHASE_RUNNING);
 }
 
-/* Starts to save. The next batch may be learned meanwhile: that reads the weights and leaves them
- * alone. But it moves `state` on, so the save reads a copy of it. */
+/* Starts a save. The next batch may be learned meanwhile, because that only reads the weights. But
+ * it changes `state`, so the save reads a copy of it. */
 static bool save_begin(struct trainer *t, float loss) {
   struct entry entries[TENSORS_MAX];
   struct cleat_tensor tensors[TENSORS_MAX];
@@ -292,11 +294,11 @@ static bool train(struct trainer *t) {
     if (!device_pull(&t->device)) {
       return false;
     }
-    float loss = learn(t); /* goes on while Cleat copies and uploads */
+    float loss = learn(t); /* Cleat copies and uploads meanwhile */
     if (!fence(t)) {
       return false;
     }
-    update(t); /* changes what a save in flight would still read, were it not for the fence */
+    update(t); /* changes what a save in flight still reads; the fence has waited for that */
     if (!device_push(&t->device) ||
         !results_log(t->loss_log, t->options.loss_log, t->state.step, loss)) {
       return false;
@@ -315,7 +317,7 @@ static bool train(struct trainer *t) {
 
 /* ---- Results ------------------------------------------------------------------------------ */
 
-/* Lets the model write. The randomness is of its own: it must not disturb the training's. */
+/* Lets the model write text. It uses its own random state, so that training is not affected. */
 static void print_sample(const struct trainer *t) {
   uint64_t random = 1;
   uint8_t window[MODEL_CONTEXT + 1];
@@ -337,7 +339,8 @@ static uint64_t weights_hash(const struct model *model) {
   return text_hash(hashes, sizeof hashes);
 }
 
-/* Writes everything that a checkpoint holds, one raw file a tensor: for comparing without Cleat. */
+/* Writes everything that is in a checkpoint, one raw file per tensor, to compare runs without
+ * Cleat. */
 static bool dump_all(struct trainer *t) {
   struct entry entries[TENSORS_MAX];
   if (!results_folder(t->options.dump_weights)) {
@@ -364,7 +367,7 @@ static bool report(struct trainer *t) {
 
 /* ---- Start -------------------------------------------------------------------------------- */
 
-/* All of the model moves to the device. */
+/* Moves the whole model to the device. */
 static bool to_device(struct trainer *t) {
   struct entry entries[TENSORS_MAX];
   (void)describe(&t->model, &t->state, entries);
@@ -403,7 +406,7 @@ static bool start(struct trainer *t) {
   if (t->client && !resume(t)) {
     return false;
   }
-  /* A resumed run continues the log of the one before it. */
+  /* A resumed run appends to the log of the one before. */
   if (o->loss_log && !(t->loss_log = fopen(o->loss_log, t->state.step > 0 ? "a" : "w"))) {
     return results_fail("write", o->loss_log);
   }
@@ -411,7 +414,7 @@ static bool start(struct trainer *t) {
 }
 
 static void stop(struct trainer *t) {
-  cleat_save_free(t->save); /* first: it waits for the save, which may still read what follows */
+  cleat_save_free(t->save); /* first: it waits for the save, which may still use the rest */
   cleat_client_close(t->client);
   if (t->loss_log) {
     fclose(t->loss_log);

@@ -1,7 +1,7 @@
-/* trainer_device.h: the model's arrays in the memory of a CUDA device, as a GPU trainer has them.
+/* trainer_device.h: keeps the model's arrays in the memory of a CUDA device, as a GPU trainer does.
  *
- * The arithmetic of this example stays in C on the host: it works on a copy that is pulled before a step and pushed
- * after it. What is saved and loaded is the device's. Without CUDA at build time there is no device to be had. */
+ * This example computes on the host, in C. It works on a copy that is pulled from the device before a step and pushed
+ * back after it. Saves and loads use the device's arrays. Without CUDA at build time no device can be opened. */
 #ifndef TRAINER_DEVICE_H
 #define TRAINER_DEVICE_H
 
@@ -13,28 +13,28 @@
 
 struct device_array {
   void *host;
-  void *memory; /* on the device */
+  void *memory; /* the copy on the device */
   uint64_t bytes;
 };
 
 struct device {
-  void *
-      stream; /* a cudaStream_t: all copies of the training go through it; NULL: everything is on the host */
+  void *stream; /* a cudaStream_t for all copies of the training; NULL: everything is on the host */
   struct device_array arrays[DEVICE_ARRAYS_MAX];
   size_t count;
 };
 
-/* Makes the stream. False, said on stderr: there is no CUDA, or no device. */
+/* Creates the stream. False: there is no CUDA or no device, as stderr says. */
 bool device_open(struct device *device);
 void device_close(struct device *device);
 
-/* Gives the array a place on the device, with what it holds now. */
+/* Allocates device memory for the array and copies its contents there. */
 bool device_add(struct device *device, void *host, uint64_t bytes);
 
-/* Where the array lies on the device; NULL: it is on the host alone. */
+/* Returns the array's address on the device. NULL: it is only on the host. */
 void *device_address(const struct device *device, const void *host);
 
-/* All arrays to the host, done when it returns; all arrays to the device, in the order of the stream. */
+/* device_pull copies all arrays to the host, and has finished when it returns. device_push copies all arrays to the
+ * device, in the order of the stream. */
 bool device_pull(struct device *device);
 bool device_push(struct device *device);
 

@@ -1,7 +1,8 @@
-/* trainer_model.c: forward, backward and Adam for the model of trainer_model.h, in plain loops.
+/* trainer_model.c: forward pass, backward pass and Adam for the model of trainer_model.h, in plain
+ * loops.
  *
- * Sums run in MODEL_LANES lanes, in an order that is written down here: the compiler can use vector
- * instructions without being allowed to reorder anything, and so the bits never change. */
+ * Sums run in MODEL_LANES lanes, in an order that this code fixes. So the compiler can use vector
+ * instructions without reordering anything, and the bits never change. */
 #include "trainer_model.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #define EMBEDDING_COLUMNS 16
 #define INPUTS ((int64_t)MODEL_CONTEXT * EMBEDDING_COLUMNS)
-#define NGRAM_MIN 2 /* the memory looks at the last 2 … */
+#define NGRAM_MIN 2 /* the memory uses the last 2 … */
 #define NGRAM_MAX 5 /* … to 5 characters */
 #define NGRAMS (NGRAM_MAX - NGRAM_MIN + 1)
 #define DROPOUT_CHANCE 0.1f
@@ -18,13 +19,14 @@
 #define ADAM_BETA2 0.99f
 #define ADAM_EPSILON 1e-8f
 
-/* What the forward pass found, for the backward pass of one example. */
+/* The results of the forward pass that the backward pass of one example needs. */
 struct activations {
   float inputs[INPUTS];
   size_t memory_rows[NGRAMS];
   float hidden[MODEL_HIDDEN_MAX]; /* after tanh */
-  float keep[MODEL_HIDDEN_MAX];   /* dropout: 0, or what makes up for the dropped */
-  float kept[MODEL_HIDDEN_MAX];   /* hidden × keep */
+  /* dropout: 0, or the factor that compensates for the dropped ones */
+  float keep[MODEL_HIDDEN_MAX];
+  float kept[MODEL_HIDDEN_MAX]; /* hidden × keep */
   float chances[MODEL_VOCABULARY_MAX];
 };
 
@@ -37,7 +39,7 @@ uint64_t model_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* From 0 up to, not including, 1. */
+/* A random number from 0 to 1, without 1. */
 static float uniform(uint64_t *random) {
   return (float)(model_random(random) >> 40) * 0x1p-24f;
 }
@@ -103,7 +105,7 @@ static void parameter_clear(struct model_parameter *parameter) {
   free(parameter->gradient);
 }
 
-/* Weights from -range to range. Biases stay zero. */
+/* Sets the weights to random numbers from -range to range. Biases stay zero. */
 static void randomize(struct model_parameter *parameter, float range, uint64_t *random) {
   for (int64_t i = 0; i < model_numbers(parameter); i++) {
     parameter->weight[i] = range * (2 * uniform(random) - 1);
@@ -162,7 +164,7 @@ static const float *weights(const struct model *model, enum model_parameter_id i
   return p->weight + row * p->columns;
 }
 
-/* The row of the memory for the `length` characters before *target. */
+/* The memory's row for the `length` characters before *target. */
 static size_t memory_row(const struct model *model, const uint8_t *target, int length) {
   uint64_t hash = (uint64_t)length;
   for (int i = 1; i <= length; i++) {
@@ -245,7 +247,7 @@ static float *gradients(const struct model *model, enum model_parameter_id id, i
   return p->gradient + row * p->columns;
 }
 
-/* From the output's error to the error of the hidden layer before its tanh. */
+/* Propagates the output's error to the hidden layer, before its tanh. */
 static void output_backward(struct model *model, uint8_t target, float scale,
                             const struct activations *a, float *hidden_error) {
   memset(hidden_error, 0, (size_t)model->hidden * sizeof(float));
@@ -302,7 +304,7 @@ float model_learn(struct model *model, const uint8_t *const *targets, size_t cou
 /* ---- Adam --------------------------------------------------------------------------------- */
 
 float model_rate(int64_t step, float learning_rate) {
-  /* The means start at zero; this makes up for it. */
+  /* Compensates for the means, which start at zero. */
   double correction = sqrt(1 - pow(ADAM_BETA2, (double)step)) / (1 - pow(ADAM_BETA1, (double)step));
   return learning_rate * (float)correction;
 }

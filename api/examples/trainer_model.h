@@ -4,13 +4,12 @@
  *                                                         ├▶ tanh ─▶ dropout ─▶ output ─▶ softmax
  *   hashes of the last 2, 3, 4 and 5 ─▶ memory ───────────┘
  *
- * The memory is a table with a row for each hash of a short run of characters. A step reads and
- * changes only the few rows that it meets, so the table can be made as large as a checkpoint needs
- * to be while training stays quick on one core.
+ * The memory is a table with a row for each hash of a short run of characters. A step reads and changes only a few of
+ * its rows. So the table can be as large as a checkpoint should be, while training stays quick on one core.
  *
- * The model knows nothing of checkpoints: its parameters lie in plain arrays for the caller to
- * save. The same calls give the same bits: one thread, one order of summation, randomness from the
- * caller's state. A model is used by one thread at a time, and owns its arrays. */
+ * The model knows nothing of checkpoints. Its parameters are in plain arrays, which the caller saves. The same calls
+ * give the same bits: one thread, one order of summation, and randomness from the caller's state. A model is used by
+ * one thread at a time, and owns its arrays. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
@@ -18,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MODEL_CONTEXT 16 /* characters that the prediction may look at */
+#define MODEL_CONTEXT 16 /* how many characters a prediction uses */
 #define MODEL_LANES 8    /* `hidden` is a multiple of it: sums run in this many lanes */
 #define MODEL_HIDDEN_MAX 1024
 #define MODEL_VOCABULARY_MAX 256
@@ -30,10 +29,10 @@ enum model_parameter_id {
   MODEL_OUTPUT_WEIGHT,
   MODEL_OUTPUT_BIAS,
   MODEL_MEMORY,
-  MODEL_PARAMETERS /* how many there are */
+  MODEL_PARAMETERS /* the number of parameters */
 };
 
-/* A parameter with all that training keeps for it; four arrays of rows × columns. */
+/* A parameter with everything that training keeps for it: four arrays of rows × columns. */
 struct model_parameter {
   const char *name;
   int64_t rows;
@@ -41,56 +40,55 @@ struct model_parameter {
   float *weight;
   float *m;        /* Adam's mean of the gradients */
   float *v;        /* Adam's mean of their squares */
-  float *gradient; /* made by model_learn, spent by model_update: zero between steps */
+  float *gradient; /* model_learn adds to it, model_update uses and clears it: zero between steps */
 };
 
 struct model {
   int64_t vocabulary;
   int64_t hidden;
   struct model_parameter parameters[MODEL_PARAMETERS];
-  bool *row_is_touched; /* rows of the memory that this step met; NULL: nobody asks … */
+  bool *row_is_touched; /* rows of the memory that this step used; NULL: not tracked … */
   size_t *touched_rows; /* … and a list of them */
   size_t touched_count;
 };
 
-/* The next number of a random sequence; *state is all that there is to it (SplitMix64). */
+/* The next number of a random sequence (SplitMix64). *state is its whole state. */
 uint64_t model_random(uint64_t *state);
 
-/* How many numbers each of its arrays has. */
+/* The number of elements in each of its arrays. */
 static inline int64_t model_numbers(const struct model_parameter *parameter) {
   return parameter->rows * parameter->columns;
 }
 
-/* What parameters there are, how they are called and how large they are; without arrays, for a caller who has
- * his own. False: `hidden` is not possible. */
+/* Sets the names and sizes of all parameters, without arrays, for a caller with its own arrays. False: `hidden` is
+ * invalid. */
 bool model_shape(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows);
 
-/* Random weights. Biases stay as they are: zero. */
+/* Sets random weights. Biases stay zero. */
 void model_randomize(struct model *model, uint64_t *random);
 
-/* Both, with arrays of the model's own: makes a model with random weights. False: out of memory. model_clear it in
- * either case. */
+/* Makes a model with random weights and its own arrays. False: out of memory. Call model_clear in either case. */
 bool model_init(struct model *model, int64_t vocabulary, int64_t hidden, int64_t memory_rows,
                 uint64_t *random);
 void model_clear(struct model *model);
 
-/* Learns from `count` characters: each of `targets` points to a character (a number below the
- * vocabulary) with MODEL_CONTEXT others before it. Adds up the gradients, leaves the weights
- * alone, and returns the mean loss in nats. `random` drives dropout. */
+/* Learns from `count` characters. Each of `targets` points to a character (a number below the vocabulary) with
+ * MODEL_CONTEXT others before it. Adds to the gradients, does not change the weights, and returns the mean loss in
+ * nats. `random` drives dropout. */
 float model_learn(struct model *model, const uint8_t *const *targets, size_t count,
                   uint64_t *random);
 
-/* Spends the gradients: one step of Adam, the `step`th, counted from 1. */
+/* Applies the gradients and clears them: one step of Adam, the `step`th, counted from 1. */
 void model_update(struct model *model, int64_t step, float learning_rate);
 
-/* The same by hand, for `count` numbers that lie anywhere: how far the `step`th step goes; one step. `weight` is
- * read, `moved` is written, and may be the same. */
+/* The same in two parts, for `count` numbers anywhere: the step size of the `step`th step, and one step. `weight` is
+ * read and `moved` is written; both may be the same. */
 float model_rate(int64_t step, float learning_rate);
 void model_adam(const float *weight, float *moved, float *m, float *v, const float *gradient,
                 int64_t count, float rate);
 
-/* Draws a character to stand at *target, by the squares of the chances: that leaves out what the
- * model does not believe in itself. */
+/* Draws a random character for *target, weighted by the squares of the probabilities. The squares suppress unlikely
+ * characters. */
 uint8_t model_sample(const struct model *model, const uint8_t *target, uint64_t *random);
 
 #endif

@@ -1,4 +1,4 @@
-/* trainer_options.c: reads the command line by one table of flags, each of which takes a value. */
+/* trainer_options.c: parses the command line with one table of flags. Each flag takes a value. */
 #include "trainer_options.h"
 
 #include "trainer_model.h"
@@ -29,7 +29,7 @@ static bool set(const struct flag *flag, const char *value) {
   errno = 0;
   long long number = strtoll(value, &end, 10);
   if (errno || end == value || *end || number < flag->min || number > flag->max) {
-    fprintf(stderr, "trainer: %s wants a number from %" PRId64 " to %" PRId64 ", not '%s'\n",
+    fprintf(stderr, "trainer: %s needs a number from %" PRId64 " to %" PRId64 ", not '%s'\n",
             flag->name, flag->min, flag->max, value);
     return false;
   }
@@ -58,7 +58,7 @@ bool options_read(const char *usage, const struct flag *flags, int argc, char **
       return false;
     }
     if (i + 1 == argc) {
-      fprintf(stderr, "trainer: %s wants a value\n", f->name);
+      fprintf(stderr, "trainer: %s needs a value\n", f->name);
       return false;
     }
     if (!set(f, argv[i + 1])) {
@@ -74,7 +74,7 @@ static bool check(const struct options *o) {
     return false;
   }
   if (o->device && strcmp(o->device, "cuda") != 0) {
-    fprintf(stderr, "trainer: --device takes cuda alone, not '%s'\n", o->device);
+    fprintf(stderr, "trainer: --device takes only cuda, not '%s'\n", o->device);
     return false;
   }
   if (o->hidden % MODEL_LANES != 0) {
@@ -95,19 +95,19 @@ bool options_parse(struct options *options, int argc, char **argv) {
       {"--text", "the text to learn", &o.text, NULL, 0, 0},
       {"--store", "where checkpoints go: file:///dir or s3://bucket/prefix", &o.store, NULL, 0, 0},
       {"--steps", "train up to this step", NULL, &o.steps, 1, INT64_C(1) << 40},
-      {"--save-every", "save whenever so many steps are done", NULL, &o.save_every, 1, 1 << 30},
-      {"--seed", "of the randomness", NULL, &o.seed, 0, INT64_MAX},
+      {"--save-every", "save after every so many steps", NULL, &o.save_every, 1, 1 << 30},
+      {"--seed", "seed of the random numbers", NULL, &o.seed, 0, INT64_MAX},
       {"--hidden", "units of the hidden layer", NULL, &o.hidden, MODEL_LANES, MODEL_HIDDEN_MAX},
       {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o.memory_rows, 1,
        1 << 24},
       {"--loss-log", "file for the loss of each step", &o.loss_log, NULL, 0, 0},
-      {"--dump-weights", "folder for the final state, a raw file each tensor", &o.dump_weights,
+      {"--dump-weights", "folder for the final state, one raw file per tensor", &o.dump_weights,
        NULL, 0, 0},
       {"--device", "cuda: keep the model in the memory of a GPU", &o.device, NULL, 0, 0},
       {"--sample", "characters that the trained model writes", NULL, &o.sample, 0, 1 << 20},
-      {"--die-in-save", "kill -9 in the upload of this step; 0: do not", NULL, &o.die_in_save, 0,
+      {"--die-in-save", "kill -9 during the upload of this step; 0: never", NULL, &o.die_in_save, 0,
        INT64_MAX},
-      {"--die-at-percent", "how far that upload comes", NULL, &o.die_at_percent, 0, 99},
+      {"--die-at-percent", "how far that upload gets", NULL, &o.die_at_percent, 0, 99},
       {NULL, NULL, NULL, NULL, 0, 0}};
   if (!options_read("trainer --text FILE [--store URL] [FLAG VALUE]...", flags, argc, argv) ||
       !check(&o)) {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Texts belong to the command line; NULL where the flag was not given. */
+/* Texts belong to the command line. NULL: the flag was not given. */
 struct options {
   const char *text;
   const char *store;
@@ -32,10 +32,10 @@ struct flag {
   int64_t max;
 };
 
-/* Reads a command line by a table. False: wrong usage; says so on stderr. */
+/* Parses a command line with a table. False: wrong usage, as stderr says. */
 bool options_read(const char *usage, const struct flag *flags, int argc, char **argv);
 
-/* The trainer's. False: wrong usage; says so on stderr. */
+/* Parses the trainer's command line. False: wrong usage, as stderr says. */
 bool options_parse(struct options *options, int argc, char **argv);
 
 #endif

@@ -1,18 +1,19 @@
-/* trainer_ranks.c: the model of trainer.c, trained by several processes that save one checkpoint together, and that go
- * on with any other number of processes. The bits come out the same for each.
+/* trainer_ranks.c: the model of trainer.c, trained by several processes that save one checkpoint together. They can
+ * continue with any other number of processes. The bits are the same for each number.
  *
- * Data parallel, with the optimizer's state cut into slices, as ZeRO-1 does: every rank has all weights, learns a
- * part of each batch, and keeps Adam's moments of its own slice of the numbers alone. Ranks meet in
- * shared memory (trainer_ranks_shared.h), where a real job has its collectives; Cleat needs nothing of it.
+ * Data parallel, with the optimizer's state split into slices, as ZeRO-1 does. Every rank has all weights, learns a
+ * part of each batch, and keeps Adam's moments only for its own slice of the numbers. The ranks use shared memory
+ * (trainer_ranks_shared.h) where a real job uses collectives. Cleat does not need that memory.
  *
- *   describe()     one table of what this rank holds, and what part of the whole that is
- *   resume()       all ranks go on from the same step, each with its slice, whatever the ranks were before
- *   save_begin()   each rank saves what it holds; rank 0 commits when all have
- *   move()         the fence, then the slice's step
+ *   describe()     one table of what this rank has, and which part of the whole that is
+ *   resume()       all ranks resume from the same step, each with its slice, from any earlier number of ranks
+ *   save_begin()   each rank saves what it has; rank 0 commits when all have done so
+ *   move()         the fence, and then the slice's step
  *   train()        the loop
  *
- * A batch is always MICRO_BATCHES small ones, added up in one order: that is why the number of ranks changes nothing.
- * When a rank dies, the others end with an error in bounded time; then all of them are started again. */
+ * A batch always consists of MICRO_BATCHES small batches, which are added up in one order. So the number of ranks does
+ * not change the result. When a rank dies, the others end with an error in bounded time. Then all of them are started
+ * again. */
 #include "trainer_model.h"
 #include "trainer_options.h"
 #include "trainer_ranks_shared.h"
@@ -30,7 +31,7 @@
 #define MICRO_BATCH 2 /* examples */
 #define LEARNING_RATE 4e-3f
 #define LEARNING_RATE_KEPT 0.999f
-#define STAGING_BYTES (UINT64_C(64) << 20) /* of each rank; they share the machine */
+#define STAGING_BYTES (UINT64_C(64) << 20) /* per rank; the ranks share the machine */
 #define PART_BYTES (UINT64_C(8) << 20)
 #define ENTRIES_MAX (MODEL_PARAMETERS + 7)
 #define NAME_BYTES 48
@@ -48,7 +49,7 @@ struct ranks_options {
   int64_t rank_timeout;
 };
 
-/* Where training is; alike on all ranks. */
+/* The state of training, the same on all ranks. */
 struct state {
   int64_t step;
   uint64_t random;
@@ -60,19 +61,19 @@ struct state {
 struct trainer {
   struct ranks_options options;
   struct text text;
-  struct model model; /* its weights lie in `weights`, one parameter behind the other */
-  float *weights;     /* all of them */
-  int64_t count;      /* how many */
-  int64_t first;      /* this rank's slice of them: from here … */
-  int64_t slice;      /* … so many */
-  float *m, *v;       /* Adam's moments, of the slice alone */
+  struct model model; /* its weights are in `weights`, one parameter after the other */
+  float *weights;     /* the weights of all parameters */
+  int64_t count;      /* their number */
+  int64_t first;      /* this rank's slice of them: its start … */
+  int64_t slice;      /* … and its length */
+  float *m, *v;       /* Adam's moments, only for the slice */
   struct state state;
-  struct state saved; /* the state as it was when the save in flight began */
+  struct state saved; /* the state when the save in flight began */
   unsigned rank, world_size;
   struct shared shared;
   struct cleat_client *client;
-  struct cleat_save *save; /* in flight; or NULL */
-  FILE *loss_log;          /* rank 0's */
+  struct cleat_save *save; /* in flight; NULL: none */
+  FILE *loss_log;          /* only on rank 0 */
   float loss;
 };
 
@@ -83,7 +84,7 @@ struct entry {
   int ndim;
   int64_t shape[2];
   bool is_slice;  /* of a tensor of `count` numbers */
-  bool is_shared; /* every rank has it; else rank 0 alone saves it */
+  bool is_shared; /* every rank has it; otherwise only rank 0 saves it */
   void *data;
   uint64_t bytes;
 };
@@ -91,7 +92,7 @@ struct entry {
 /* ---- Small things ------------------------------------------------------------------------- */
 
 static bool complain(const struct trainer *t, const char *what, const struct cleat_error *err) {
-  if (t->world_size == 0) { /* nobody has told which rank this is */
+  if (t->world_size == 0) { /* the rank is not known yet */
     fprintf(stderr, "trainer: %s: %s\n", what, err->message);
   } else {
     fprintf(stderr, "trainer: rank %u: %s: %s\n", t->rank, what, err->message);
@@ -102,7 +103,7 @@ static bool complain(const struct trainer *t, const char *what, const struct cle
   return false;
 }
 
-/* ---- What a checkpoint holds -------------------------------------------------------------- */
+/* ---- What is in a checkpoint -------------------------------------------------------------- */
 
 static struct entry scalar(const char *name, enum cleat_dtype dtype, void *data) {
   struct entry entry = {.dtype = dtype, .data = data, .bytes = cleat_dtype_bits(dtype) / 8};
@@ -128,7 +129,7 @@ static struct entry moment(const struct trainer *t, const char *name, float *dat
   return entry;
 }
 
-/* Fills the table and returns how long it is. */
+/* Fills the table and returns its length. */
 static size_t describe(struct trainer *t, struct state *state, struct entry entries[ENTRIES_MAX]) {
   struct entry *next = entries;
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
@@ -146,7 +147,7 @@ static size_t describe(struct trainer *t, struct state *state, struct entry entr
 
 /* ---- Resume ------------------------------------------------------------------------------- */
 
-/* Any slice may be asked for, whoever saved it: so the moments go to as many ranks as there are now. */
+/* A rank can load any slice, whichever ranks saved it. So the moments are spread over the present number of ranks. */
 static bool load(struct trainer *t, struct cleat_checkpoint *checkpoint) {
   struct entry entries[ENTRIES_MAX];
   struct cleat_load_request requests[ENTRIES_MAX];
@@ -196,7 +197,7 @@ static bool resume(struct trainer *t) {
 
 /* ---- Save --------------------------------------------------------------------------------- */
 
-/* Waits until the save in flight, if any, is committed: then all ranks have done their part. */
+/* Waits until the save in flight, if any, is committed. Then all ranks have saved their parts. */
 static bool save_end(struct trainer *t) {
   struct cleat_error err;
   if (!t->save) {
@@ -220,7 +221,7 @@ static bool fence(struct trainer *t) {
          complain(t, "the checkpoint was not saved", &err);
 }
 
-/* Weights are on every rank: Cleat has each of them written by one. */
+/* Every rank has the weights. Cleat chooses one rank to write each of them. */
 static struct cleat_shard shard_of(const struct trainer *t, const struct entry *entry) {
   struct cleat_shard shard = {0};
   if (entry->is_shared) {
@@ -267,7 +268,7 @@ static bool save_begin(struct trainer *t) {
 
 /* ---- Training ----------------------------------------------------------------------------- */
 
-/* The model adds gradients up where it is told to. */
+/* Makes the model add its gradients to this array. */
 static void aim_gradients(struct trainer *t, float *gradient) {
   for (int i = 0; i < MODEL_PARAMETERS; i++) {
     t->model.parameters[i].gradient = gradient;
@@ -275,7 +276,8 @@ static void aim_gradients(struct trainer *t, float *gradient) {
   }
 }
 
-/* Learns this rank's share of the batch. What a micro-batch draws depends on its number alone, not on who learns it. */
+/* Learns this rank's share of the batch. The random numbers of a micro-batch depend only on its index, not on the rank
+ * that learns it. */
 static void learn(struct trainer *t) {
   const uint8_t *targets[MICRO_BATCH];
   uint64_t step_random = model_random(&t->state.random);
@@ -291,7 +293,8 @@ static void learn(struct trainer *t) {
   t->state.turn += MICRO_BATCHES * MICRO_BATCH;
 }
 
-/* The mean of all micro-batches, of this rank's slice, which is left at the first; the others are zero again. */
+/* Computes the mean over all micro-batches for this rank's slice. The result is in the first gradient; the others are
+ * zero again. */
 static float *reduce(const struct trainer *t) {
   float *sum = shared_gradient(&t->shared, 0) + t->first;
   for (int micro = 1; micro < MICRO_BATCHES; micro++) {
@@ -322,8 +325,8 @@ static void update(struct trainer *t) {
   t->loss /= MICRO_BATCHES;
 }
 
-/* One step of all ranks: all gradients are there; each moves its slice; everybody takes all weights. A save in flight
- * still reads the moments and the weights, until the fence. */
+/* One step of all ranks. All gradients are there. Each rank moves its slice, and then every rank takes all weights. A
+ * save in flight reads the moments and the weights until the fence. */
 static bool move(struct trainer *t) {
   if (!shared_barrier(&t->shared) || !fence(t)) {
     return false;
@@ -379,7 +382,8 @@ static bool report(const struct trainer *t) {
 
 /* ---- Start -------------------------------------------------------------------------------- */
 
-/* Cleat finds out which rank this is; how many there are is what the client that trains is told as its topology. */
+/* Opens a client to learn this process's rank. The client that trains is then told the number of ranks as its
+ * topology. */
 static bool open_client(struct trainer *t) {
   struct cleat_client_options options = CLEAT_CLIENT_OPTIONS_INIT;
   struct cleat_error err;
@@ -406,7 +410,7 @@ static bool open_client(struct trainer *t) {
   return true;
 }
 
-/* A model whose weights lie one parameter behind the other, and moments of this rank's slice of them. */
+/* Makes a model with its weights in one array, one parameter after the other, and the moments of this rank's slice. */
 static bool make_model(struct trainer *t) {
   struct model *model = &t->model;
   if (!model_shape(model, (int64_t)t->text.vocabulary_count, t->options.hidden,
@@ -467,7 +471,7 @@ static bool start(struct trainer *t) {
   return true;
 }
 
-/* A rank that fails tells the others: by the shared memory, and, of a save in flight, by the store. */
+/* Tells the other ranks about a failure: through the shared memory, and for a save in flight through the store. */
 static void stop(struct trainer *t, bool done) {
   if (!done) {
     shared_fail(&t->shared);
@@ -475,7 +479,7 @@ static void stop(struct trainer *t, bool done) {
   if (!done && t->save) {
     cleat_save_cancel(t->save);
   }
-  cleat_save_free(t->save); /* before what it reads */
+  cleat_save_free(t->save); /* first: it waits for the save, which may still use the rest */
   cleat_client_close(t->client);
   if (t->loss_log) {
     fclose(t->loss_log);
@@ -498,13 +502,13 @@ static bool parse(struct ranks_options *o, int argc, char **argv) {
       {"--text", "the text to learn", &o->text, NULL, 0, 0},
       {"--store", "where checkpoints go: file:///dir or s3://bucket/prefix", &o->store, NULL, 0, 0},
       {"--steps", "train up to this step", NULL, &o->steps, 1, INT64_C(1) << 40},
-      {"--save-every", "save whenever so many steps are done", NULL, &o->save_every, 1, 1 << 30},
-      {"--seed", "of the randomness", NULL, &o->seed, 0, INT64_MAX},
+      {"--save-every", "save after every so many steps", NULL, &o->save_every, 1, 1 << 30},
+      {"--seed", "seed of the random numbers", NULL, &o->seed, 0, INT64_MAX},
       {"--hidden", "units of the hidden layer", NULL, &o->hidden, MODEL_LANES, MODEL_HIDDEN_MAX},
       {"--memory-rows", "rows of the memory: the size of a checkpoint", NULL, &o->memory_rows, 1,
        1 << 20},
       {"--loss-log", "file for the loss of each step", &o->loss_log, NULL, 0, 0},
-      {"--dump-weights", "folder for the final weights, a raw file each parameter",
+      {"--dump-weights", "folder for the final weights, one raw file per parameter",
        &o->dump_weights, NULL, 0, 0},
       {"--rank-timeout", "seconds to wait for another rank", NULL, &o->rank_timeout, 1, 1 << 20},
       {NULL, NULL, NULL, NULL, 0, 0}};

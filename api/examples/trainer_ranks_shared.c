@@ -12,14 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS 200              /* looks at the others before it begins to sleep in between … */
-#define PAUSE_NS (200L * 1000L) /* … so long */
+#define YIELDS 200 /* how often it checks the other ranks before it sleeps between checks … */
+#define PAUSE_NS (200L * 1000L) /* … and for how long */
 
 struct shared_block {
-  /* A rank's own count of barriers that it has reached: nobody else writes it, so a rank that is killed leaves nothing
-   * half done, and who is missing can be said. */
+  /* How many barriers each rank has reached. Only the rank itself writes its count. So a rank that is killed leaves
+   * nothing half done, and the others can name the missing one. */
   _Atomic uint64_t reached[MICRO_BATCHES];
-  atomic_uint failed[MICRO_BATCHES]; /* 0: no; else one more than the rank that it blames */
+  atomic_uint failed[MICRO_BATCHES]; /* 0: no; otherwise one more than the rank that it blames */
   float losses[MICRO_BATCHES];
   float numbers[]; /* MICRO_BATCHES gradients, then the weights */
 };
@@ -32,7 +32,7 @@ static bool complain(const struct shared *shared, const char *what) {
   return false;
 }
 
-/* Every rank may be the first. New memory is zero, and all ranks give it the same size. */
+/* Any rank may be the first one. New memory is zero, and all ranks set the same size. */
 static bool prepare(const struct shared *shared, int fd) {
   struct stat found;
   if (fstat(fd, &found)) {
@@ -74,7 +74,7 @@ bool shared_open(struct shared *shared, const char *start) {
   shared->bytes = sizeof(struct shared_block) + numbers * sizeof(float);
   bool done = (start ? open_by_name(shared, start) : map(shared, -1)) && shared_barrier(shared);
   if (shared->name[0]) {
-    shm_unlink(shared->name); /* all are here, or none will be */
+    shm_unlink(shared->name); /* all ranks have opened it, or have given up */
     shared->name[0] = '\0';
   }
   return done;
@@ -94,7 +94,7 @@ static int64_t seconds(void) {
   return now.tv_sec;
 }
 
-/* Whether a rank has ended; says who is to blame, and blames the same. */
+/* True if a rank has ended. Prints which rank is to blame, and blames the same one. */
 static bool has_failed(struct shared *shared) {
   for (unsigned rank = 0; rank < shared->world_size; rank++) {
     unsigned failed = atomic_load(&shared->block->failed[rank]);
@@ -105,7 +105,8 @@ static bool has_failed(struct shared *shared) {
     if (atomic_load(&shared->block->failed[failed - 1]) > 0) {
       fprintf(stderr, "trainer: rank %u: rank %u has failed\n", shared->rank, failed - 1);
     } else {
-      fprintf(stderr, "trainer: rank %u: rank %u has not come; rank %u no longer waits for it\n",
+      fprintf(stderr,
+              "trainer: rank %u: rank %u has not come, and rank %u has stopped waiting for it\n",
               shared->rank, failed - 1, rank);
     }
     return true;
@@ -117,11 +118,11 @@ static bool give_up(struct shared *shared, unsigned rank) {
   shared->blamed = rank;
   fprintf(stderr, "trainer: rank %u: rank %u has not come within %jd s\n", shared->rank, rank,
           (intmax_t)shared->timeout_s);
-  fprintf(stderr, "hint: look whether it still runs; all ranks must be started again\n");
+  fprintf(stderr, "hint: check whether it still runs; all ranks must be started again\n");
   return false;
 }
 
-/* Waits for one rank to reach this turn. */
+/* Waits until one rank has reached this turn. */
 static bool wait_for(struct shared *shared, unsigned rank, int64_t deadline_s) {
   for (int looks = 0; atomic_load(&shared->block->reached[rank]) < shared->turn; looks++) {
     if (has_failed(shared)) {
@@ -156,7 +157,7 @@ void shared_fail(struct shared *shared) {
   }
 }
 
-/* ---- What lies there -------------------------------------------------------------------------- */
+/* ---- The contents of the memory --------------------------------------------------------------- */
 
 float *shared_gradient(const struct shared *shared, int micro) {
   return shared->block->numbers + shared->count * micro;

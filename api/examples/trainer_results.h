@@ -1,7 +1,7 @@
-/* trainer_results.h: what a run leaves for whoever compares two of them without Cleat: the loss of every step, and raw
- * arrays.
+/* trainer_results.h: the results of a run, with which two runs can be compared without Cleat: the loss of every step,
+ * and raw arrays.
  *
- * What fails is said on stderr, with the path. */
+ * Failures are printed on stderr, with the path. */
 #ifndef TRAINER_RESULTS_H
 #define TRAINER_RESULTS_H
 
@@ -9,13 +9,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* "trainer: cannot <what> <path>: <errno>". Returns false. */
+/* Prints "trainer: cannot <what> <path>: <errno>" and returns false. */
 bool results_fail(const char *what, const char *path);
 
-/* One line a step, to the last bit; flushed, so that a kill loses none. `log` NULL: nobody wants it. */
+/* Writes one line per step, exact to the last bit. It is flushed, so that a kill loses no line. `log` NULL: no log was
+ * asked for. */
 bool results_log(FILE *log, const char *path, int64_t step, float loss);
 
-/* Makes the folder, unless it is there. */
+/* Creates the folder if it does not exist. */
 bool results_folder(const char *folder);
 
 /* Writes "<folder>/<name>.bin". */

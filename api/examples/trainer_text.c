@@ -20,7 +20,7 @@ uint64_t text_hash(const void *bytes, size_t count) {
   return hash;
 }
 
-/* Replaces the characters by their numbers. */
+/* Replaces the characters with their numbers. */
 static void encode(struct text *text) {
   size_t number[256] = {0};
   bool occurs[256] = {false};
@@ -76,7 +76,8 @@ void text_clear(struct text *text) {
 
 const uint8_t *text_example(const struct text *text, uint64_t turn) {
   uint64_t places = text->count - MODEL_CONTEXT;
-  /* The stride meets every place once, unless it divides their number; then one place less does. */
+  /* The stride visits every place once, unless it divides the number of places. In that case one
+   * place is left out. */
   places -= places % STRIDE == 0;
   return text->symbols + MODEL_CONTEXT + turn % places * STRIDE % places;
 }

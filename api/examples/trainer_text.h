@@ -1,6 +1,7 @@
-/* trainer_text.h: a text file as the model wants it: every character a small number.
+/* trainer_text.h: a text file in the form that the model needs: every character is a small number.
  *
- * A text is read once and then only looked at; any thread may look. It owns its arrays. */
+ * A text is read once and does not change after that, so any thread may use it. It owns its
+ * arrays. */
 #ifndef TRAINER_TEXT_H
 #define TRAINER_TEXT_H
 
@@ -13,20 +14,20 @@ struct text {
   size_t count;
   char vocabulary[256]; /* the characters that occur, in byte order */
   size_t vocabulary_count;
-  uint64_t fingerprint; /* of the characters, to tell one text from another */
+  uint64_t fingerprint; /* hash of the characters, to tell texts apart */
 };
 
-/* Reads the file. False: it cannot be read, or is too short to learn from; says so on stderr.
- * text_clear it in either case. */
+/* Reads the file. False: it cannot be read, or is too short to learn from, as stderr says. Call
+ * text_clear in either case. */
 bool text_read(struct text *text, const char *path);
 void text_clear(struct text *text);
 
-/* The character to predict in the `turn`th example, with enough others before it. Strides through
- * the text, so that neighbours in time are far apart in the text, and no place comes twice before
- * all came once. */
+/* The character to predict in the `turn`th example, with enough characters before it. Strides
+ * through the text: consecutive examples are far apart in it, and no place repeats before all have
+ * been used. */
 const uint8_t *text_example(const struct text *text, uint64_t turn);
 
-/* 64-bit FNV-1a: quick, and good enough to tell by eye that two things are not the same. */
+/* 64-bit FNV-1a: fast, and good enough to show that two things differ. */
 uint64_t text_hash(const void *bytes, size_t count);
 
 #endif

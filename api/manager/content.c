@@ -1,6 +1,6 @@
-/* What a checkpoint holds: which tensors of the request, in which files, with which metadata.
+/* content.c: the content of a checkpoint: which tensors of the request, in which files, with which metadata.
  *
- * Pure, but for reading `like` once. See manager.h for ownership. */
+ * Pure, except that it reads `like` once. See manager.h for ownership. */
 #include "api/manager/manager.h"
 #include "base/mem.h"
 #include "uploader/model/manifest.h"
@@ -12,7 +12,7 @@
 
 /* ---- The model that training began with ------------------------------------------------------- */
 
-/* Copies of the names of its files, in their order. */
+/* Copies the names of its files, in order. */
 static const char **file_names(struct cleat__manager *manager,
                                const struct cleat_checkpoint *like) {
   size_t count = cleat_checkpoint_file_count(like);
@@ -36,7 +36,7 @@ cleat_status cleat__manager_take_layout(struct cleat__manager *manager, struct c
   layout->entries = cleat__calloc(count, sizeof(*layout->entries));
   if (names == NULL || layout->entries == NULL)
     return cleat__error_no_memory(err, "the files of the model");
-  /* Sorted by name, as the checkpoint's are. */
+  /* They are sorted by name, like the checkpoint's tensors. */
   for (; layout->count < count; layout->count++) {
     const struct cleat_tensor_info *tensor = cleat_checkpoint_tensor(like, layout->count);
     struct cleat__layout_entry *entry = &layout->entries[layout->count];
@@ -55,7 +55,7 @@ static int entry_compare(const void *key, const void *entry) {
 static const struct cleat__layout_entry *layout_find(const struct cleat__layout *layout,
                                                      const char *tensor) {
   if (tensor == NULL)
-    return NULL; /* refused by the save */
+    return NULL; /* the save refuses such a tensor */
   return bsearch(tensor, layout->entries, layout->count, sizeof(*layout->entries), entry_compare);
 }
 
@@ -68,7 +68,7 @@ static bool is_left_out(const char *const *patterns, const char *name) {
   return false;
 }
 
-/* Copies those tensors of the request that no pattern leaves out, with what goes along with them. */
+/* Copies the tensors of the request that no pattern leaves out, together with their places and shards. */
 static cleat_status keep_tensors(const struct cleat_save_request *request,
                                  const char *const *patterns, struct cleat__content *content,
                                  struct cleat_error *err) {
@@ -106,9 +106,9 @@ static cleat_status keep_tensors(const struct cleat_save_request *request,
 
 /* ---- Files ------------------------------------------------------------------------------------ */
 
-/* All names that a final checkpoint has too many or too few. */
+/* The names of all unexpected or missing tensors of a final checkpoint. */
 struct complaints {
-  struct cleat__buffer text; /* as many as fit */
+  struct cleat__buffer text; /* as many names as fit */
   size_t count;
   size_t left_out;
 };
@@ -122,7 +122,8 @@ static void complain(struct complaints *complaints, const char *what, const char
     complaints->left_out++;
 }
 
-/* Chooses each tensor's file; notes which of the model's tensors are there, and complains of others. */
+/* Chooses the file of each tensor. Notes which of the model's tensors are there, and records tensors that are not the
+ * model's. */
 static void choose_files(const struct cleat__manager *manager, struct cleat__content *content,
                          bool *seen, struct complaints *complaints) {
   const struct cleat__layout *layout = &manager->layout;
@@ -142,15 +143,15 @@ static cleat_status differs(const struct complaints *complaints, struct cleat_er
   char more[48] = "";
   if (complaints->left_out > 0)
     (void)snprintf(more, sizeof(more), "; and %zu more", complaints->left_out);
-  cleat_status status =
-      cleat__error_set(err, CLEAT_MISMATCH,
-                       "the final checkpoint has not the tensors of the model it began with: %s%s",
-                       cleat__buffer_text(&complaints->text), more);
+  cleat_status status = cleat__error_set(
+      err, CLEAT_MISMATCH,
+      "the final checkpoint does not have the tensors of the model that training began with: %s%s",
+      cleat__buffer_text(&complaints->text), more);
   cleat__error_hint(err, "`final_without` leaves tensors out by name, such as \"optimizer.*\"");
   return status;
 }
 
-/* Files as those of the model. A final checkpoint has its tensors, no more, and with one rank no fewer. */
+/* Uses the files of the model. A final checkpoint must have only the model's tensors, and with one rank all of them. */
 static cleat_status imitate(const struct cleat__manager *manager, bool is_final,
                             struct cleat__content *content, struct cleat_error *err) {
   const struct cleat__layout *layout = &manager->layout;
@@ -190,7 +191,7 @@ cleat_status cleat__content_make(const struct cleat__manager *manager,
   cleat__buffer_init(&content->metadata, CLEAT__METADATA_BYTES_MAX);
   content->request = *request;
   content->request.struct_bytes = sizeof(content->request);
-  /* Newer than the latest, and there: it is damaged, or the latest would be another. */
+  /* The step is newer than the latest and yet in the store: so it is damaged, or it would be the latest. */
   if (request->if_exists == CLEAT_IF_EXISTS_FAIL)
     content->request.if_exists = CLEAT_IF_EXISTS_REPLACE;
   if (patterns[0] != NULL || imitates)

@@ -1,4 +1,4 @@
-/* Cleat's own manager as a whole: opening, closing, and its table. See manager.h. */
+/* core.c: Cleat's own manager: opening, closing, and its table of functions. See manager.h. */
 #include "api/manager/manager.h"
 
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A copy of a list of patterns, which ends with NULL; NULL is a list of none. */
+/* Copies a list of patterns, which ends with NULL. NULL counts as an empty list. */
 static cleat_status take_patterns(struct cleat__manager *manager, const char *const **patterns,
                                   struct cleat_error *err) {
   const char *const *given = *patterns;
@@ -31,7 +31,7 @@ static cleat_status options_check(const struct cleat_manager_options *options,
   if (options->save_interval < 0 || options->final_step < 0 || options->load_step < 0)
     return cleat__error_set(
         err, CLEAT_INVALID,
-        "the manager's save_interval %lld, final_step %lld, load_step %lld: none may be below zero",
+        "the manager's save_interval %lld, final_step %lld, load_step %lld: none may be negative",
         (long long)options->save_interval, (long long)options->final_step,
         (long long)options->load_step);
   if (options->keep_last < CLEAT_KEEP_NONE)
@@ -41,7 +41,7 @@ static cleat_status options_check(const struct cleat_manager_options *options,
                             options->keep_last);
   if (options->load < CLEAT_MANAGER_LOAD_AUTO || options->load > CLEAT_MANAGER_LOAD_STEP)
     return cleat__error_set(err, CLEAT_INVALID,
-                            "the manager's load is %d, which is none of its values",
+                            "the manager's load is %d, which is not a valid value",
                             (int)options->load);
   return CLEAT_OK;
 }

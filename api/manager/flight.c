@@ -1,8 +1,8 @@
-/* Saves under way: the manager's own thread waits for each, in the order in which they were begun, keeps how
- * it ended, and prunes after a commit; the thread that trains hands them over and collects them.
+/* flight.c: saves under way. The manager's own thread waits for each in the order of their start, keeps its result, and
+ * prunes after a commit. The training thread hands the saves over and collects them.
  *
- * A flight that failed during its save's first part and one that failed at its end look the same here: the
- * save has cleaned up after itself in both cases. See manager.h for threads. */
+ * It makes no difference here at which point a save failed: it has cleaned up after itself in any case. See manager.h
+ * for threads. */
 #include "api/manager/manager.h"
 
 #include "base/mem.h"
@@ -31,7 +31,7 @@ static cleat_status prune_to(struct cleat__manager *manager,
   return manager->store.prune(manager->options.store_user, manager->client, &options, err);
 }
 
-/* Removes what is outdated, if this rank is the one to do so. */
+/* Removes outdated checkpoints, if that is this rank's task. */
 static void prune(struct cleat__manager *manager) {
   struct cleat_manager_state state;
   struct cleat_error err = {0};
@@ -54,7 +54,7 @@ static void prune(struct cleat__manager *manager) {
   cleat__pool_unlock(manager->pool);
 }
 
-/* What find_latest knows may be true no more. */
+/* Drops the answer that find_latest keeps: it may be out of date. */
 static void forget_latest_locked(struct cleat__manager *manager) {
   assert(cleat__pool_is_mine(manager->pool));
   manager->synced.latest_known = false;
@@ -73,14 +73,14 @@ static void enter_commit_locked(struct cleat__manager *manager,
   forget_latest_locked(manager);
 }
 
-/* An older table's progress may not say how a save ended: then it was committed. */
+/* An older table's progress may not report an outcome. Then the save counts as committed. */
 static bool was_skipped(struct cleat__manager *manager, const struct cleat__flight *flight) {
   struct cleat_progress last = {.phase = CLEAT_PHASE_DONE};
   manager->store.save_progress(manager->options.store_user, flight->save, &last);
   return last.outcome == CLEAT_OUTCOME_SKIPPED;
 }
 
-/* How the flight's save ended; one that was over when it was launched has been entered. */
+/* Waits for the flight's save and returns its result. If the save was over at launch, the result is already there. */
 static cleat_status flight_wait(struct cleat__manager *manager, struct cleat__flight *flight) {
   if (flight->save == NULL)
     return CLEAT_OK;
@@ -90,7 +90,7 @@ static cleat_status flight_wait(struct cleat__manager *manager, struct cleat__fl
   if (status != CLEAT_OK)
     return status;
   flight->skipped = was_skipped(manager, flight);
-  /* Before pruning, so that a policy sees the step among the committed ones. */
+  /* Done before pruning, so that a policy sees the step as committed. */
   cleat__pool_lock(manager->pool);
   enter_commit_locked(manager, flight);
   cleat__pool_unlock(manager->pool);
@@ -102,7 +102,7 @@ static void flight_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__flight *flight = (struct cleat__flight *)task;
   if (flight_wait(manager, flight) == CLEAT_OK) {
     if (flight->skipped)
-      cleat__log(&manager->log, CLEAT_LOG_INFO, "step %lld was committed already: skipped",
+      cleat__log(&manager->log, CLEAT_LOG_INFO, "step %lld was already committed: skipped",
                  (long long)flight->step);
     else
       prune(manager);
@@ -129,7 +129,7 @@ static void flight_finish(struct cleat__job *job, struct cleat__task *task) {
 const struct cleat__job_ops cleat__manager_job_ops = {
     .take = flight_take, .process = flight_process, .finish = flight_finish};
 
-/* ---- The thread that trains ------------------------------------------------------------------- */
+/* ---- The training thread ---------------------------------------------------------------------- */
 
 bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step) {
   cleat__pool_lock(manager->pool);
@@ -145,7 +145,7 @@ bool cleat__manager_begin_final(struct cleat__manager *manager, int64_t step) {
 
 void cleat__manager_drop_final(struct cleat__manager *manager, bool had_final) {
   cleat__pool_lock(manager->pool);
-  assert(manager->synced.final_saved); /* cleat__manager_begin_final came before */
+  assert(manager->synced.final_saved); /* cleat__manager_begin_final was called before */
   manager->synced.final_saved = had_final;
   cleat__pool_unlock(manager->pool);
 }
@@ -187,7 +187,7 @@ void cleat__manager_collect(struct cleat__manager *manager) {
   }
 }
 
-/* Whether a flight of `step` (-1: any) is under way. */
+/* True if a flight of `step` (-1: any step) is under way. */
 static bool is_flying_locked(const struct cleat__manager *manager, int64_t step) {
   assert(cleat__pool_is_mine(manager->pool));
   for (const struct cleat__flight *f = manager->synced.first; f != NULL; f = f->next)
@@ -224,7 +224,7 @@ cleat_status cleat__manager_take_failure(struct cleat__manager *manager, struct 
 cleat_status cleat__manager_wait_staged(void *user, struct cleat_error *err) {
   struct cleat__manager *manager = user;
   bool fail_fast = manager->options.fail_fast != 0;
-  /* The list changes in this thread alone. A failure is kept by the manager's thread, too. */
+  /* Only this thread changes the list. The manager's thread has kept the failure. */
   for (struct cleat__flight *f = manager->synced.first; f != NULL; f = f->next) {
     struct cleat_error failure;
     if (f->save == NULL || f->staged)
@@ -272,7 +272,7 @@ void cleat__manager_progress(void *user, struct cleat_manager_progress *progress
       oldest = f;
   }
   if (oldest != NULL)
-    oldest->watchers++; /* or it might be freed meanwhile */
+    oldest->watchers++; /* so that it is not freed meanwhile */
   cleat__pool_unlock(manager->pool);
   if (oldest == NULL)
     return;

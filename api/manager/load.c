@@ -1,6 +1,6 @@
-/* Loading: what to resume from, whether it fits this start, what to do when it is damaged; and the latest.
+/* load.c: what to resume from, whether it fits this start, and what to do if it is damaged; also the latest step.
  *
- * All of it runs in the thread that trains. See manager.h. */
+ * All of it runs on the training thread. See manager.h. */
 #include "api/manager/manager.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ cleat_status cleat__manager_adopt(struct cleat__manager *manager,
   return CLEAT_OK;
 }
 
-/* The same, or it is freed. */
+/* Like cleat__manager_adopt, but frees the checkpoint on failure. */
 static cleat_status adopt(struct cleat__manager *manager, struct cleat_checkpoint *checkpoint,
                           struct cleat_error *err) {
   cleat_status status = cleat__manager_adopt(manager, checkpoint, err);
@@ -43,13 +43,14 @@ static cleat_status adopt(struct cleat__manager *manager, struct cleat_checkpoin
   return status;
 }
 
-/* A start that does not go on from the latest must know it all the same: older steps are refused. */
+/* A start that does not resume from the latest step must know that step anyway, because older steps are refused. */
 static cleat_status find_newest(struct cleat__manager *manager, struct cleat_error *err) {
   int64_t step = -1;
   cleat_status status =
       manager->store.latest(manager->options.store_user, manager->client, &step, err);
+  /* An S3 code would mean that even the bucket is missing. */
   if (status == CLEAT_NOT_FOUND && err->s3_code[0] == '\0')
-    return CLEAT_OK; /* with a code, there is not even the bucket */
+    return CLEAT_OK;
   if (status == CLEAT_INTEGRITY) {
     cleat__log(&manager->log, CLEAT_LOG_WARNING, "passed over: %s", err->message);
     return CLEAT_OK;
@@ -69,11 +70,11 @@ static cleat_status nothing_to_force(const struct cleat__manager *manager,
   bool at_step = manager->options.load == CLEAT_MANAGER_LOAD_STEP;
   cleat_status status =
       at_step ? cleat__error_set(err, CLEAT_NOT_FOUND,
-                                 "loading step %lld is forced, and it is not there",
+                                 "loading step %lld is forced, but the store does not have it",
                                  (long long)manager->options.load_step)
               : cleat__error_set(err, CLEAT_NOT_FOUND,
-                                 "loading is forced, and there is no committed checkpoint");
-  cleat__error_hint(err, "check the URL and the session, or allow to train from scratch");
+                                 "loading is forced, but there is no committed checkpoint");
+  cleat__error_hint(err, "check the URL and the session, or allow training from scratch");
   return status;
 }
 
@@ -118,7 +119,7 @@ static int64_t step_of(const struct cleat__manager *manager,
   return manager->store.checkpoint_info(manager->options.store_user, checkpoint)->step;
 }
 
-/* Whether the job that saved it was of this one's parallel shape. */
+/* Checks that the job that saved it had the same parallel shape as this one. */
 static cleat_status check_shape(const struct cleat__manager *manager,
                                 const struct cleat_checkpoint *checkpoint,
                                 struct cleat_error *err) {
@@ -130,9 +131,8 @@ static cleat_status check_shape(const struct cleat__manager *manager,
   cleat_status status =
       cleat__error_set(err, CLEAT_MISMATCH, "step %lld was saved by a job of another shape: %s",
                        (long long)step_of(manager, checkpoint), differences);
-  cleat__error_hint(
-      err, "start with that shape again; or leave strict_topology away, if every rank asks "
-           "for its own slices by name");
+  cleat__error_hint(err, "start with that shape again; or omit strict_topology if every rank "
+                         "requests its own slices by name");
   return status;
 }
 
@@ -148,8 +148,9 @@ static cleat_status step_back(struct cleat__manager *manager, int64_t *step,
   struct cleat_checkpoint *checkpoint = NULL;
   void *user = manager->options.store_user;
   cleat_status status = manager->store.step_before(user, manager->client, *step, step, err);
+  /* a NOT_FOUND of a list, which would be asked for again and again */
   if (is_damage(status))
-    err->status = status = CLEAT_STORE; /* of a list, which would be asked for again and again */
+    err->status = status = CLEAT_STORE;
   if (status == CLEAT_OK)
     status = manager->store.checkpoint_open(user, manager->client, *step, &checkpoint, err);
   return status == CLEAT_OK ? adopt(manager, checkpoint, err) : status;
@@ -167,7 +168,7 @@ cleat_status cleat__manager_load_from(const struct cleat__manager *manager,
                                      options, err);
 }
 
-/* Damage is passed over only by one who need not agree with other ranks, and did not ask for a step. */
+/* A damaged checkpoint is passed over only if there are no other ranks to agree with, and no step was asked for. */
 static cleat_status load_older(struct cleat__manager *manager,
                                const struct cleat_load_request *requests, size_t count,
                                const struct cleat_load_options *options, struct cleat_error *err) {
@@ -185,7 +186,7 @@ static cleat_status load_older(struct cleat__manager *manager,
   }
   if (status == CLEAT_NOT_FOUND) {
     *err = first;
-    cleat__error_context(err, "no whole checkpoint is left");
+    cleat__error_context(err, "no undamaged checkpoint is left");
     return first.status;
   }
   return status;
@@ -205,7 +206,8 @@ cleat_status cleat__manager_load(void *user, const struct cleat_load_request *re
     if (alone && manager->options.load != CLEAT_MANAGER_LOAD_STEP)
       status = load_older(manager, requests, count, options, err);
     else
-      cleat__error_hint(err, "start all ranks again from an older step: CLEAT_MANAGER_LOAD_STEP");
+      cleat__error_hint(err,
+                        "start all ranks again from an older step with CLEAT_MANAGER_LOAD_STEP");
   }
   if (status != CLEAT_OK)
     return status;

@@ -1,5 +1,5 @@
-/* The public functions of the manager: argument checks, and the way to the table that does the work:
- * Cleat's own (manager/core.c), or the caller's.
+/* manager.c: the public functions of the manager. They check arguments and call the table of
+ * functions that does the work: Cleat's own (manager/core.c) or the caller's.
  *
  * Thread safety and ownership are those of cleat/manager.h. */
 #include "api/manager/manager.h"
@@ -10,11 +10,12 @@
 struct cleat_manager {
   struct cleat_manager_ops ops;
   void *user;
-  bool own;            /* Cleat's own, with a thread and a lock */
-  unsigned generation; /* of the process that opened it */
+  bool own;            /* Cleat's own table, with a thread and a lock */
+  unsigned generation; /* identifies the process that opened it */
 };
 
-/* A manager of the caller's has what the caller says. */
+/* True for Cleat's own manager in the process that opened it, and for every manager with a table of
+ * the caller. */
 static bool is_ours(const struct cleat_manager *manager) {
   return !manager->own || cleat__fork_is_ours(manager->generation);
 }
@@ -32,7 +33,7 @@ static cleat_status fill(struct cleat_manager *manager, struct cleat_client *cli
     manager->user = options->ops_user;
     return cleat__manager_take_ops(options->ops, &manager->ops, err);
   }
-  /* With a store of the caller's the client is whatever that takes for one. */
+  /* With a table for the store, the client is whatever that table expects. */
   if (options->store == NULL && check_client(client, err) != CLEAT_OK)
     return err->status;
   manager->own = true;

@@ -1,5 +1,5 @@
-/* The tables of functions: Cleat's own, and checks of those that a caller brings. Pure but for what the
- * public functions do that the default table calls. */
+/* ops.c: the tables of functions: Cleat's own, and checks of a caller's tables. Pure, except for the public functions
+ * that the default table calls. */
 #include "api/argument.h"
 #include "api/manager/manager.h"
 
@@ -199,7 +199,7 @@ static cleat_status lacks(struct cleat_error *err, const char *table, const char
   return status;
 }
 
-/* A function that `ours` lacks: it is NULL, or beyond the size of the caller's table. */
+/* True for a function that `ours` lacks: it is NULL, or beyond the size of the caller's table. */
 #define REFUSE_MISSING(name) \
   if (ours->name == NULL)    \
     return lacks(err, what, #name);

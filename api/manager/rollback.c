@@ -1,14 +1,15 @@
-/* Going back to an earlier step in the middle of a run. All of it runs in the thread that trains. See manager.h. */
+/* rollback.c: going back to an earlier step in the middle of a run. All of it runs on the training thread. See
+ * manager.h. */
 #include "api/manager/manager.h"
 
 cleat_status cleat__manager_cannot_go_back(struct cleat_error *err) {
-  cleat_status status = cleat__error_set(err, CLEAT_UNSUPPORTED,
-                                         "the manager's table of functions has no rollback in it");
+  cleat_status status =
+      cleat__error_set(err, CLEAT_UNSUPPORTED, "the manager's table of functions has no rollback");
   cleat__error_hint(err, "set `rollback` in the table, and struct_bytes to the table's size");
   return status;
 }
 
-/* All ranks come here, also those that have failed: the others would wait for them. */
+/* Also called by ranks that have failed: otherwise the others would wait for them. */
 static cleat_status agree(struct cleat__manager *manager, int64_t step, cleat_status loaded,
                           struct cleat_error *err) {
   struct cleat_rollback_options options = CLEAT_ROLLBACK_OPTIONS_INIT;
@@ -22,7 +23,7 @@ static cleat_status agree(struct cleat__manager *manager, int64_t step, cleat_st
   return loaded;
 }
 
-/* Whatever comes of it, what was asked about the latest before may be true no more. */
+/* The result of an earlier find_latest may be out of date, even if the rollback fails. */
 static void forget_latest(struct cleat__manager *manager) {
   cleat__pool_lock(manager->pool);
   manager->synced.latest_known = false;
@@ -30,7 +31,7 @@ static void forget_latest(struct cleat__manager *manager) {
   cleat__pool_unlock(manager->pool);
 }
 
-/* What was saved of the steps that are superseded counts no more. */
+/* Drops what is known of the superseded steps. */
 static void forget_later(struct cleat__manager *manager, int64_t step) {
   cleat__pool_lock(manager->pool);
   manager->synced.ours = step;
@@ -51,7 +52,7 @@ cleat_status cleat__manager_rollback(void *user, int64_t step,
   if (status != CLEAT_OK)
     return status;
   if (step < 0)
-    return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero", (long long)step);
+    return cleat__error_set(err, CLEAT_INVALID, "step %lld is negative", (long long)step);
   cleat__manager_await(manager, -1);
   cleat__manager_collect(manager);
   void *store = manager->options.store_user;

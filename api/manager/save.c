@@ -1,6 +1,6 @@
-/* Saving: whether a step is due, whether it may be saved at all, and by which of the store's functions.
+/* save.c: whether a step is due, whether it may be saved, and by which of the store's functions.
  *
- * All of it runs in the thread that trains. See manager.h. */
+ * All of it runs on the training thread. See manager.h. */
 #include "api/argument.h"
 #include "api/manager/manager.h"
 #include "base/mem.h"
@@ -22,12 +22,11 @@ cleat_status cleat__manager_check_open(struct cleat__manager *manager, int64_t s
   struct cleat_manager_state state;
   cleat__manager_state(manager, &state);
   if (state.terminated != 0) {
-    cleat_status status =
-        cleat__error_set(err, CLEAT_INVALID,
-                         "step %lld: the manager takes no more saves, it was finalized with "
-                         "`terminate`",
-                         (long long)step);
-    cleat__error_hint(err, "save before that, or open a manager for the next run");
+    cleat_status status = cleat__error_set(
+        err, CLEAT_INVALID,
+        "step %lld: the manager accepts no more saves, because it was finalized with `terminate`",
+        (long long)step);
+    cleat__error_hint(err, "save before that, or open a new manager for the next run");
     return status;
   }
   return manager->options.fail_fast != 0 ? cleat__manager_take_failure(manager, err) : CLEAT_OK;
@@ -39,26 +38,26 @@ static cleat_status refuse_old(const struct cleat_manager_state *state, int64_t 
       cleat__error_set(err, CLEAT_EXISTS, "step %lld is not newer than the latest, step %lld",
                        (long long)step, (long long)state->latest);
   cleat__error_hint(err, "go back first (cleat_manager_rollback), or save under another URL or "
-                         "session: the next start would resume from the newer one");
+                         "session, because the next start would resume from the newer step");
   return status;
 }
 
 static cleat_status refuse_again(int64_t step, struct cleat_error *err) {
   cleat_status status = cleat__error_set(
-      err, CLEAT_EXISTS, "step %lld is the latest: it is committed already, or being saved",
+      err, CLEAT_EXISTS, "step %lld is the latest: it is already committed, or being saved",
       (long long)step);
-  cleat__error_hint(err, "ask for skip, or for replace; should_save tells which steps are due");
+  cleat__error_hint(err, "set if_exists to skip or replace; should_save tells which steps are due");
   return status;
 }
 
-/* Whether the step may be saved. What is to be done with the latest one, the caller says. */
+/* Checks whether the step may be saved. For the latest step the caller decides. */
 static cleat_status check_step(struct cleat__manager *manager, int64_t step, bool is_final,
                                enum cleat_if_exists if_exists, struct cleat_error *err) {
   struct cleat_manager_state state;
   if (step < 0)
-    return cleat__error_set(err, CLEAT_INVALID, "step %lld is below zero", (long long)step);
-  /* A final step is committed on return, also when it was begun as an intermediate one. When that
-   * failed, it is not there, and its turn is now. */
+    return cleat__error_set(err, CLEAT_INVALID, "step %lld is negative", (long long)step);
+  /* A final step is committed on return, even if it was begun as an intermediate one. If that save failed, the step is
+   * not there, and is saved now. */
   if (is_final)
     cleat__manager_await(manager, step);
   cleat__manager_collect(manager);
@@ -71,7 +70,7 @@ static cleat_status check_step(struct cleat__manager *manager, int64_t step, boo
   return if_exists == CLEAT_IF_EXISTS_FAIL ? refuse_again(step, err) : CLEAT_OK;
 }
 
-/* Before any of it is committed, deletions must know that a final checkpoint stays beside others. */
+/* Before anything of it is committed, deletions must know that a final checkpoint stays in addition to the others. */
 static cleat_status save_final(struct cleat__manager *manager,
                                const struct cleat_save_request *request,
                                struct cleat__flight *flight, struct cleat_error *err) {
@@ -87,13 +86,13 @@ static cleat_status save_final(struct cleat__manager *manager,
     return status;
   }
   flight->skipped = outcome == CLEAT_OUTCOME_SKIPPED;
-  /* A table that knows of no outcome has committed it. */
+  /* A table that reports no outcome has committed the step. */
   if (request->outcome != NULL)
     *request->outcome = flight->skipped ? CLEAT_OUTCOME_SKIPPED : CLEAT_OUTCOME_COMMITTED;
   return CLEAT_OK;
 }
 
-/* Saves with what the manager makes of the request. */
+/* Saves the request as the manager changes it. */
 static cleat_status flight_begin(struct cleat__manager *manager,
                                  const struct cleat_save_request *request,
                                  const struct cleat_manager_save_options *options,
@@ -141,7 +140,8 @@ cleat_status cleat__manager_save(void *user, const struct cleat_save_request *re
     cleat__free(flight);
     return status;
   }
-  /* What failed before; this save may fail as soon as it is launched, and is for the next call to tell. */
+  /* Returns the failure of an earlier save. This save may fail right after its launch, and the next call returns
+   * that. */
   status = cleat__manager_take_failure(manager, err);
   cleat__manager_launch(manager, flight);
   return status;

@@ -1,4 +1,4 @@
-/* What a policy decides by: the manager's fields and the saves under way, as one struct. See manager.h. */
+/* state.c: the state for a policy: the manager's fields and the saves under way, as one struct. See manager.h. */
 #include "api/manager/manager.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@ void cleat__manager_state_locked(const struct cleat__manager *manager,
       .rank = manager->rank,
       .world_size = manager->world_size,
   };
-  /* Those that have failed do not count: their steps may be saved again. */
+  /* Failed saves do not count: their steps may be saved again. */
   for (const struct cleat__flight *f = manager->synced.first; f != NULL; f = f->next) {
     if (!f->ended && f->step > state->newest)
       state->newest = f->step;

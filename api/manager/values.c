@@ -1,8 +1,8 @@
-/* Named numbers and texts as members of a JSON object, and back.
+/* values.c: writes named numbers and texts as members of a JSON object, and reads them.
  *
- * Numbers are written and read in the C locale, whatever the program's is: JSON knows one decimal point.
- * JSON has no infinities and no NaN, which a best metric may well be at first: these are the texts
- * "Infinity", "-Infinity" and "NaN". Pure. */
+ * Numbers are written and read in the C locale, whatever the program's locale is, because JSON has one decimal point.
+ * JSON has no infinities and no NaN, but a best metric may begin as one. They are written as the texts "Infinity",
+ * "-Infinity" and "NaN". Pure. */
 #include "api/manager/manager.h"
 #include "base/json_reader.h"
 #include "base/mem.h"
@@ -28,7 +28,7 @@ static void put_string(struct cleat__json_writer *writer, const char *text) {
   cleat__json_put_string(writer, text, strlen(text));
 }
 
-/* The shortest digits that come back as the same number would be nicer; these come back, too. */
+/* These digits always read back as the same number. The shortest such digits would be nicer. */
 static void put_number(struct cleat__json_writer *writer, double number, locale_t c_locale) {
   char digits[40];
   if (!isfinite(number)) {
@@ -68,7 +68,7 @@ static cleat_status value_check(const struct cleat_value *values, size_t index,
     return cleat__error_set(err, CLEAT_INVALID, "value %zu of the save has no name", index);
   if (value->type < CLEAT_VALUE_NUMBER || value->type > CLEAT_VALUE_TEXT ||
       (value->type == CLEAT_VALUE_TEXT && value->text == NULL))
-    return cleat__error_set(err, CLEAT_INVALID, "value %s is neither number, integer nor text",
+    return cleat__error_set(err, CLEAT_INVALID, "value %s is not a number, integer or text",
                             value->name);
   for (size_t i = 0; i < index; i++)
     if (strcmp(values[i].name, value->name) == 0)
@@ -85,7 +85,7 @@ static bool is_value(const struct cleat_value *values, size_t count,
   return false;
 }
 
-/* The members of `metadata`, each with a comma behind. */
+/* Copies the members of `metadata`, each followed by a comma. */
 static cleat_status put_metadata(struct cleat__json_writer *writer, const char *metadata,
                                  const struct cleat_value *values, size_t count,
                                  struct cleat_error *err) {
@@ -96,7 +96,7 @@ static cleat_status put_metadata(struct cleat__json_writer *writer, const char *
   cleat__json_object(&reader);
   while (reader.status == CLEAT_OK && cleat__json_member(&reader, &key)) {
     if (is_value(values, count, &key)) {
-      cleat__json_refuse(&reader, "is among the values of the save, too");
+      cleat__json_refuse(&reader, "is also among the values of the save");
       break;
     }
     cleat__json_put_string(writer, key.bytes, key.length);
@@ -108,7 +108,7 @@ static cleat_status put_metadata(struct cleat__json_writer *writer, const char *
   cleat_status status = reader.status;
   cleat__json_reader_clear(&reader);
   if (status == CLEAT_FORMAT)
-    err->status = status = CLEAT_INVALID; /* to the one who gave it */
+    err->status = status = CLEAT_INVALID; /* the caller gave it */
   return status;
 }
 
@@ -139,7 +139,7 @@ cleat_status cleat__values_write(const struct cleat_value *values, size_t count,
 
 /* ---- Reading ---------------------------------------------------------------------------------- */
 
-/* A text, or one of the numbers that JSON lacks. */
+/* Reads a text, or one of the numbers that JSON lacks. */
 static bool text_read(const struct cleat__buffer *token, struct cleat__arena *arena,
                       struct cleat_value *value, struct cleat_error *err) {
   struct cleat__json_reader reader;
@@ -174,7 +174,7 @@ static void number_read(const char *digits, locale_t c_locale, struct cleat_valu
   }
 }
 
-/* Reads one member; those that are no value leave nothing behind. */
+/* Reads one member. A member that is not a value is ignored. */
 static bool member_read(struct cleat__json_reader *reader, struct cleat__buffer *token,
                         locale_t c_locale, struct cleat__values *values) {
   struct cleat__json_text key = {NULL, 0};

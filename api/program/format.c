@@ -1,6 +1,7 @@
-/* format.c: numbers and times as people read them.
+/* format.c: numbers and times for people.
  *
- * No state; local times depend on TZ. Every text fits its buffer of CLEAT__CLI_FORMAT_MAX bytes. */
+ * No state; local times depend on TZ. Every text fits into its buffer of CLEAT__CLI_FORMAT_MAX
+ * bytes. */
 #include "api/program/format.h"
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@ void cleat__cli_format_size(double bytes, char text[CLEAT__CLI_FORMAT_MAX]) {
   }
   double value = bytes / 1024;
   size_t unit = 0;
-  /* Not 1024: what would be printed as "1024 KiB" is a MiB. */
+  /* 1023.5 and not 1024: otherwise it would be printed as "1024 KiB" instead of 1 MiB. */
   for (; value >= 1023.5 && unit < 5; unit++)
     value /= 1024;
   snprintf(text, CLEAT__CLI_FORMAT_MAX, value < 99.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
@@ -47,7 +48,7 @@ void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]) {
              whole % 3600 / 60, whole % 60);
 }
 
-/* Seconds since 1970. False: not the time in UTC that the manifest has. */
+/* Reads a UTC time as the manifest writes it, in seconds since 1970. False: another format. */
 static bool read_time(const char *rfc3339, time_t *seconds) {
   struct tm fields = {0};
   const char *end = strptime(rfc3339, "%Y-%m-%dT%H:%M:%S", &fields);
@@ -85,7 +86,7 @@ void cleat__cli_format_age(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]
     return;
   }
   size_t unit = 0;
-  /* "47 hours ago" says more than "1 day ago". */
+  /* A unit is used from two of it on: "47 hours ago" is more precise than "1 day ago". */
   while (unit < 3 && age < 2 * units[unit].seconds)
     unit++;
   char count[CLEAT__CLI_FORMAT_MAX];
@@ -108,7 +109,7 @@ size_t cleat__cli_format_columns(const char *text) {
   return columns;
 }
 
-/* The power of two that a unit stands for; -1: not a unit. */
+/* The power of two of a unit. -1: not a unit. */
 static int unit_shift(const char *unit) {
   static const char letters[] = "KMGT";
   if (!*unit || strcmp(unit, "B") == 0)
@@ -140,8 +141,8 @@ bool cleat__cli_format_read_age(const char *text, uint64_t *seconds) {
     char letter;
     uint64_t seconds;
   } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
-  static const uint64_t max_s =
-      100ull * 365 * 86400; /* more is a mistake, and less than overflows */
+  /* a larger age is a mistake; this limit cannot overflow */
+  static const uint64_t max_s = 100ull * 365 * 86400;
   uint64_t value = 0;
   const char *at = text;
   for (; *at >= '0' && *at <= '9' && value <= max_s; at++)

@@ -9,34 +9,34 @@
 
 #define CLEAT__CLI_FORMAT_MAX 64
 
-/* Writes `text`; control characters and what is not UTF-8 become '?'. */
+/* Writes `text`. Control characters and bytes that are not UTF-8 become '?'. */
 void cleat__cli_put_text(FILE *out, const char *text);
 
-/* "512 B", "3.2 GiB". */
+/* Formats "512 B", "3.2 GiB". */
 void cleat__cli_format_size(double bytes, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* "0.04 s", "4.1 s", "2 min 05 s", "3 h 07 min". */
+/* Formats "0.04 s", "4.1 s", "2 min 05 s", "3 h 07 min". */
 void cleat__cli_format_duration(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* "0:42", "1:02:03". */
+/* Formats "0:42", "1:02:03". */
 void cleat__cli_format_clock(double seconds, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* An RFC 3339 time in UTC as local time, "2026-11-21 13:00:05"; the text itself if it is none. */
+/* Formats an RFC 3339 time in UTC as local time, "2026-11-21 13:00:05". Another text is copied. */
 void cleat__cli_format_local(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* The same as an age, "3 hours ago"; "" if it is no time. */
+/* The same as an age, "3 hours ago". "" if the text is not a time. */
 void cleat__cli_format_age(const char *rfc3339, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* "1 file", "12 files". */
+/* Formats "1 file", "12 files". */
 void cleat__cli_format_count(uint64_t count, const char *noun, char text[CLEAT__CLI_FORMAT_MAX]);
 
-/* Columns of cleat__cli_put_text, each character taken to be one wide. */
+/* The columns that cleat__cli_put_text uses, if each character is one column wide. */
 size_t cleat__cli_format_columns(const char *text);
 
-/* Reads an age such as 90m, 24h or 7d, in seconds. False: it is none, has no unit, is 0, or is too large. */
+/* Reads an age such as 90m, 24h or 7d, in seconds. False: not an age, without a unit, 0, or too large. */
 bool cleat__cli_format_read_age(const char *text, uint64_t *seconds);
 
-/* Reads a size such as 256M or 64MiB. False: it is none, is 0, or is too large. */
+/* Reads a size such as 256M or 64MiB. False: not a size, 0, or too large. */
 bool cleat__cli_format_read_size(const char *text, uint64_t *bytes);
 
 #endif

@@ -1,8 +1,8 @@
-/* json.c: building the documents of --json with cJSON.
+/* json.c: builds the documents of --json with cJSON.
  *
- * 64-bit integers are written as their digits: cJSON keeps numbers as doubles, which would round a
- * step or a size beyond 2^53. Text that is not UTF-8 (a path may be anything) is made so, because
- * a document that no parser takes helps nobody. */
+ * 64-bit integers are written as digits. cJSON keeps numbers as doubles, which would round a step
+ * or a size beyond 2^53. Text that is not UTF-8 (a path may be any bytes) is converted, because
+ * otherwise no parser could read the document. */
 #include "api/program/json.h"
 
 #include "base/mem.h"
@@ -17,7 +17,7 @@ void cleat__cli_json_init(struct cleat__cli_json *json) {
   json->failed = !json->root;
 }
 
-/* Hands `item` to the parent, or frees it. */
+/* Adds `item` to the parent, or frees it. */
 static cJSON *add(struct cleat__cli_json *json, cJSON *parent, const char *name, cJSON *item) {
   if (parent && item &&
       (name ? cJSON_AddItemToObject(parent, name, item) : cJSON_AddItemToArray(parent, item)))

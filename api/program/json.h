@@ -1,4 +1,4 @@
-/* json.h: JSON documents of the program: for --json, for reports, and for what `cleat run` keeps.
+/* json.h: JSON documents of the program: for --json, for reports, and for the files of `cleat run`.
  *
  * A document belongs to one thread. */
 #ifndef CLEAT_API_PROGRAM_JSON_H
@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A document under construction. Every function below accepts a NULL object, and notes each failed
- * allocation in `failed`, so that only cleat__cli_json_print has to look. */
+/* A document under construction. Every function below accepts a NULL object, and notes each failed allocation in
+ * `failed`. So only cleat__cli_json_print has to check. */
 struct cleat__cli_json {
   cJSON *root;
   bool failed;
@@ -19,7 +19,7 @@ struct cleat__cli_json {
 
 void cleat__cli_json_init(struct cleat__cli_json *json);
 
-/* Members of an object, or, with a NULL name, elements of an array. */
+/* Adds a member to an object. With a NULL name, adds an element to an array. */
 cJSON *cleat__cli_json_object(struct cleat__cli_json *json, cJSON *parent, const char *name);
 cJSON *cleat__cli_json_array(struct cleat__cli_json *json, cJSON *parent, const char *name);
 void cleat__cli_json_text(struct cleat__cli_json *json, cJSON *parent, const char *name,
@@ -32,23 +32,22 @@ void cleat__cli_json_seconds(struct cleat__cli_json *json, cJSON *parent, const 
                              double seconds);
 void cleat__cli_json_bool(struct cleat__cli_json *json, cJSON *parent, const char *name,
                           bool value);
-/* `text` is JSON already. */
+/* Adds `text`, which is already JSON. */
 void cleat__cli_json_raw(struct cleat__cli_json *json, cJSON *parent, const char *name,
                          const char *text);
 
-/* What ls prints for one checkpoint. */
+/* Adds what ls prints for one checkpoint. */
 void cleat__cli_json_checkpoint(struct cleat__cli_json *json, cJSON *object,
                                 const struct cleat_checkpoint_info *info);
 
-/* Status, message and all details. */
+/* Adds the status, the message and all details. */
 void cleat__cli_json_error(struct cleat__cli_json *json, cJSON *object,
                            const struct cleat_error *err);
 
-/* A member of a document that was read: its text, which lives as long as the document; NULL: there is none, or it is
- * none. */
+/* The text of a member of a parsed document. It lives as long as the document. NULL: no such member, or not a text. */
 const char *cleat__cli_json_member_text(const cJSON *object, const char *name);
 
-/* Prints the document and a line end to stdout, and frees it. False: out of memory, nothing printed. */
+/* Prints the document and a line end to stdout, and frees it. False: out of memory, and nothing was printed. */
 bool cleat__cli_json_print(struct cleat__cli_json *json);
 
 #endif

@@ -1,9 +1,9 @@
-/* sources.c: from the arguments of `cleat save` to a list of files.
+/* sources.c: turns the arguments of `cleat save` into a list of files.
  *
- * A folder stands for all regular files below it, under their paths relative to it. Links to files
- * are followed, since a Hugging Face cache is made of them; links to folders are refused: followed,
- * they could lead in circles, and skipped, the copy would be incomplete without a word.
- * One thread; everything found is owned by struct cleat__cli_sources. */
+ * A folder stands for all regular files below it, under their paths relative to it. Links to files are followed,
+ * because a Hugging Face cache consists of them. Links to folders are refused: following them could lead in circles,
+ * and skipping them would make the copy incomplete without notice. One thread. struct cleat__cli_sources owns
+ * everything that is found. */
 #include "api/program/sources.h"
 
 #include "base/mem.h"
@@ -15,16 +15,16 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Less: real trees are refused. More: each level holds a folder open, and 1,024 files may be. */
+/* Lower: real trees are refused. Higher: each level holds a folder open, and the usual limit is 1,024 open files. */
 enum { DEPTH_MAX = 100 };
 
-/* What is passed down the tree. */
+/* The data of one walk through the tree. */
 struct walk {
   struct cleat__cli_sources *sources;
-  struct stat store; /* of the folder that is saved to */
-  bool has_store;    /* it is a folder that exists */
-  bool leave_out;    /* what cannot be saved is counted, not refused */
-  bool finished; /* what a writer of a file:// store has not finished is nobody's, and not there */
+  struct stat store; /* the store's folder, if it is a file:// store */
+  bool has_store;    /* `store` is a folder that exists */
+  bool leave_out;    /* count what cannot be saved, and do not refuse it */
+  bool finished;     /* ignore unfinished files of a file:// writer */
 };
 
 static cleat_status walk_folder(struct walk *walk, const char *path, const char *prefix,
@@ -62,22 +62,22 @@ static cleat_status add_file(struct walk *walk, const char *path, const char *na
 
 static cleat_status refuse_link(const char *path, int stat_errno, struct cleat_error *err) {
   if (stat_errno) {
-    cleat__error_errno(err, stat_errno, "cannot save '%s': a link that leads nowhere", path);
+    cleat__error_errno(err, stat_errno, "cannot save '%s': it is a link that leads nowhere", path);
     err->status = CLEAT_INVALID;
   } else {
-    cleat__error_set(err, CLEAT_INVALID, "cannot save '%s': a link to a folder", path);
-    cleat__error_hint(err, "name the folder itself as a source, or put it in the link's place");
+    cleat__error_set(err, CLEAT_INVALID, "cannot save '%s': it is a link to a folder", path);
+    cleat__error_hint(err, "name the folder itself as a source, or replace the link by the folder");
   }
   return err->status;
 }
 
 static cleat_status refuse_special(const char *path, struct cleat_error *err) {
-  cleat__error_set(err, CLEAT_INVALID, "cannot save '%s': neither a file nor a folder", path);
-  cleat__error_hint(err, "devices, pipes and sockets have no contents that could be saved");
+  cleat__error_set(err, CLEAT_INVALID, "cannot save '%s': it is not a file or a folder", path);
+  cleat__error_hint(err, "devices, pipes and sockets have no contents to save");
   return err->status;
 }
 
-/* Counts it; the first is the example. */
+/* Counts the path. The first one is kept as the example. */
 static cleat_status leave_out(struct walk *walk, const char *path, struct cleat_error *err) {
   struct cleat__cli_sources *sources = walk->sources;
   if (!sources->left_out_example)
@@ -88,7 +88,7 @@ static cleat_status leave_out(struct walk *walk, const char *path, struct cleat_
   return CLEAT_OK;
 }
 
-/* One entry of a folder. */
+/* Handles one entry of a folder. */
 static cleat_status walk_entry(struct walk *walk, const char *path, const char *name,
                                unsigned depth, struct cleat_error *err) {
   struct stat info;
@@ -106,7 +106,7 @@ static cleat_status walk_entry(struct walk *walk, const char *path, const char *
   return add_file(walk, path, name, &info, err);
 }
 
-/* Saving a folder with the store inside would save every earlier checkpoint again. */
+/* Refuses a folder with the store inside: saving it would save every earlier checkpoint again. */
 static cleat_status check_folder(const struct walk *walk, const char *path, DIR *folder,
                                  unsigned depth, struct cleat_error *err) {
   struct stat info;
@@ -117,20 +117,20 @@ static cleat_status check_folder(const struct walk *walk, const char *path, DIR 
       info.st_ino != walk->store.st_ino)
     return CLEAT_OK;
   cleat__error_set(err, CLEAT_INVALID, "cannot save '%s': it is the store that is saved to", path);
-  cleat__error_hint(err, "save to a place outside of the sources");
+  cleat__error_hint(err, "use a store outside the sources");
   return err->status;
 }
 
-/* Whether `name` is `start`, `digits` lowercase hex digits and `end`. */
+/* True if `name` consists of `start`, `digits` lowercase hex digits and `end`. */
 static bool is_made_of(const char *name, const char *start, size_t digits, const char *end) {
   size_t length = strlen(start);
   return strncmp(name, start, length) == 0 && strspn(name + length, "0123456789abcdef") == digits &&
          strcmp(name + length + digits, end) == 0;
 }
 
-/* What file:// hides while it writes (storage/file/file.h). A writer that is killed leaves it; then it stays beside what
- * the next one writes, for a day at least. Exactly these: what only looks like it may be somebody's, and is refused
- * aloud, as no store takes such a name. */
+/* True for names that file:// uses for unfinished files (storage/file/file.h). A killed writer leaves them for at least
+ * a day, also beside the next writer's files. The match is exact: a similar name may belong to the user. It is refused
+ * with an error, because no store accepts such a name. */
 static bool is_unfinished_write(const char *name) {
   return strcmp(name, ".cleat-lock") == 0 || is_made_of(name, ".cleat-put-", 16, "") ||
          is_made_of(name, ".cleat-upload-", 32, "") ||
@@ -172,7 +172,7 @@ static cleat_status walk_folder(struct walk *walk, const char *path, const char 
   return status;
 }
 
-/* A source as it was named by the user: here, links are followed. */
+/* Handles a source that the user named. Here links are followed. */
 static cleat_status walk_source(struct walk *walk, const char *path, struct cleat_error *err) {
   struct stat info;
   if (stat(path, &info) != 0) {
@@ -201,7 +201,7 @@ static cleat_status check_names(const struct cleat__cli_sources *sources, struct
       continue;
     cleat__error_set(err, CLEAT_INVALID, "cannot save both '%s' and '%s': each would be '%s'",
                      one->path, other->path, one->name);
-    cleat__error_hint(err, "rename one, or save the folder that holds both");
+    cleat__error_hint(err, "rename one, or save the folder that contains both");
     return err->status;
   }
   if (sources->count)

@@ -1,4 +1,4 @@
-/* sources.h: the files below a folder that are to be saved, and how to tell that one has changed.
+/* sources.h: lists the files below a folder for a save, with stamps that show whether a file has changed.
  *
  * Blocking; a list belongs to one thread. */
 #ifndef CLEAT_API_PROGRAM_SOURCES_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What tells a file that has changed from one that has not. No padding: it is hashed as it lies. */
+/* The properties that change when a file changes. It has no padding, because its bytes are hashed. */
 struct cleat__cli_stamp {
   uint64_t bytes;
   uint64_t device;
@@ -30,30 +30,30 @@ struct cleat__cli_sources {
   struct cleat__cli_source *items;
   size_t count;
   size_t capacity;
-  struct cleat_file *files; /* `count` of them, once collected */
-  size_t left_out;          /* what cannot be saved and was not refused */
-  char *left_out_example;   /* the path of one; NULL: none */
+  struct cleat_file *files; /* has `count` elements once collected */
+  size_t left_out;          /* how many entries cannot be saved and were left out */
+  char *left_out_example;   /* the path of one of them; NULL: none */
 };
 
-/* Finds the files below each of `paths`. `url` is where they will go: a store inside a source is refused. On
- * failure nothing is left to clear. Errors: INVALID (two of one name, a special file, …), NOT_FOUND, DENIED,
+/* Finds the files below each of `paths`. `url` is the store to save to: a store inside a source is refused. After a
+ * failure there is nothing to clear. Errors: INVALID (two files of one name, a special file, …), NOT_FOUND, DENIED,
  * LIMIT, IO, NO_MEMORY. */
 cleat_status cleat__cli_sources_collect(char *const *paths, size_t count, const char *url,
                                         struct cleat__cli_sources *sources,
                                         struct cleat_error *err);
 
-/* Names in a folder, each a file or a folder with all that is below. */
+/* Names in a folder. Each is a file, or a folder with everything below it. */
 struct cleat__cli_within {
   const char *dir;
   char *const *names;
   size_t count;
-  const char *url; /* as above; NULL: nothing is refused for it */
-  bool leave_out;  /* count what is refused else: links to folders or nowhere, devices, pipes */
+  const char *url; /* as above; NULL: refuses no store */
+  bool leave_out; /* count what is otherwise refused: links to folders or nowhere, devices, pipes */
 };
 
-/* The same, with names relative to the folder, such as "step-7/model.pt". No file at all is no failure. What a file://
- * store hides while it writes (.cleat-put-…, .cleat-upload-…, .cleat-lock) is passed over: a training that was killed
- * leaves it in its checkpoint. NOT_FOUND: one of the names, or of what is below, is gone. */
+/* The same, with names relative to the folder, such as "step-7/model.pt". An empty result is not an error. Unfinished
+ * files of a file:// store (.cleat-put-…, .cleat-upload-…, .cleat-lock) are ignored: a killed training job leaves them
+ * in its checkpoint. NOT_FOUND: one of the names, or something below it, has disappeared. */
 cleat_status cleat__cli_sources_collect_within(const struct cleat__cli_within *within,
                                                struct cleat__cli_sources *sources,
                                                struct cleat_error *err);

@@ -1,7 +1,8 @@
 /* behind.c: see behind.h. */
 #include "api/run/behind.h"
 
-/* Half of the rows say nearly as much: the oldest counts, and after a commit the oldest that is newer than that. */
+/* Drops every second row and keeps the oldest. Half of the rows are enough: the lag is measured from the oldest row
+ * that is newer than the last commit. */
 static void thin_out(struct cleat__run_behind *behind) {
   size_t kept = 0;
   for (size_t i = 0; i < behind->count; i += 2)
@@ -20,7 +21,7 @@ void cleat__run_behind_add(struct cleat__run_behind *behind, int64_t step, int64
   behind->rows[behind->count++] = row;
 }
 
-/* By time, so that a job that went back to an earlier step counts too. */
+/* Compares by time, so that a checkpoint of a job that went back to an earlier step counts too. */
 static bool is_newer(const struct cleat__run_behind_row *row, int64_t step, int64_t whole_ms) {
   return row->whole_ms > whole_ms || (row->whole_ms == whole_ms && row->step > step);
 }

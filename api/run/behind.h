@@ -1,7 +1,8 @@
-/* behind.h: for how long DIR has had a checkpoint that is newer than all that is stored (pure). That is what a loss of
- * the machine costs beside the time since the newest checkpoint. While saves keep up it is the time of one save.
+/* behind.h: measures for how long DIR has had a checkpoint that is newer than every stored one (pure). If the machine
+ * is lost, the job loses this time plus the time since its newest checkpoint. While saves keep up, it is the duration
+ * of one save.
  *
- * Times are of a monotonic clock, in milliseconds, and come from the caller. One thread at a time. */
+ * Times are in milliseconds of a monotonic clock and come from the caller. One thread at a time. */
 #ifndef CLEAT_API_RUN_BEHIND_H
 #define CLEAT_API_RUN_BEHIND_H
 
@@ -11,42 +12,42 @@
 
 enum {
   CLEAT__RUN_BEHIND_ROWS = 64,
-  /* Said when it is more than two intervals between checkpoints, and this at least. */
+  /* The lag is reported when it exceeds two intervals between checkpoints, and at least this value. */
   CLEAT__RUN_BEHIND_MS = 30000,
-  /* Before there are two checkpoints nobody knows the interval. */
+  /* The limit while the interval is unknown, which is before the second checkpoint. */
   CLEAT__RUN_BEHIND_UNKNOWN_MS = 900000
 };
 
-/* A checkpoint that became whole. */
+/* A complete checkpoint, and when it was first seen complete. */
 struct cleat__run_behind_row {
   int64_t step;
   int64_t whole_ms;
 };
 
-/* Begins with all zero. */
+/* Initialize with zeros. */
 struct cleat__run_behind {
-  struct cleat__run_behind_row
-      rows[CLEAT__RUN_BEHIND_ROWS]; /* newer than what is stored, the oldest first */
+  /* newer than the newest stored one, oldest first */
+  struct cleat__run_behind_row rows[CLEAT__RUN_BEHIND_ROWS];
   size_t count;
-  bool seen;                         /* `last` is one */
-  struct cleat__run_behind_row last; /* the newest, stored or not */
-  int64_t interval_ms;               /* between it and the one before; 0: not known */
-  int64_t said_ms;                   /* how much was said last; 0: nothing */
+  bool seen;                         /* `last` is set */
+  struct cleat__run_behind_row last; /* the newest checkpoint, stored or not */
+  int64_t interval_ms;               /* between `last` and the one before; 0: unknown */
+  int64_t said_ms;                   /* the lag that was last reported; 0: none */
 };
 
-/* One became whole; in the order of time. */
+/* Adds a checkpoint that has become complete. Call in the order of time. */
 void cleat__run_behind_add(struct cleat__run_behind *behind, int64_t step, int64_t whole_ms);
 
-/* One is stored. */
+/* Removes a stored checkpoint and all that are not newer. */
 void cleat__run_behind_stored(struct cleat__run_behind *behind, int64_t step, int64_t whole_ms);
 
-/* 0: the newest is stored. */
+/* The lag. 0: the newest checkpoint is stored. */
 int64_t cleat__run_behind_ms(const struct cleat__run_behind *behind, int64_t now_ms);
 
-/* True: it is to be said now, for the first time or since it has doubled. */
+/* True: report the lag now. It exceeds the limit for the first time, or has doubled since the last report. */
 bool cleat__run_behind_grew(struct cleat__run_behind *behind, int64_t now_ms);
 
-/* True: it was said, and is over: the newest is stored. */
+/* True: a lag was reported, and the newest checkpoint is stored now. */
 bool cleat__run_behind_ended(struct cleat__run_behind *behind);
 
 #endif

@@ -1,4 +1,4 @@
-/* command.c: the command, by way of its guard. See command.h and guard.h; signals are in signals.c. */
+/* command.c: the training command, started through its guard. See command.h and guard.h. signals.c has the signals. */
 #include "api/run/command_private.h"
 
 #include "api/run/guard.h"
@@ -18,8 +18,8 @@
 extern char **environ;
 
 enum {
-  LEAVE_MS = 5000,                            /* for a guard that is told to end */
-  SWEEP_MS = CLEAT__RUN_GUARD_GRACE_MS + 5000 /* for one that ends what is left first */
+  LEAVE_MS = 5000,                            /* for a guard that is told to end at once */
+  SWEEP_MS = CLEAT__RUN_GUARD_GRACE_MS + 5000 /* for a guard that first ends leftover processes */
 };
 
 /* ---- The terminal ---- */
@@ -29,8 +29,8 @@ static void give_terminal(const struct cleat__run_command *command) {
     (void)tcsetpgrp(STDIN_FILENO, command->pid);
 }
 
-/* A shell may have taken it to run us in the background: then it is not ours to take. A command with
- * job control of its own may have given it to a group that is dead by now. */
+/* Takes the terminal's foreground back. A shell may have moved us to the background: then the terminal is not ours to
+ * take. A command with its own job control may have left the foreground to a process group that no longer exists. */
 static void take_terminal(const struct cleat__run_command *command) {
   if (!command->terminal)
     return;
@@ -59,7 +59,7 @@ static size_t count_words(char *const *words) {
   return count;
 }
 
-/* The guard takes all of it along in its fork. Owned: path, and the arrays. */
+/* Makes all that the guard needs before the fork copies it. The path and the arrays are owned. */
 static cleat_status make_plan(char *const *argv, const struct cleat__run_signals *signals, int keep,
                               struct plan *plan, struct cleat_error *err) {
   static char shell[] = "/bin/sh";
@@ -74,7 +74,7 @@ static cleat_status make_plan(char *const *argv, const struct cleat__run_signals
     return cleat__error_no_memory(err, "the command's environment");
   of_guard->path = plan->path;
   of_guard->words =
-      (char **)(uintptr_t)argv; /* execve takes what it does not change as not const */
+      (char **)(uintptr_t)argv; /* execve does not change them, but declares them without const */
   of_guard->shell_words[0] = shell;
   of_guard->shell_words[1] = plan->path;
   memcpy(of_guard->shell_words + 2, argv + 1, (words - 1) * sizeof *argv);
@@ -125,7 +125,7 @@ static void unlink_guard(struct cleat__run_command *command) {
   command->linked = false;
 }
 
-/* Until it has ended. What it has still to tell is of no use any more: only its end closes the socket for writing. */
+/* Waits until the guard has ended. Its remaining messages are dropped: only its end closes the socket for writing. */
 static bool await_guard(const struct cleat__run_command *command, int limit_ms) {
   const struct cleat__clock *clock = cleat__clock_system();
   int64_t end_ms = clock->monotonic_ms(clock->ctx) + limit_ms;
@@ -140,7 +140,7 @@ static bool await_guard(const struct cleat__run_command *command, int limit_ms) 
   return true;
 }
 
-/* True: it listens. */
+/* Sends the guard the order to end. True: the guard was there to receive it. */
 static bool tell_to_end(const struct cleat__run_command *command, bool leave) {
   const struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_LEAVE};
   if (!command->linked)
@@ -221,9 +221,10 @@ cleat_status cleat__run_command_make(struct cleat__run_command *command, char *c
   static char *const none[] = {NULL};
   struct cleat__run_guard_request request = {.kind = CLEAT__RUN_GUARD_MAKE};
   struct cleat__run_guard_reply reply;
-  pid_t owner = tcgetpgrp(STDIN_FILENO); /* below 0: no terminal, or not ours */
+  /* negative: no terminal, or not our controlling terminal */
+  pid_t owner = tcgetpgrp(STDIN_FILENO);
   request.foreground = owner >= 0 && owner == getpgrp();
-  /* Should the guard be killed. Without it the command's end could not be had then. */
+  /* For the case that the guard is killed: the command becomes our child, so that we still get its exit status. */
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   cleat_status status = pack(additions ? additions : none, &request, err);
   if (status == CLEAT_OK)
@@ -246,11 +247,12 @@ static cleat_status fail(const char *name, int code, struct cleat_error *err) {
     return err->status = CLEAT_LIMIT;
   }
   if (code == ENOENT) {
-    (void)cleat__error_set(err, CLEAT_NOT_FOUND,
-                           "the command %s cannot be started: it is gone, or the interpreter that "
-                           "it names does not exist",
-                           name);
-    cleat__error_hint(err, "see its first line after \"#!\"; or the dynamic loader, by file(1)");
+    (void)cleat__error_set(
+        err, CLEAT_NOT_FOUND,
+        "the command %s cannot be started: the file is gone, or its interpreter does not exist",
+        name);
+    cleat__error_hint(err, "check the interpreter in its first line (after \"#!\"), or the dynamic "
+                           "loader with file(1)");
     return err->status;
   }
   return cleat__error_errno(err, code, "the command %s cannot be started", name);
@@ -281,7 +283,7 @@ void cleat__run_command_kill_group(struct cleat__run_command *command, int signo
     command->group_gone = errno == ESRCH;
     return;
   }
-  /* Else what is stopped would learn of it when someone continues it. */
+  /* A stopped process would receive the signal only when someone continues it. */
   if (command->stopped && (signo == SIGTERM || signo == SIGHUP || signo == SIGINT))
     (void)kill(-command->pid, SIGCONT);
 }
@@ -299,11 +301,12 @@ static void stop_all(struct cleat__run_command *command) {
     cleat__run_command_kill_group(command, SIGTSTP);
     take_terminal(command);
   }
-  (void)cleat__run_signals_stop_self(false); /* whoever sent it has seen to our group */
+  (void)cleat__run_signals_stop_self(false); /* the sender has already stopped our process group */
   go_on(command);
 }
 
-/* By its handle where the kernel has such: its number may be another process's, once the guard has seen its end. */
+/* Uses the pidfd where the kernel has them. Once the guard has reaped the command, its number may belong to another
+ * process. */
 static void signal_command(const struct cleat__run_command *command, int signo) {
 #ifdef SYS_pidfd_send_signal
   if (command->has_handle &&
@@ -335,15 +338,15 @@ static void note_stop(struct cleat__run_command *command, int signo) {
   command->stopped = true;
   if (!command->terminal || !is_of_terminal(signo))
     return;
-  /* It asked for the terminal just before it got it. */
+  /* A command stopped for terminal access (not by SIGTSTP) asked for the terminal just before it got it. */
   bool asked = signo != SIGTSTP;
   if (asked && tcgetpgrp(STDIN_FILENO) == command->pid) {
     go_on(command);
     return;
   }
   take_terminal(command);
-  /* In an orphaned group in the background it would only ask again, and again: there it stays
-   * stopped until someone sends SIGCONT. */
+  /* In an orphaned background group the command would only ask for the terminal again and again. It stays stopped until
+   * someone sends SIGCONT. */
   if (cleat__run_signals_stop_self(true) || !asked || tcgetpgrp(STDIN_FILENO) == getpgrp())
     go_on(command);
 }
@@ -361,13 +364,14 @@ static void note(struct cleat__run_command *command, int status) {
   }
 }
 
-/* A stop that was over before we heard of it is none: stopping ourselves for it would leave nobody to continue us. */
+/* True if the command was continued before we heard of its stop. We must not stop ourselves then: nobody would continue
+ * us. */
 static bool is_overtaken(const struct cleat__run_command *command, int status) {
   char byte;
   return WIFSTOPPED(status) && recv(command->link, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
-/* What the guard tells of the command. */
+/* Reads what the guard reports about the command. */
 static void hear(struct cleat__run_command *command) {
   struct cleat__run_guard_reply reply;
   while (command->linked) {
@@ -387,7 +391,8 @@ static void hear(struct cleat__run_command *command) {
   }
 }
 
-/* Orphans that came to us: as process 1, and when the guard was killed, the command among them. */
+/* Reaps orphans that the kernel gave to us. We get them as process 1. If the guard was killed, we get them too, and the
+ * command is one of them. */
 void cleat__run_command_reap(struct cleat__run_command *command) {
   hear(command);
   for (;;) {
@@ -399,11 +404,11 @@ void cleat__run_command_reap(struct cleat__run_command *command) {
       return;
     bool over = !WIFSTOPPED(status) && !WIFCONTINUED(status);
     if (pid == command->guard && over) {
-      hear(command); /* its last words come first */
+      hear(command); /* read its last messages first */
       command->guard = 0;
     } else if (pid == command->pid && !command->ended) {
       note(command, status);
-      if (over) /* at once: later another group may have the number */
+      if (over) /* check at once: another group may get the number later */
         (void)cleat__run_command_group_left(command);
     }
   }

@@ -1,4 +1,4 @@
-/* command_find.c: which file a command's name means. See command.h. No state. */
+/* command_find.c: finds the file for a command's name. See command.h. No state. */
 #include "api/run/command_private.h"
 
 #include "base/mem.h"
@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What execvp looks through when there is no PATH: glibc's confstr(_CS_PATH). */
+/* The search path of execvp when PATH is not set: glibc's confstr(_CS_PATH). */
 #define DEFAULT_PATH "/bin:/usr/bin"
 
-/* 0, or the errno value that execve would have for it. */
+/* Returns 0, or the errno value that execve would give. */
 static int check_program(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0)
@@ -32,10 +32,11 @@ static cleat_status refuse(const char *name, const char *path, int code, struct 
   else if (code == EACCES)
     (void)cleat__error_errno(err, code, "%s cannot be executed", path);
   else
-    return cleat__error_errno(err, code, "the command %s cannot be looked at", path);
+    return cleat__error_errno(err, code, "cannot check the command %s", path);
   err->status = CLEAT_DENIED;
   if (code == EACCES)
-    cleat__error_hint(err, "chmod +x it, or put its interpreter before it: python3 %.100s", name);
+    cleat__error_hint(err, "run chmod +x on it, or put its interpreter before it: python3 %.100s",
+                      name);
   return err->status;
 }
 
@@ -52,7 +53,7 @@ static cleat_status find_as_it_is(const char *name, char **path, struct cleat_er
   return CLEAT_OK;
 }
 
-/* An empty element of PATH is the working folder. */
+/* An empty element of PATH means the working folder. */
 static char *join(const char *folder, size_t length, const char *name) {
   return length == 0 ? cleat__strprintf("./%s", name)
                      : cleat__strprintf("%.*s/%s", (int)length, folder, name);
@@ -60,7 +61,8 @@ static char *join(const char *folder, size_t length, const char *name) {
 
 static cleat_status find_along(const char *search, const char *name, char **path,
                                struct cleat_error *err) {
-  /* As execvp: what cannot be executed is passed over, and told of if nothing better comes. */
+  /* As execvp does: skips files that cannot be executed, and reports them only if no other file is
+   * found. */
   int refused = 0;
   for (const char *at = search;; at++) {
     size_t length = strcspn(at, ":");

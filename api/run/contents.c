@@ -1,4 +1,4 @@
-/* contents.c: from a checkpoint in DIR to the files that a save is given. */
+/* contents.c: lists the files of a checkpoint in DIR for a save. */
 #include "api/run/contents.h"
 
 #include "api/run/names.h"
@@ -45,7 +45,7 @@ static int compare_files(const void *a, const void *b) {
   return strcmp(left->name, right->name);
 }
 
-/* The files that were found, and the tracker, which is stored as it is meant and not as it reads. */
+/* Lists the files that were found. The tracker is stored from memory, with the text for this step. */
 static cleat_status list_files(struct cleat__run_contents *contents, struct cleat_error *err) {
   const struct cleat__cli_sources *sources = &contents->sources;
   contents->files = cleat__calloc(sources->count + 1, sizeof *contents->files);
@@ -123,7 +123,8 @@ void cleat__run_contents_clear(struct cleat__run_contents *contents) {
 
 /* ---- everything in DIR --------------------------------------------------------------------------- */
 
-/* Of a name in a folder of DIR the whole folder: that is for checkpoints alone. */
+/* Excludes a checkpoint's entry. If it lies in a folder of DIR, excludes that whole folder, which holds only
+ * checkpoints. */
 static cleat_status exclude(struct cleat__run_names *excluded, const char *entry,
                             struct cleat_error *err) {
   char *name = cleat__strndup(entry, strcspn(entry, "/"));
@@ -132,7 +133,7 @@ static cleat_status exclude(struct cleat__run_names *excluded, const char *entry
   return status;
 }
 
-/* The names that are not to be saved; a tracker among them, since it is stored from memory. */
+/* Lists the names that are not saved. A tracker is one of them, because it is stored from memory. */
 static cleat_status list_excluded(const struct cleat__run_scan *scan,
                                   const struct cleat__run_found *keep,
                                   struct cleat__run_names *excluded, struct cleat_error *err) {
@@ -150,7 +151,7 @@ static cleat_status list_excluded(const struct cleat__run_scan *scan,
   return status;
 }
 
-/* The other names in DIR. */
+/* Lists the other names in DIR. */
 static cleat_status list_others(const char *dir, const struct cleat__run_names *excluded,
                                 struct cleat__run_names *others, struct cleat_error *err) {
   DIR *folder = opendir(dir);

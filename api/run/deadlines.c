@@ -6,12 +6,12 @@
 #include <assert.h>
 
 enum {
-  LEAVE_MS = 10000, /* for processes that the command has left behind, to obey a SIGTERM */
-  STOP_MS = 5000,   /* for the saver to stop when nothing is waited for any more */
+  LEAVE_MS = 10000, /* for leftover processes of the command to obey SIGTERM */
+  STOP_MS = 5000,   /* for the saver to stop once nothing else is waited for */
   TRIES_AT_END = 3,
   RETRY_FIRST_MS = 5000,
-  RETRY_MAX_MS = 300000, /* a store that was away for a night is found again within minutes */
-  RETRY_FLUSH_MS = 2000  /* while seconds count */
+  RETRY_MAX_MS = 300000, /* longest pause: finds a store that was away for a night within minutes */
+  RETRY_FLUSH_MS = 2000  /* the pause once the time for saving is limited */
 };
 
 int64_t cleat__run_now_ms(void) {
@@ -23,7 +23,7 @@ bool cleat__run_has_passed(int64_t deadline_ms, int64_t now_ms) {
   return deadline_ms >= 0 && now_ms >= deadline_ms;
 }
 
-/* Each move makes the pace faster. */
+/* Moves to a faster pace. A pace never becomes slower. */
 static void move(struct cleat__run_deadlines *deadlines, enum cleat__run_pace pace) {
   assert(pace > deadlines->pace);
   deadlines->pace = pace;

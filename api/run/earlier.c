@@ -1,4 +1,4 @@
-/* earlier.c: see earlier.h. All that is known of processes comes from /proc (proc(5)). */
+/* earlier.c: see earlier.h. All facts about processes come from /proc (proc(5)). */
 #include "api/run/earlier.h"
 
 #include "api/program/json.h"
@@ -19,12 +19,12 @@
 
 enum { FORMAT = 1, WORDS_MAX = 120 };
 
-/* Whom the file names. */
+/* The process that command.json names. */
 struct earlier {
   int64_t pid, started, supervisor, supervisor_started, pids;
   char boot[CLEAT__RUN_BOOT_MAX];
   char mark[CLEAT__RUN_MARK_MAX];
-  char words[WORDS_MAX]; /* the command, as people know it */
+  char words[WORDS_MAX]; /* the command line, for messages */
 };
 
 /* ---- What /proc says ------------------------------------------------------------------------------------- */
@@ -34,7 +34,8 @@ static int64_t namespace_of_pids(void) {
   return stat("/proc/self/ns/pid", &info) == 0 ? (int64_t)info.st_ino : 0;
 }
 
-/* When a process began; -1: there is none of that number, or a zombie. Field 3 is the state, 22 the time. */
+/* The start time of a process. -1: no such process, or a zombie. In /proc/PID/stat field 3 is the state and field 22
+ * the start time. */
 static int64_t started_at(int64_t pid) {
   char path[64], text[1024] = "", state = 'Z';
   long long started = -1;
@@ -45,7 +46,7 @@ static int64_t started_at(int64_t pid) {
   size_t got = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[got] = '\0';
-  const char *rest = strrchr(text, ')'); /* its name may have spaces and brackets */
+  const char *rest = strrchr(text, ')'); /* the name may contain spaces and brackets */
   if (!rest ||
       sscanf(rest + 1, // NOLINT(cert-err34-c): the kernel's
              " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
@@ -74,7 +75,7 @@ static void read_words(int64_t pid, char words[WORDS_MAX]) {
   make_printable(words);
 }
 
-/* Whether it was started with that variable; of other users' processes nobody may know. */
+/* True if the process was started with that variable. The environment of other users' processes cannot be read. */
 static bool has_variable(const char *pid, const char *variable) {
   char path[300];
   size_t at = 0;
@@ -93,7 +94,7 @@ static bool has_variable(const char *pid, const char *variable) {
   return found;
 }
 
-/* One of those that the command has left; 0: there is none. *count: of all. */
+/* Finds one leftover process of the command. 0: none. *count: how many there are. */
 static int64_t find_left(const char *mark, unsigned *count) {
   char variable[sizeof CLEAT__RUN_MARK + CLEAT__RUN_MARK_MAX];
   int64_t first = 0;
@@ -143,7 +144,7 @@ static bool read_document(const cJSON *root, struct earlier *earlier) {
          read_text(root, "command", earlier->words, sizeof earlier->words);
 }
 
-/* False: there is no such file, or what it says means nothing here and now. */
+/* False: the file is missing, or what it says is not valid in this boot and pid namespace. */
 static bool read_earlier(const char *dir, struct earlier *earlier) {
   char boot[CLEAT__RUN_BOOT_MAX];
   char *folder = cleat__strprintf("%s/" CLEAT__RUN_STATE_FOLDER, dir);
@@ -194,7 +195,7 @@ static char *make_document(pid_t pid, const char *mark, char *const *command) {
   return text;
 }
 
-/* ---- What others ask --------------------------------------------------------------------------------------- */
+/* ---- Interface --------------------------------------------------------------------------------------------- */
 
 cleat_status cleat__run_earlier_mark(char mark[CLEAT__RUN_MARK_MAX], struct cleat_error *err) {
   if (cleat__random_hex((CLEAT__RUN_MARK_MAX - 1) / 2, mark) == CLEAT_OK)
@@ -234,18 +235,22 @@ cleat_status cleat__run_earlier_check(const char *dir, struct cleat_error *err) 
                      "the command of an earlier 'cleat run' still works on '%s': process %" PRId64
                      ", %s",
                      dir, earlier.pid, earlier.words);
-    cleat__error_hint(err, "that 'cleat run' was killed: end the process first (kill %" PRId64 ")",
-                      earlier.pid);
+    cleat__error_hint(
+        err,
+        "that 'cleat run' was killed, and its command was not: end the process first (kill %" PRId64
+        ")",
+        earlier.pid);
     return err->status;
   }
   int64_t left = find_left(earlier.mark, &count);
   if (!left)
     return CLEAT_OK;
   read_words(left, earlier.words);
-  cleat__error_set(err, CLEAT_BUSY,
-                   "processes that the command of an earlier 'cleat run' on '%s' has left still "
-                   "run: %u, such as %" PRId64 ", %s",
-                   dir, count, left, earlier.words);
+  cleat__error_set(
+      err, CLEAT_BUSY,
+      "an earlier 'cleat run' on '%s' left %u running processes of its command, such as %" PRId64
+      ", %s",
+      dir, count, left, earlier.words);
   cleat__error_hint(err,
                     "that 'cleat run' was killed: end them first; or, if they do not write there, "
                     "remove " CLEAT__RUN_STATE_FOLDER "/" NAME " there");

@@ -1,17 +1,17 @@
-/* earlier.h: whether something of an earlier `cleat run` on DIR still lives.
+/* earlier.h: finds processes of an earlier `cleat run` on DIR that still live.
  *
- * While there is a command, DIR/.cleat-run/command.json says who it is:
+ * While the command runs, DIR/.cleat-run/command.json identifies it:
  *
  *     {"format": 1, "pid": "123", "started": "4567", "boot": "<id>", "pids": "4026531836", "supervisor": "120",
  *      "supervisor_started": "4560", "id": "<hex>", "command": "python train.py"}
  *
- * A process is known by its number and when it started, in ticks since the boot; both mean something in the same boot
- * and the same namespace of pids alone. What the command has left is known by CLEAT_RUN_ID in its environment, which
- * holds in sessions of their own too. The file goes when `cleat run` ends by itself, so it is looked at after a SIGKILL
- * alone.
+ * A process is identified by its number and its start time, in ticks since the boot. Both are valid only in the same
+ * boot and the same pid namespace. Processes that the command left behind are identified by CLEAT_RUN_ID in their
+ * environment, which also works if they have their own sessions. `cleat run` removes the file when it ends by itself.
+ * So the file matters only after a SIGKILL.
  *
- * The first line of defence is another: the guard (guard.h) holds the lock of DIR until nothing of the command lives.
- * That is seen from other containers too. This file is for a guard that was killed as well.
+ * The guard (guard.h) is the first protection: it holds the lock of DIR until no process of the command lives. That is
+ * seen from other containers too. This file is for the case that the guard was killed as well.
  *
  * Main thread. */
 #ifndef CLEAT_API_RUN_EARLIER_H
@@ -21,26 +21,26 @@
 
 #include <sys/types.h>
 
-/* The name of the variable in the command's environment, and how long its value is. */
+/* The name of the variable in the command's environment, and the length of its value. */
 #define CLEAT__RUN_MARK "CLEAT_RUN_ID"
 #define CLEAT__RUN_MARK_MAX 17
 
-/* A value that no other run has. Error: INTERNAL. */
+/* Makes a value that no other run has. Error: INTERNAL. */
 cleat_status cleat__run_earlier_mark(char mark[CLEAT__RUN_MARK_MAX], struct cleat_error *err);
 
-/* Writes down who the command is; before it does anything. Errors: NO_SPACE, DENIED, IO, NO_MEMORY. */
+/* Writes command.json. Call it before the command executes. Errors: NO_SPACE, DENIED, IO, NO_MEMORY. */
 cleat_status cleat__run_earlier_note(const struct cleat__run_state *state, pid_t pid,
                                      const char *mark, char *const *command,
                                      struct cleat_error *err);
 
-/* Nothing of it lives any more, or is anybody's concern. */
+/* Removes command.json: no process of the command lives any more, or the rest is left alone on purpose. */
 void cleat__run_earlier_forget(const struct cleat__run_state *state);
 
-/* DIR is locked, and the `cleat run` that has done so is gone: its guard ends what is left of the command. */
+/* True if the `cleat run` that locked DIR is gone, and its guard is still ending processes of the command. */
 bool cleat__run_earlier_is_ending(const char *dir);
 
-/* To be asked once DIR is locked. BUSY: processes of an earlier command live; the message names one and says what to
- * do. Another error: NO_MEMORY. What cannot be known (another boot, another namespace) is taken for dead. */
+/* Call it once DIR is locked. BUSY: processes of an earlier command live; the message names one and says what to do.
+ * Another error: NO_MEMORY. A process that cannot be identified (another boot, another namespace) counts as dead. */
 cleat_status cleat__run_earlier_check(const char *dir, struct cleat_error *err);
 
 #endif

@@ -11,8 +11,8 @@
 
 enum {
   LOOK_MS = 100,
-  SETTLE_MAX_MS =
-      60000 /* a part that still changes then is saved as it is, or found to have changed */
+  /* a part that still changes after that is saved as it is, or its save finds the change */
+  SETTLE_MAX_MS = 60000
 };
 
 cleat_status cleat__run_ranks_join(struct cleat_client *client, int64_t step, bool fresh,
@@ -29,11 +29,11 @@ struct part {
   struct cleat__run_said *said;
   struct cleat__run_contents contents;
   char fingerprint[CLEAT__RUN_ID_MAX];
-  struct cleat__run_hold *hold; /* NULL: it is read from DIR */
-  bool tried;                   /* to hold it, which may have linked some of it */
+  struct cleat__run_hold *hold; /* NULL: the part is read from DIR */
+  bool tried;                   /* holding it was tried, and may have linked some files */
 };
 
-/* Whether what is held is still the part as `here` has it, or as it was before its tool began to remove it. */
+/* True if the hold still matches `here`, or matches the part as it was before its tool began to remove it. */
 static bool is_part(struct part *part, const struct cleat__run_found *here) {
   struct cleat_error ignored;
   if (cleat__run_hold_check(part->hold) == CLEAT__RUN_HOLD_LOST)
@@ -51,7 +51,7 @@ static bool is_part(struct part *part, const struct cleat__run_found *here) {
   }
 }
 
-/* Rank 0 has seen the sign come. What cannot be held is read from DIR. */
+/* Holds the part; rank 0 has already seen the sign appear. If it cannot be held, it is read from DIR. */
 static void hold_part(struct part *part, const struct cleat__run_found *here) {
   struct cleat_error ignored;
   if (part->hold && !is_part(part, here)) {
@@ -83,7 +83,8 @@ static int64_t now_ms(void) {
   return clock->monotonic_ms(clock->ctx);
 }
 
-/* Rank 0 has seen the sign of the whole; other processes here may still write what the sign does not wait for. */
+/* Rank 0 has seen the sign of the complete checkpoint. Other processes on this machine may still be writing files that
+ * the sign does not wait for. */
 static cleat_status wait_until_settled(struct part *part, struct cleat_error *err) {
   const struct cleat__clock *clock = cleat__clock_system();
   int64_t began_ms = now_ms(), since_ms = began_ms;
@@ -101,7 +102,7 @@ static cleat_status wait_until_settled(struct part *part, struct cleat_error *er
         (now >= since_ms + (int64_t)part->said->found.settle_ms || now >= began_ms + SETTLE_MAX_MS))
       break;
     if (part->follow->is_cancelled(part->follow->user))
-      return CLEAT_OK; /* the save fails, and tells the other ranks */
+      return CLEAT_OK; /* the save then fails, and that tells the other ranks */
     (void)clock->wait_ms(clock->ctx, LOOK_MS, NULL);
   }
   if (part->hold)
@@ -109,7 +110,8 @@ static cleat_status wait_until_settled(struct part *part, struct cleat_error *er
   return CLEAT_OK;
 }
 
-/* Nothing that is held has changed, and DIR has no more than that: less is what its tool removes. */
+/* True if no held file has changed and DIR has no file beyond the held ones. DIR may have fewer: its tool is removing
+ * them. */
 static bool is_held_still(const struct part *part, const struct cleat__run_found *here) {
   if (cleat__run_hold_check(part->hold) != CLEAT__RUN_HOLD_SAME)
     return false;
@@ -155,7 +157,7 @@ static cleat_status confirm(void *user, struct cleat_error *err) {
                           part->said->found.step);
 }
 
-/* The other ranks wait for us: a part that cannot be read is told to them. */
+/* The error for a part that cannot be read. The save reports it to the other ranks, which wait for us. */
 struct refusal {
   cleat_status status;
   struct cleat_error error;

@@ -1,6 +1,6 @@
-/* follow.h: what a rank other than 0 does when rank 0 says so: saves its part of a checkpoint. See ranks.h.
+/* follow.h: saves this rank's part of a checkpoint when rank 0 orders it. For ranks other than 0. See ranks.h.
  *
- * On the saver's thread. */
+ * Runs on the saver's thread. */
 #ifndef CLEAT_API_RUN_FOLLOW_H
 #define CLEAT_API_RUN_FOLLOW_H
 
@@ -12,8 +12,8 @@ struct cleat__run_follow {
   const char *dir;
   struct cleat__run_holds *holds; /* borrowed */
   enum cleat_if_exists if_exists;
-  bool nothing; /* rank 0 has this folder too, and saves all of it: our part is empty */
-  /* Told of the save while it runs, and NULL when it has ended: for progress and for canceling. */
+  bool nothing; /* rank 0 saves this same folder, so our part is empty */
+  /* Called with the running save, and with NULL after its end. Used for progress and for canceling. */
   void (*saving)(void *user, struct cleat_save *save);
   bool (*is_cancelled)(void *user);
   void *user;
@@ -22,17 +22,17 @@ struct cleat__run_follow {
 struct cleat__run_followed {
   uint64_t files, bytes;
   double seconds;
-  bool skipped; /* another start has committed the step, and it stays */
+  bool skipped; /* another start committed the step, and that one was kept */
 };
 
-/* Joins the start of the job: *checkpoint is what all ranks go on from; NULL: nothing. `step` as of
- * cleat_checkpoint_open; `fresh`: from nothing. Errors: those of cleat_resume. */
+/* Joins the start of the job. *checkpoint is what all ranks resume from; NULL: nothing. `step` is as in
+ * cleat_checkpoint_open. `fresh`: start from nothing. Errors: those of cleat_resume. */
 cleat_status cleat__run_ranks_join(struct cleat_client *client, int64_t step, bool fresh,
                                    struct cleat_checkpoint **checkpoint, struct cleat_error *err);
 
-/* Saves what DIR has of the checkpoint, once it has been unchanged for a moment, and waits until rank 0 has committed
- * it. It is held from the start to the end of this, where it can be, so that its tool may remove it meanwhile. Errors:
- * those of a save; all ranks fail alike. */
+/* Waits until this machine's part of the checkpoint is unchanged for a moment, saves it, and waits for rank 0 to
+ * commit. The part is held throughout where possible, so its tool may remove it meanwhile. Errors: those of a save; all
+ * ranks get the same failure. */
 cleat_status cleat__run_follow(const struct cleat__run_follow *follow, struct cleat__run_said *said,
                                struct cleat__run_followed *followed, struct cleat_error *err);
 

@@ -4,12 +4,13 @@
 #include <assert.h>
 
 enum {
-  HEAR_MS = 2000,     /* between two requests for what rank 0 says: a small one each */
-  HEAR_SOON_MS = 100, /* after something was said: there may be more */
-  RESTORES_TIMES = 6  /* as long as ranks wait for each other: a restore takes longer than a save */
+  HEAR_MS = 2000,     /* between two requests for rank 0's next order; each is small */
+  HEAR_SOON_MS = 100, /* after an order: the next one may already be there */
+  /* timeout of a restore, as a multiple of the rank timeout: it takes longer than a save */
+  RESTORES_TIMES = 6
 };
 
-/* Each move goes forward. */
+/* Phases only move forward. */
 static void move(struct cleat__run_following *following, enum cleat__run_rank_phase phase) {
   assert(phase > following->phase);
   following->phase = phase;

@@ -1,7 +1,7 @@
-/* guard.c: the guard's life: orders, children, and the end of all. See guard.h.
+/* guard.c: the guard's life: orders, children, and ending all processes. See guard.h.
  *
- * One thread. Nothing here allocates: it has to work when there is no memory left, which is why `cleat run` was
- * killed. */
+ * One thread. Nothing here allocates memory. The guard must work when memory has run out, because that is when the
+ * kernel kills `cleat run`. */
 #include "api/run/guard.h"
 
 #include <dirent.h>
@@ -21,20 +21,21 @@
 #include <unistd.h>
 
 enum {
-  AGAIN_MS =
-      1000, /* a look at children that SIGKILL has not ended; it has, unless they hang in the kernel */
-  DESCRIPTORS_MAX = 65536 /* that are closed one by one, where the kernel cannot close a range */
+  /* checks again for children after SIGKILL; only those that hang in the kernel are still there */
+  AGAIN_MS = 1000,
+  /* how many descriptors to close one by one, if the kernel cannot close a range */
+  DESCRIPTORS_MAX = 65536
 };
 
 struct guard {
   struct cleat__run_guard_plan *plan;
   struct cleat__run_guard_child child;
   int signals; /* a signalfd of SIGCHLD */
-  DIR *proc;   /* NULL: there is none */
+  DIR *proc;   /* NULL: /proc is not available */
   bool started, ended, group_gone;
   bool abandoned;   /* `cleat run` is gone */
-  bool told_rest;   /* SIGTERM was sent to what the command left */
-  int early_status; /* how the command's process ended before it was started */
+  bool told_rest;   /* SIGTERM was sent to the command's leftover processes */
+  int early_status; /* the wait status of the command's process if it ended before it was started */
   long long deadline_ms;
 };
 
@@ -68,7 +69,8 @@ static int ascending(const void *a, const void *b) {
   return *(const int *)a - *(const int *)b;
 }
 
-/* A pipe that we held would not end with the command; nor would a terminal, or a file that was deleted. */
+/* Closes all other descriptors. A pipe that the guard held would stay open after the command's end. So would a
+ * terminal, or a deleted file. */
 static void let_go(struct guard *guard) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
@@ -80,7 +82,7 @@ static void let_go(struct guard *guard) {
   for (size_t i = 0; i + 1 < sizeof kept / sizeof kept[0]; i++)
     close_between(kept[i], kept[i + 1]);
   close_between(kept[sizeof kept / sizeof kept[0] - 1], INT_MAX);
-  guard->proc = opendir("/proc"); /* now, while there is memory for it */
+  guard->proc = opendir("/proc"); /* open it now, while there is memory for it */
 }
 
 /* ---- The environment ----------------------------------------------------------------------------------- */
@@ -110,7 +112,7 @@ static void answer(const struct guard *guard, const struct cleat__run_guard_repl
 
 static void note(struct guard *guard, int status) {
   guard->ended = !WIFSTOPPED(status) && !WIFCONTINUED(status);
-  if (guard->ended) /* at once: later another group may have the number */
+  if (guard->ended) /* check at once: another group may get the number later */
     guard->group_gone = kill(-guard->child.pid, 0) != 0 && errno == ESRCH;
   answer(guard, &(struct cleat__run_guard_reply){.kind = CLEAT__RUN_GUARD_CHANGED,
                                                  .pid = guard->child.pid,
@@ -118,7 +120,7 @@ static void note(struct guard *guard, int status) {
                                                  .group_gone = guard->group_gone});
 }
 
-/* The command's changes, and the ends of orphans. False: there is no child. */
+/* Reports the command's changes, and reaps orphans. False: there is no child. */
 static bool reap(struct guard *guard) {
   for (;;) {
     int status;
@@ -132,7 +134,7 @@ static bool reap(struct guard *guard) {
     if (guard->started)
       note(guard, status);
     else if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) {
-      guard->ended = true; /* told when it is to be started */
+      guard->ended = true; /* reported when the start is ordered */
       guard->early_status = status;
     }
   }
@@ -166,8 +168,8 @@ static void start_child(struct guard *guard) {
 }
 
 static void hear(struct guard *guard) {
-  static struct cleat__run_guard_request
-      request; /* MAKE's texts are in the environment: of the fork, with its own copy */
+  /* static, because the environment points to the texts of MAKE; the fork copies them */
+  static struct cleat__run_guard_request request;
   ssize_t got = recv(guard->plan->link, &request, sizeof request, MSG_DONTWAIT);
   if (got < 0 && (errno == EINTR || errno == EAGAIN))
     return;
@@ -181,9 +183,9 @@ static void hear(struct guard *guard) {
     start_child(guard);
 }
 
-/* ---- The end of all ------------------------------------------------------------------------------------------ */
+/* ---- Ending all processes ------------------------------------------------------------------------------------ */
 
-/* Parent and group of a process; false: it is none, or is gone. */
+/* Reads the parent and the group of a process. False: `name` is not a process, or the process is gone. */
 static bool read_process(const struct guard *guard, const char *name, int *parent, int *group) {
   char path[64], text[512], state;
   snprintf(path, sizeof path, "%.20s/stat", name);
@@ -195,12 +197,12 @@ static bool read_process(const struct guard *guard, const char *name, int *paren
   if (got <= 0)
     return false;
   text[got] = '\0';
-  const char *rest = strrchr(text, ')'); /* its name may have spaces and brackets */
+  const char *rest = strrchr(text, ')'); /* the name may contain spaces and brackets */
   return rest && sscanf(rest + 1, " %c %d %d", &state, parent, group) == 3; // NOLINT(cert-err34-c)
 }
 
-/* To our children outside the command's group. None of them can be another process: whoever ends stays a zombie until
- * we ask. Their children become ours when they end. */
+/* Signals our children outside the command's group. Their numbers cannot be reused meanwhile: a dead child stays a
+ * zombie until we reap it. When a child ends, its own children become ours. */
 static void signal_children(const struct guard *guard, int signo) {
   if (!guard->proc)
     return;
@@ -221,8 +223,9 @@ static void signal_all(struct guard *guard, int signo) {
   signal_children(guard, signo);
 }
 
-/* SIGTERM to the command alone, as always; to what it has left when it is gone; then SIGKILL. What is stopped is
- * continued, or it would not hear. */
+/* Ends all processes in steps: first SIGTERM to the command alone, then SIGTERM to its leftovers once it has ended, and
+ * SIGKILL to all at the deadline. Stopped processes are also continued, because they would not act on the signal
+ * otherwise. */
 static void end_all(struct guard *guard) {
   if (guard->deadline_ms == 0) {
     guard->deadline_ms = now_ms() + (guard->started ? CLEAT__RUN_GUARD_GRACE_MS : 0);
@@ -265,8 +268,9 @@ _Noreturn void cleat__run_guard(struct cleat__run_guard_plan *plan) {
   (void)sigprocmask(SIG_SETMASK, &all, NULL);
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
-  (void)setpgid(0, 0); /* kill -9 of a shell's job is for its whole group */
-  /* Not "cleat": a killall of that name leaves us to do what we are for. */
+  /* so that kill -9 of a shell's job, which signals its whole group, misses the guard */
+  (void)setpgid(0, 0);
+  /* Not "cleat": `killall cleat` must not kill the guard, which has to end the command then. */
   (void)prctl(PR_SET_NAME, "run-guard", 0, 0, 0);
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   guard.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -1,7 +1,7 @@
 /* guard_spawn.c: the fork that becomes the command. See guard.h.
  *
- * A fork and not posix_spawn, which cannot ask for a parent-death signal; and it waits until `cleat run` has written
- * down who it is. The guard is small, so a fork of it is cheap. */
+ * It uses fork, because posix_spawn cannot set a parent-death signal. The fork also has to wait until `cleat run` has
+ * written its process number to command.json. The guard is small, so forking it is cheap. */
 #include "api/run/guard.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void set_dispositions(const sigset_t *defaults) {
       (void)signal(signo, SIG_DFL);
 }
 
-/* As execvp: what is executable and no known format is a script of the shell's. */
+/* Executes the program. As execvp does, an executable file of no known format is run as a shell script. */
 static int run_it(const struct cleat__run_guard_plan *plan) {
   execve(plan->path, plan->words, plan->environment);
   if (errno == ENOEXEC)
@@ -29,15 +29,15 @@ static _Noreturn void become(const struct cleat__run_guard_plan *plan, bool fore
   ssize_t got;
   (void)setpgid(0, 0);
   (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-  if (getppid() != guard) /* gone before that */
+  if (getppid() != guard) /* the guard ended before the prctl call */
     _exit(CLEAT__RUN_NOT_FOUND);
   do
     got = read(go, &byte, 1);
   while (got < 0 && errno == EINTR);
   if (got != 1)
     _exit(CLEAT__RUN_NOT_FOUND);
-  /* The terminal may have hung up since it was looked at: the training need not end for that. All signals are blocked
-   * here, so SIGTTOU does not stop us. */
+  /* Errors are ignored: the terminal may have hung up meanwhile, and the training can go on without it. All signals are
+   * blocked here, so SIGTTOU does not stop us. */
   if (foreground)
     (void)tcsetpgrp(STDIN_FILENO, getpid());
   set_dispositions(&plan->defaults);
@@ -76,7 +76,8 @@ int cleat__run_guard_child_make(const struct cleat__run_guard_plan *plan, bool f
     close(failed[0]);
     return code;
   }
-  (void)setpgid(pid, pid); /* whoever is first: `cleat run` may look at its group from now on */
+  /* both sides call it: the group must exist from now on, because `cleat run` may check it */
+  (void)setpgid(pid, pid);
   *child = (struct cleat__run_guard_child){.pid = pid, .go = go[1], .failed = failed[0]};
   return 0;
 }

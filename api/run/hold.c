@@ -1,20 +1,19 @@
 /* hold.c: see hold.h.
  *
- * How a change of bytes is told from what is none. A hard link shares its inode with the tool's own name, so the tool
- * may still write to what is held; and our link, our unlink and the tool's unlink all change the inode's time of change
- * (ctime). Therefore:
+ * How a write is told from other changes. A hard link shares its inode with the tool's own name, so the tool can still
+ * write to a held file. Our link, our unlink and the tool's unlink all change the inode's change time (ctime).
+ * Therefore:
  *
- * - Another size, inode or time of writing (mtime) is a write. The kernel sets mtime at every write and at the first
- *   store to a clean page of a mapping. Its clock ticks every few milliseconds, and two writes of one tick look alike.
- *   That does no harm, since bytes are read only after a rest of at least a second, or once no name of the tool's is
- *   left. Stores to a page that is dirty already tell nothing until the kernel writes it back: so it is for `cleat
- *   save` too.
- * - Another ctime alone, with another number of links, is a link or an unlink: no write.
- * - Another ctime alone, with the same number of links, may be a write whose mtime was put back (utimes): it counts as
- *   one, and the checkpoint has to settle again. So do a rename and a chmod, which costs time alone.
+ * - A different size, inode or modification time (mtime) is a write. The kernel sets mtime at every write and at the
+ *   first store to a clean page of a mapping. Its clock ticks every few milliseconds, so two writes in one tick look
+ *   alike. That does no harm: bytes are read only after at least a second without changes, or once the tool has no name
+ *   of the file left. Stores to a page that is already dirty are invisible until the kernel writes it back. `cleat
+ *   save` has the same limit.
+ * - A different ctime alone, with a different number of links, is a link or an unlink, and no write.
+ * - A different ctime alone, with the same number of links, may be a write whose mtime was set back (utimes). It counts
+ *   as a write, and the checkpoint has to settle again. A rename or a chmod looks the same; that only costs time.
  *
- * What slips through is a write whose mtime is put back in the same moment as a link or an unlink, between two
- * checks. */
+ * One case is missed: a write whose mtime is set back at the same moment as a link or an unlink, between two checks. */
 #include "api/run/hold.h"
 
 #include "api/program/sources.h"
@@ -32,16 +31,15 @@
 #include <unistd.h>
 
 enum {
-  TRIES = 8, /* at a listing that stays the same while it is linked */
-  SLACK_NS =
-      20 * 1000 *
-      1000 /* two ticks of the slowest kernel's clock: a rename stamps file and folder one after the other */
+  TRIES = 8, /* attempts to get the same listing before and after linking */
+  /* two ticks of the slowest kernel clock: a rename stamps the file and the folder one after the other */
+  SLACK_NS = 20 * 1000 * 1000
 };
 
 struct cleat__run_hold_file {
   char *name; /* as in DIR */
-  char *path; /* of the link, or of the descriptor below /proc */
-  int fd;     /* -1: it is a link */
+  char *path; /* of the link, or of the descriptor in /proc */
+  int fd;     /* -1: the file is held by a link */
   struct cleat__cli_stamp stamp;
   uint64_t links;
 };
@@ -59,7 +57,7 @@ static int64_t nanoseconds(const struct timespec *time) {
 static void found_copy(const struct cleat__run_found *from, struct cleat__run_found *to,
                        bool *good) {
   *to = *from;
-  to->absent_example = to->doubt = NULL; /* said of what is in DIR */
+  to->absent_example = to->doubt = NULL; /* these describe DIR, not the hold */
   to->path = cleat__strdup(from->path);
   to->tracker = from->tracker ? cleat__strdup(from->tracker) : NULL;
   to->tracker_text = from->tracker_text ? cleat__strdup(from->tracker_text) : NULL;
@@ -157,7 +155,7 @@ static struct cleat__run_hold_file *find_file(const struct cleat__run_hold *hold
 
 /* ---- Holding a file --------------------------------------------------------------------------------- */
 
-/* Makes the folders on the way to `path`, which lies below the hold's own. */
+/* Makes the folders above `path`, which lies below the hold's own folder. */
 static bool make_way(const struct cleat__run_hold *hold, char *path) {
   for (char *at = path + strlen(hold->folder) + 1; (at = strchr(at, '/')) != NULL; at++) {
     *at = '\0';
@@ -169,8 +167,8 @@ static bool make_way(const struct cleat__run_hold *hold, char *path) {
   return true;
 }
 
-/* On these an open file that is removed stays in its folder under another name, or cannot be removed at all: the tool's
- * removal would fail. */
+/* False for network file systems and FUSE. There, a removed file that is open stays in its folder under another name,
+ * or cannot be removed at all. The tool's removal of the folder would fail. */
 static bool may_hold_open(int fd) {
   struct statfs info;
   if (fstatfs(fd, &info) != 0)
@@ -200,7 +198,7 @@ static cleat_status hold_open(struct cleat__run_hold *hold, const char *from,
                               struct cleat__run_hold_file *file, struct cleat_error *err) {
   char path[64];
   if (hold->holds->descriptors >= hold->holds->descriptors_max)
-    return refused(from, "hard links are refused, and there are too many files to keep open", err);
+    return refused(from, "hard links are refused, and too many files are open already", err);
   int fd = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return errno == ENOENT || errno == ENOTDIR
@@ -220,8 +218,8 @@ static cleat_status hold_open(struct cleat__run_hold *hold, const char *from,
   return CLEAT_OK;
 }
 
-/* A link; where that is refused (another file system, another user's file, too many links, a full disk) a
- * descriptor. */
+/* Holds a file by a hard link. If that is refused (another file system, another user's file, too many links, a full
+ * disk), holds it by an open descriptor. */
 static cleat_status hold_file(struct cleat__run_hold *hold, const struct cleat__cli_source *source,
                               struct cleat__run_hold_file *file, struct cleat_error *err) {
   *file = (struct cleat__run_hold_file){.fd = -1, .name = cleat__strdup(source->name)};
@@ -248,7 +246,7 @@ static cleat_status hold_file(struct cleat__run_hold *hold, const struct cleat__
   return status;
 }
 
-/* Holds what is listed and not held yet. */
+/* Holds the files that are listed and not held yet. */
 static cleat_status hold_listed(struct cleat__run_hold *hold,
                                 const struct cleat__cli_sources *listed, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
@@ -273,20 +271,21 @@ static cleat_status hold_listed(struct cleat__run_hold *hold,
 
 /* ---- One moment --------------------------------------------------------------------------------------- */
 
-/* What DIR has of a checkpoint. */
+/* The files that DIR has of a checkpoint. */
 struct listing {
   struct cleat__cli_sources sources;
-  uint8_t folders
-      [CLEAT__SHA256_BYTES]; /* over the times at which names in its folders came or went last */
-  bool removed;              /* what happened last in one of them was a removal */
+  /* over the modification times of its folders, which change when a name is added or removed */
+  uint8_t folders[CLEAT__SHA256_BYTES];
+  bool removed; /* the last change in one of the folders was a removal */
 };
 
 static void listing_clear(struct listing *listing) {
   cleat__cli_sources_clear(&listing->sources);
 }
 
-/* A folder's mtime is when a name in it came or went. If that is later than all that happened to what it has now, then
- * the last name that changed has gone. `first` is its first file; all of them stand together, as names are sorted. */
+/* A folder's mtime changes when a name is added or removed. If it is later than all changes of the files in the folder,
+ * the last change was a removal. `first` is the folder's first file. All its files are adjacent, because names are
+ * sorted. */
 static bool lost_last(const struct cleat__cli_sources *sources, size_t first, size_t prefix,
                       int64_t modified_ns) {
   const char *name = sources->items[first].name;
@@ -300,13 +299,13 @@ static bool lost_last(const struct cleat__cli_sources *sources, size_t first, si
   return true;
 }
 
-/* The times of all folders, and what they say. */
+/* The modification times of all folders. */
 struct folders {
   int64_t *times;
   size_t count, capacity;
 };
 
-/* The folder that is the first `prefix` bytes of the name of the file `first`, the first that lies in it. */
+/* Checks one folder: the first `prefix` bytes of the name of the file `first`, which is the first file in it. */
 static cleat_status check_folder(const char *dir, struct listing *listing, size_t first,
                                  size_t prefix, struct folders *folders, struct cleat_error *err) {
   struct stat info;
@@ -328,7 +327,7 @@ static cleat_status check_folder(const char *dir, struct listing *listing, size_
   return status;
 }
 
-/* Each folder once: where its first file stands. */
+/* Checks each folder once, at its first file. */
 static cleat_status check_folders(const char *dir, struct listing *listing,
                                   struct cleat_error *err) {
   const struct cleat__cli_sources *sources = &listing->sources;
@@ -395,8 +394,8 @@ static enum cleat__run_hold_beside compare(const struct cleat__run_hold *hold,
   return more ? CLEAT__RUN_BESIDE_MORE : CLEAT__RUN_BESIDE_SAME;
 }
 
-/* Holds what is there, until it is there before and after: then there was a moment at which it was all. What was held
- * is never let go here. */
+/* Holds the listed files, and lists again. If both listings are equal, all files existed together at one moment.
+ * Otherwise repeats with the new listing. Never releases a file that is held. */
 static cleat_status hold_moment(struct cleat__run_hold *hold, const char *dir,
                                 const struct cleat__run_found *found, bool *removed,
                                 struct cleat_error *err) {
@@ -404,7 +403,7 @@ static cleat_status hold_moment(struct cleat__run_hold *hold, const char *dir,
   cleat_status status = list(dir, found, &before, err);
   if (status != CLEAT_OK)
     return status;
-  *removed = before.removed; /* by times that our links have not changed yet */
+  *removed = before.removed; /* judged by times from before our own links */
   for (int tries = 0;; tries++) {
     status = hold_listed(hold, &before.sources, err);
     if (status == CLEAT_OK)
@@ -449,7 +448,8 @@ static bool write_text(const char *path, const char *text) {
   return fclose(file) == 0 && good;
 }
 
-/* For a next start. It counts as long as the files are these, so that half of it counts for nothing. */
+/* Writes the mark for a next start: the id of the held files. It is valid only while the files have this id. So a mark
+ * that is only half written is not valid. */
 static void mark(const struct cleat__run_hold *hold) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
@@ -476,7 +476,7 @@ cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *di
                                   struct cleat__run_hold **hold, struct cleat_error *err) {
   bool removed = false;
   if (!holds->root)
-    return refused(dir, "there is no place for holds", err);
+    return refused(dir, "the folder for held checkpoints is not available", err);
   struct cleat__run_hold *made = cleat__calloc(1, sizeof *made);
   if (!made)
     return no_memory(err);

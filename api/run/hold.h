@@ -1,12 +1,12 @@
-/* hold.h: a checkpoint that cannot be taken away: hard links to its files below DIR/.cleat-run/held, or open
- * descriptors where links are refused. A tool may delete or rename what it likes; the bytes stay until the hold is
+/* hold.h: keeps a checkpoint that its tool may delete. A hold has hard links to the files below DIR/.cleat-run/held, or
+ * open descriptors where links are refused. The tool may delete or rename its files; the bytes stay until the hold is
  * dropped.
  *
  *     DIR/.cleat-run/held/<boot and store>/3/step-7/…   the files, under the names that they have in DIR
- *     DIR/.cleat-run/held/<boot and store>/3/.whole     it may be taken for whole, as long as its files have this id
+ *     DIR/.cleat-run/held/<boot and store>/3/.whole     marks it as complete, as long as its files have this id
  *
- * A hold is whole or it is none: it has all the files that DIR had at one moment. Which checkpoints are held is decided
- * elsewhere (keep.h). A hold belongs to one thread at a time. */
+ * A hold is complete or does not exist: it has all the files that DIR had at one moment. keep.h decides which
+ * checkpoints are held. A hold belongs to one thread at a time. */
 #ifndef CLEAT_API_RUN_HOLD_H
 #define CLEAT_API_RUN_HOLD_H
 
@@ -14,18 +14,19 @@
 
 #include <stdatomic.h>
 
-/* Where holds are made. On a rank other than 0 the saver's thread makes them, else the loop's. */
+/* The place where holds are made. On rank 0 and without ranks the loop's thread makes them, on other ranks the
+ * saver's. */
 struct cleat__run_holds {
-  char *root;   /* DIR/.cleat-run/held; NULL: nothing can be held */
-  char *folder; /* below it, of this boot of the machine and this store; made when it is needed */
-  bool boot_known; /* else nothing that is found there counts */
-  bool parts;      /* of several ranks: no next start takes what is left for whole */
+  char *root;      /* DIR/.cleat-run/held; NULL: holding is not possible */
+  char *folder;    /* below `root`, for this boot of the machine and this store; made when needed */
+  bool boot_known; /* otherwise leftover holds are ignored */
+  bool parts;      /* of several ranks: the next start ignores what is left, as it is only a part */
   unsigned made;
-  atomic_uint descriptors;  /* that holds keep open; the saver lets go of some, too */
-  unsigned descriptors_max; /* so that the store and the command's folder can still be opened */
+  atomic_uint descriptors;  /* open in holds; atomic, because the saver releases some too */
+  unsigned descriptors_max; /* leaves descriptors for the store and the command's folder */
 };
 
-/* In a hold's folder; hidden, so that no layout sees it. */
+/* Lies in a hold's folder. The name is hidden, so that no layout sees it. */
 #define CLEAT__RUN_HOLD_MARK ".whole"
 
 struct cleat__run_hold_file;
@@ -33,79 +34,79 @@ struct cleat__run_hold_file;
 struct cleat__run_hold {
   struct cleat__run_holds *holds;
   struct cleat__run_found found;      /* as it was when it was held; owned */
-  char *folder;                       /* NULL: it has descriptors alone */
-  struct cleat__run_hold_file *files; /* by name */
+  char *folder;                       /* NULL: held by descriptors only */
+  struct cleat__run_hold_file *files; /* sorted by name */
   size_t count, capacity;
-  /* It was whole at one moment: its sign was seen to come, or it has settled. */
+  /* The files were complete at one moment: the sign was seen to appear, or the checkpoint has settled. */
   bool sure;
-  bool
-      grew; /* since then files have become longer, as those that other ranks write beside the sign */
+  bool grew; /* since then files have grown, as those do that other ranks write beside the sign */
   bool rewrote; /* since then bytes have changed in another way */
 };
 
-/* Finds the place for holds, in the folder of `state`, whose lock is held. Errors: NO_MEMORY. */
+/* Prepares the place for holds in the folder of `state`, whose lock is held. Errors: NO_MEMORY. */
 cleat_status cleat__run_holds_open(struct cleat__run_holds *holds,
                                    const struct cleat__run_state *state, struct cleat_error *err);
 
-/* What was left with cleat__run_hold_leave stays. */
+/* Holds that were left with cleat__run_hold_leave stay on disk. */
 void cleat__run_holds_close(struct cleat__run_holds *holds);
 
-/* Holds what `found` lists in `dir`. `settled`: nothing of it has changed for its time; `fresh`: it has not, but its
- * sign was seen to come. *hold is then the caller's, and written on success only. Errors: CHANGED, NOT_FOUND (it is
- * being written or removed: nothing is held), UNSUPPORTED (neither links nor descriptors can be had here), others of
- * its files. */
+/* Holds the files that `found` lists in `dir`. `settled`: nothing has changed for the settle time. `fresh`: it has not
+ * settled, but its sign was seen to appear. *hold is written on success only, and owned by the caller. Errors: CHANGED,
+ * NOT_FOUND (it is being written or removed; nothing is held), UNSUPPORTED (neither links nor descriptors are
+ * possible), and errors of its files. */
 cleat_status cleat__run_hold_make(struct cleat__run_holds *holds, const char *dir,
                                   const struct cleat__run_found *found, bool fresh, bool settled,
                                   struct cleat__run_hold **hold, struct cleat_error *err);
 
-/* Takes in what is there beside it: MORE. On failure it is what it was, or has some of that. */
+/* Also holds the new files in `dir` (BESIDE_MORE). After a failure the hold has its old files, and possibly some new
+ * ones. */
 cleat_status cleat__run_hold_extend(struct cleat__run_hold *hold, const char *dir,
                                     const struct cleat__run_found *found, struct cleat_error *err);
 
-/* Lets go of the files alone; it is empty after. */
+/* Releases the files only. The hold is empty afterwards. */
 void cleat__run_hold_release(struct cleat__run_hold *hold);
 
-/* The same for the next start's sake: its files stay where they are. */
+/* Frees the hold, but leaves its files on disk for the next start. */
 void cleat__run_hold_leave(struct cleat__run_hold *hold);
 
-/* Lets go of all; NULL is allowed. */
+/* Releases the files and frees the hold. NULL is allowed. */
 void cleat__run_hold_drop(struct cleat__run_hold *hold);
 
-/* It has settled. */
+/* Notes that the held checkpoint has settled. */
 void cleat__run_hold_settle(struct cleat__run_hold *hold);
 
-/* What has become of the held files since the last check. */
+/* What happened to the held files since the last check. */
 enum cleat__run_hold_news {
   CLEAT__RUN_HOLD_SAME,
-  CLEAT__RUN_HOLD_TOUCHED, /* something may have been written; the hold knows what */
-  CLEAT__RUN_HOLD_LOST     /* a held file is not there: somebody has cleared DIR/.cleat-run */
+  CLEAT__RUN_HOLD_TOUCHED, /* there may have been a write; the hold has noted it */
+  CLEAT__RUN_HOLD_LOST     /* a held file is missing: somebody cleared DIR/.cleat-run */
 };
 enum cleat__run_hold_news cleat__run_hold_check(struct cleat__run_hold *hold);
 
-/* How the files in `dir` compare with those that are held. */
+/* How the files in `dir` compare with the held ones. */
 enum cleat__run_hold_beside {
   CLEAT__RUN_BESIDE_SAME,
-  CLEAT__RUN_BESIDE_LESS,  /* some are gone: it is being removed; or all */
-  CLEAT__RUN_BESIDE_MORE,  /* all are there, and others */
-  CLEAT__RUN_BESIDE_MOVED, /* some are gone, and others have come */
-  CLEAT__RUN_BESIDE_OTHER, /* a name stands for another file */
+  CLEAT__RUN_BESIDE_LESS,  /* some or all are gone: the checkpoint is being removed */
+  CLEAT__RUN_BESIDE_MORE,  /* all are there, and new ones */
+  CLEAT__RUN_BESIDE_MOVED, /* some are gone, and there are new ones */
+  CLEAT__RUN_BESIDE_OTHER, /* a name belongs to another file */
   CLEAT__RUN_BESIDE_UNKNOWN
 };
 enum cleat__run_hold_beside cleat__run_hold_compare(const struct cleat__run_hold *hold,
                                                     const char *dir,
                                                     const struct cleat__run_found *found);
 
-/* Whether it may be taken for whole although DIR has it no more. `newer`: DIR has a newer one that is whole, so that
- * this one was removed because its turn had come, and not because it failed. */
+/* Whether the hold counts as complete although DIR no longer has the checkpoint. `newer`: DIR has a newer complete
+ * checkpoint. Then this one was removed by rotation, and not because writing it had failed. */
 bool cleat__run_hold_stands_alone(const struct cleat__run_hold *hold, bool newer);
 
-/* What a save is given: names as in DIR, paths of what is held. */
+/* Lists the files for a save: names as in DIR, paths of the held files. */
 cleat_status cleat__run_hold_contents(const struct cleat__run_hold *hold,
                                       struct cleat__run_contents *contents,
                                       struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Puts the newest that an earlier start held whole when it was killed, and that DIR has no more, back into `dir`, and
- * removes all other leftovers. `wanted` false: all of them. *step is what was put back; -1: nothing. */
+/* Recovers holds of a killed start. Moves the newest one that was complete back into `dir`, if DIR has no checkpoint as
+ * new. Removes all other leftover holds; with `wanted` false, all of them. *step is the recovered step; -1: none. */
 cleat_status cleat__run_holds_recover(struct cleat__run_holds *holds, const char *dir,
                                       const struct cleat__run_layout *layout, const char *pattern,
                                       bool wanted, int64_t *step, struct cleat_error *err);

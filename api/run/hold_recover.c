@@ -1,8 +1,8 @@
-/* hold_recover.c: where holds are, and what becomes of those that a killed process left. See hold.h.
+/* hold_recover.c: the place for holds, and the recovery of holds that a killed process left. See hold.h.
  *
- * A leftover counts in the boot of the machine in which it was made: a power cut may have left zeros under right names
- * and times. It counts for the store that it was meant for, as long as its files are those that were whole; a job that
- * went on without `cleat run` may have written to them. */
+ * A leftover hold is valid only in the boot of the machine in which it was made: after a power cut, files with right
+ * names and times may contain zeros. It is valid only for its store, and only as long as its files have the marked id:
+ * a job that continued without `cleat run` may have written to them. */
 #include "api/run/hold.h"
 
 #include "api/run/metadata.h"
@@ -20,7 +20,7 @@
 
 enum { KEY_BYTES = 8, LINE_MAX_BYTES = 64, DESCRIPTORS_DIVISOR = 4 };
 
-/* The first line of a small file; empty: there is none. */
+/* Reads the first line of a small file. Empty: there is none. */
 static void read_line(const char *path, char text[LINE_MAX_BYTES]) {
   FILE *file = fopen(path, "re");
   if (!file || !fgets(text, LINE_MAX_BYTES, file))
@@ -69,10 +69,10 @@ void cleat__run_holds_close(struct cleat__run_holds *holds) {
 
 /* ---- Leftovers ------------------------------------------------------------------------------------ */
 
-/* The newest so far. Owns all. */
+/* The newest leftover hold so far. Owns everything. */
 struct leftover {
   char *folder;
-  struct cleat__run_scan scan; /* of it: one checkpoint */
+  struct cleat__run_scan scan; /* the scan of `folder`: one checkpoint */
 };
 
 static void leftover_clear(struct leftover *leftover) {
@@ -85,7 +85,7 @@ static const struct cleat__run_found *found_of(const struct leftover *leftover) 
   return leftover->scan.count ? leftover->scan.items : NULL;
 }
 
-/* One checkpoint, whole, of the files that were marked. */
+/* True if the folder has one complete checkpoint, and its files have the marked id. */
 static bool is_whole(const char *folder, const struct cleat__run_scan *scan) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
@@ -104,7 +104,7 @@ static bool is_whole(const char *folder, const struct cleat__run_scan *scan) {
   return strcmp(id, marked) == 0;
 }
 
-/* Takes it if it is whole and the newest. */
+/* Takes the leftover if it is complete and the newest so far. */
 static cleat_status consider(const char *folder, const struct cleat__run_layout *layout,
                              const char *pattern, struct leftover *newest,
                              struct cleat_error *err) {
@@ -142,14 +142,14 @@ static cleat_status find_newest(const struct cleat__run_holds *holds,
   return status;
 }
 
-/* A checkpoint of that step or a newer one that is whole. */
+/* True if DIR has a complete checkpoint of that step or a newer one. */
 static bool has_as_good(const struct cleat__run_scan *scan, int64_t step) {
   const struct cleat__run_found *newest = cleat__run_scan_newest(scan);
   return newest && newest->step >= step;
 }
 
-/* Into DIR, by renames, what tells the tool that the rest is there last. What lies in its place is of a checkpoint that
- * is not whole, and goes with the hold. */
+/* Moves the checkpoint into DIR by renames. The name that tells the tool that the rest exists goes last. Anything in
+ * its place belongs to an incomplete checkpoint; it goes into the hold's folder, and is removed with it. */
 static cleat_status put_back(const struct leftover *leftover, const char *dir,
                              struct cleat_error *err) {
   const struct cleat__run_found *found = found_of(leftover);
@@ -162,7 +162,7 @@ static cleat_status put_back(const struct leftover *leftover, const char *dir,
       status = cleat__error_no_memory(err, "a hold");
     else if (status == CLEAT_OK && renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0 &&
              (errno != EEXIST || renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) != 0))
-      status = cleat__error_errno(err, errno, "cannot put '%s' in its place", to);
+      status = cleat__error_errno(err, errno, "cannot move '%s' into place", to);
     cleat__free(from);
     cleat__free(to);
   }

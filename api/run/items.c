@@ -24,7 +24,7 @@ void cleat__run_items_clear(struct cleat__run_items *items) {
   *items = (struct cleat__run_items){0};
 }
 
-/* The first that is not below `step`. */
+/* Finds the first item whose step is not below `step`. */
 static size_t at_step(const struct cleat__run_items *items, int64_t step) {
   size_t low = 0, high = items->count;
   while (low < high) {
@@ -62,7 +62,7 @@ static bool is_legal(enum cleat__run_item_state from, enum cleat__run_item_state
 void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state) {
   bool legal = is_legal(item->state, state);
   assert(legal);
-  (void)legal; /* in a release */
+  (void)legal; /* unused in release builds */
   item->state = state;
 }
 
@@ -93,7 +93,7 @@ static bool may_have_changed(const struct cleat__run_item *item,
   return false;
 }
 
-/* What its new contents make of it. */
+/* Decides the new state after the contents have changed. */
 static void take_change(struct cleat__run_item *item) {
   if (item->state == CLEAT__RUN_STORED && item->found.has_sign)
     return;
@@ -106,7 +106,7 @@ static void take_change(struct cleat__run_item *item) {
     cleat__run_item_move(item, CLEAT__RUN_SEEN);
 }
 
-/* Its own hold has come or gone since, and bytes have not: see hold.c. */
+/* True if only ctime has changed, because our hold was made or released. The bytes have not changed: see hold.c. */
 static bool is_relinked(struct cleat__run_item *item, const char *now, const char *id) {
   bool relinked = item->relinked && id[0] && strcmp(id, item->id) == 0;
   item->relinked = false;
@@ -118,7 +118,8 @@ static bool is_relinked(struct cleat__run_item *item, const char *now, const cha
   return true;
 }
 
-/* What cannot be read, because it is being written or removed, has changed; or it holds what is never saved. */
+/* Checks the files for changes. A checkpoint that cannot be read counts as changed: it is being written or removed, or
+ * it has files that are never saved. */
 static cleat_status check_files(struct cleat__run_item *item, const char *dir, int64_t now_ms,
                                 struct cleat_error *err) {
   struct cleat__run_contents contents;
@@ -159,7 +160,7 @@ void cleat__run_item_let_go(struct cleat__run_item *item) {
   item->hold = NULL;
 }
 
-/* Settling begins anew. */
+/* Starts the settle time again. */
 static void restart_settling(struct cleat__run_item *item, int64_t now_ms) {
   item->since_ms = now_ms;
   item->tries = 0;
@@ -180,7 +181,7 @@ static cleat_status see_hold(struct cleat__run_item *item, struct cleat_error *e
   return CLEAT_OK;
 }
 
-/* Compares what is held with DIR, where it is whole too. False: DIR has another one by now. */
+/* Compares the held files with a complete checkpoint in DIR. False: DIR has another one now. */
 static bool check_beside(struct cleat__run_item *item, const char *dir, bool *touched) {
   struct cleat_error ignored;
   bool sure = item->hold->sure && !item->hold->rewrote;
@@ -195,14 +196,14 @@ static bool check_beside(struct cleat__run_item *item, const char *dir, bool *to
   case CLEAT__RUN_BESIDE_OTHER:
     return false;
   case CLEAT__RUN_BESIDE_LESS:
-    /* It is being removed; if nobody knows that it was whole, that may have begun before it was held. */
+    /* It is being removed. If it was never known to be complete, the removal may have begun before the hold. */
     return sure;
   default:
     return true;
   }
 }
 
-/* False: it is held no more. `newer`: DIR has a newer one that is whole. */
+/* False: the hold is released. `newer`: DIR has a newer complete checkpoint. */
 static bool check_held(struct cleat__run_item *item, const char *dir, bool newer, int64_t now_ms) {
   enum cleat__run_hold_news news = cleat__run_hold_check(item->hold);
   bool touched = news == CLEAT__RUN_HOLD_TOUCHED, good = news != CLEAT__RUN_HOLD_LOST;
@@ -222,7 +223,7 @@ bool cleat__run_item_is_whole(const struct cleat__run_item *item) {
   return item->fingerprint[0] && (item->alone || !item->found.has_sign || item->found.whole);
 }
 
-/* When it can be ready, if nothing changes; -1: not as it is. */
+/* When the checkpoint becomes ready if nothing changes. -1: it cannot, in its present state. */
 static int64_t ready_ms(const struct cleat__run_item *item, int64_t quiet_ms) {
   if (item->alone)
     return item->since_ms;
@@ -244,7 +245,7 @@ static void judge(struct cleat__run_item *item, int64_t quiet_ms, int64_t now_ms
   if (item->state == CLEAT__RUN_SEEN && due_ms >= 0 && now_ms >= due_ms)
     cleat__run_item_make_ready(item);
   else if (item->state == CLEAT__RUN_READY && due_ms < 0)
-    cleat__run_item_move(item, CLEAT__RUN_SEEN); /* its sign has been taken away */
+    cleat__run_item_move(item, CLEAT__RUN_SEEN); /* its sign was removed */
 }
 
 /* ---- Updating ---------------------------------------------------------------------------------- */
@@ -267,8 +268,8 @@ static cleat_status add(struct cleat__run_items *items, size_t at, struct cleat_
   return CLEAT_OK;
 }
 
-/* Another name stands for the step now, and the one that did is still there: a newer version, not what a removal has
- * left. It is a checkpoint like any that is seen first. */
+/* Another name now stands for the step, and the old name still exists. So this is a newer version, and not the rest of
+ * a removal. It is treated like a checkpoint that is seen for the first time. */
 static void take_name(struct cleat__run_item *item, const struct cleat__run_found *found,
                       const char *dir) {
   struct stat info;
@@ -299,7 +300,7 @@ static cleat_status enter(struct cleat__run_items *items, struct cleat__run_foun
   return CLEAT_OK;
 }
 
-/* What is gone is forgotten, when nothing works on it and it is not held. */
+/* Forgets items that are gone from DIR, unless they are in use or held. */
 static void drop_gone(struct cleat__run_items *items) {
   size_t kept = 0;
   for (size_t i = 0; i < items->count; i++) {
@@ -351,7 +352,7 @@ cleat_status cleat__run_items_update(struct cleat__run_items *items, struct clea
   if (status != CLEAT_OK)
     return status;
   drop_gone(items);
-  /* The newest first: whether there is a newer one counts for those that are gone. */
+  /* Newest first: for an item that is gone it matters whether a newer one exists. */
   for (size_t i = items->count; status == CLEAT_OK && i-- > 0;) {
     if (!is_busy(items->items[i]))
       status = check_item(items, i, dir, watch, quiet_ms, now_ms, err);

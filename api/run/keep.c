@@ -9,7 +9,8 @@ static bool is_waiting(const struct cleat__run_item *item) {
   return item->state == CLEAT__RUN_SEEN || item->state == CLEAT__RUN_READY;
 }
 
-/* The newest that is whole and not stored; what has no sign is whole once it is ready. NULL: there is none. */
+/* Finds the newest complete checkpoint that is not stored. Without a sign, a checkpoint counts as complete once it is
+ * ready. NULL: none. */
 static struct cleat__run_item *newest_whole(const struct cleat__run_items *items) {
   for (size_t i = items->count; i-- > 0;) {
     struct cleat__run_item *item = items->items[i];
@@ -28,7 +29,8 @@ size_t cleat__run_keep_count(const struct cleat__run_items *items) {
   return count;
 }
 
-/* Room for one more beside `other`: the newer of those that wait go first, and what is being saved stays. */
+/* Makes room for one more hold beside `other`. Releases the newest waiting holds first. Never releases a checkpoint
+ * that is being saved. */
 static void make_room(struct cleat__run_items *items, const struct cleat__run_item *item,
                       const struct cleat__run_item *other) {
   for (size_t i = items->count; cleat__run_keep_count(items) >= CLEAT__RUN_HELD_MAX && i-- > 0;) {
@@ -43,7 +45,7 @@ static void make_room(struct cleat__run_items *items, const struct cleat__run_it
   }
 }
 
-/* What was held is what was seen; our own links apart. */
+/* True if the held files are the ones that were checked. Our own links do not count as a change. */
 static bool is_as_seen(const struct cleat__run_item *item, const struct cleat__run_hold *hold) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
@@ -61,19 +63,20 @@ static cleat_status hold(struct cleat__run_item *item, struct cleat__run_holds *
   bool settled = item->state == CLEAT__RUN_READY;
   cleat_status status =
       cleat__run_hold_make(holds, dir, &item->found, item->fresh, settled, &made, err);
-  item->relinked = true; /* some of it, if it failed */
+  item->relinked = true; /* also after a failure, which may have linked some files */
   if (status != CLEAT_OK)
     return status;
   if (settled && !is_as_seen(item, made)) {
     cleat__run_hold_drop(made);
-    return cleat__error_set(err, CLEAT_CHANGED, "'%s' is not what was seen", item->found.path);
+    return cleat__error_set(err, CLEAT_CHANGED, "'%s' changed before it was held",
+                            item->found.path);
   }
   item->hold = made;
   item->fresh = false;
   return CLEAT_OK;
 }
 
-/* It is being written or removed: it may be held later. */
+/* The checkpoint is being written or removed. It may be possible to hold it later. */
 static bool is_moving(cleat_status status) {
   return status == CLEAT_CHANGED || status == CLEAT_NOT_FOUND;
 }
@@ -83,7 +86,7 @@ bool cleat__run_keep_newest(struct cleat__run_items *items, struct cleat__run_ho
   struct cleat__run_item *newest = newest_whole(items);
   for (size_t i = 0; i < items->count; i++) {
     struct cleat__run_item *item = items->items[i];
-    /* The last one of a job that could not be saved may be all that there is of it: the next start finds it. */
+    /* The last checkpoint of a job may be its only copy if it could not be saved. The next start recovers it. */
     bool last = item->alone && !newest;
     if (item->hold &&
         (item->state == CLEAT__RUN_STORED || (item->state == CLEAT__RUN_LEFT && !last)))

@@ -1,5 +1,5 @@
-/* layout.c: a scan of DIR. The names are read and sorted, each is given to the recipe that knows it, and what the names
- * of one step make up is looked into. */
+/* layout.c: a scan of DIR. It reads and sorts the names, gives each to the recipe that knows it, and inspects the names
+ * of each step as one checkpoint. */
 #include "api/run/layout_recipe.h"
 
 #include "api/run/layout_lists.h"
@@ -15,21 +15,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A name of a recipe. */
+/* A name that belongs to a recipe. */
 struct candidate {
   const struct cleat__run_layout *layout;
-  size_t order; /* of the recipe */
+  size_t order; /* the recipe's index */
   struct cleat__run_mark mark;
   char *name;
 };
 
-/* What a scan works on. */
+/* The data of one scan. */
 struct work {
   struct cleat__run_scan_context context;
   const struct cleat__run_layout *layout; /* NULL: "auto" */
   struct cleat__run_lists *lists;         /* NULL: none were read before */
   struct cleat__run_names names;
-  struct candidate *candidates; /* room for all names; each owns its name */
+  struct candidate *candidates; /* has room for all names; each candidate owns its name */
   size_t candidate_count;
   struct cleat__run_scan scan;
 };
@@ -40,7 +40,7 @@ static cleat_status no_memory(struct cleat_error *err) {
 
 /* ---- names --------------------------------------------------------------------------------------- */
 
-/* A name that can be said in one line and stored: UTF-8 without control characters. */
+/* True if the name can be shown in one line and stored: UTF-8 without control characters. */
 static bool is_clean(const char *name) {
   const char *end = name + strlen(name);
   for (const char *at = name; at < end;) {
@@ -90,7 +90,7 @@ static bool find_recipe(const struct work *work, const char *name, struct candid
   return false;
 }
 
-/* Keeps the first name as the example. Takes `name`. */
+/* Counts a name, and keeps the first one as the example. Takes `name`. */
 static void note(size_t *count, char **example, char *name) {
   ++*count;
   if (*example)
@@ -99,7 +99,7 @@ static void note(size_t *count, char **example, char *name) {
     *example = name;
 }
 
-/* The names in a folder of DIR where a recipe has checkpoints too. What cannot be read has none. */
+/* Reads the names in a subfolder of DIR where a recipe also has checkpoints. A folder that cannot be read has none. */
 static cleat_status read_below(struct work *work, const char *below, struct cleat_error *err) {
   struct cleat__run_names names = {0};
   int fd = openat(work->context.dir, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -133,7 +133,7 @@ static cleat_status read_names(struct work *work, DIR *folder, const char *dir,
   return status;
 }
 
-/* A name that no checkpoint begins with. */
+/* True if no candidate's name begins with this name. */
 static bool is_unknown(const struct work *work, const char *name) {
   size_t length = strlen(name);
   if (cleat__run_is_tracker(name) || strchr(name, '/'))
@@ -146,7 +146,7 @@ static bool is_unknown(const struct work *work, const char *name) {
   return true;
 }
 
-/* Gives each name to a candidate or to the unknown. */
+/* Makes each name a candidate or an unknown name. */
 static cleat_status find_candidates(struct work *work, struct cleat_error *err) {
   work->candidates = cleat__calloc(work->names.count + 1, sizeof *work->candidates);
   if (!work->candidates)
@@ -173,7 +173,7 @@ static cleat_status find_candidates(struct work *work, struct cleat_error *err) 
   return CLEAT_OK;
 }
 
-/* Minor names count only where their recipe has no others. */
+/* Drops the minor names of recipes that also have other names. */
 static void drop_minor(struct work *work) {
   size_t kept = 0;
   for (size_t order = 0; cleat__run_recipes[order]; order++) {
@@ -194,7 +194,7 @@ static void drop_minor(struct work *work) {
   work->candidate_count = kept;
 }
 
-/* By step; of one step the recipe that comes first, then the name that stands for it. */
+/* Sorts by step. Within a step the first recipe goes first, and within a recipe the name that stands for the step. */
 static int compare_candidates(const void *a, const void *b) {
   const struct candidate *left = a, *right = b;
   if (left->mark.step != right->mark.step)
@@ -221,7 +221,7 @@ void cleat__run_found_clear(struct cleat__run_found *found) {
   cleat__free(found->doubt);
 }
 
-/* Makes a checkpoint of `count` names, which it takes. */
+/* Makes a checkpoint from `count` names, and takes them. */
 static cleat_status make_found(struct candidate *candidates, size_t count,
                                struct cleat__run_found *found, struct cleat_error *err) {
   const struct cleat__run_layout *layout = candidates->layout;
@@ -236,7 +236,8 @@ static cleat_status make_found(struct candidate *candidates, size_t count,
   return CLEAT_OK;
 }
 
-/* A sign says that all of it has been written, which may be on the disks of several machines. */
+/* Reads the checkpoint's file lists. Its sign says only that everything has been written, possibly to the disks of
+ * several machines. */
 static cleat_status check_lists(struct work *work, struct cleat__run_found *found,
                                 struct cleat_error *err) {
   struct cleat__run_list list;
@@ -245,7 +246,7 @@ static cleat_status check_lists(struct work *work, struct cleat__run_found *foun
   if (status != CLEAT_OK)
     return status;
   if (list.cut || list.missing.count) {
-    found->has_sign = true; /* the lists are one */
+    found->has_sign = true; /* a list that is not complete counts as a sign that is missing */
     found->whole = false;
   }
   found->absent = list.missing.count;
@@ -281,7 +282,8 @@ static cleat_status add_found(struct work *work, struct candidate *candidates, s
   return status;
 }
 
-/* One checkpoint a step: the first recipe's first name, or all of that recipe's names. */
+/* Makes one checkpoint per step: from the first name of the first recipe, or for a flat layout from all names of that
+ * recipe. */
 static cleat_status find_checkpoints(struct work *work, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   size_t end;

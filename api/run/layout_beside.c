@@ -1,5 +1,5 @@
-/* layout_beside.c: signs of wholeness that lie in DIR beside the checkpoint: files that name the newest one, and
- * markers. Reads alone, as layout_signs.c does. */
+/* layout_beside.c: signs of completeness that lie in DIR beside the checkpoint: tracker files that name the newest
+ * checkpoint, and markers. It only reads, as layout_signs.c does. */
 #include "api/run/layout_recipe.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 
 /* ---- Trackers ---------------------------------------------------------------------------------------- */
 
-/* The first line of a file; "": there is none. */
+/* Reads the first line of a file. "": there is none. */
 static void read_line(int dir, const char *name, char *text, size_t size) {
   size_t length = cleat__run_sign_read(dir, name, text, size - 1);
   text[length] = '\0';
@@ -45,7 +45,8 @@ bool cleat__run_is_tracker(const char *name) {
   return strcmp(name, CLEAT__RUN_TRACKER) == 0 || strcmp(name, CLEAT__RUN_LATEST) == 0;
 }
 
-/* The file `name` goes with the checkpoint and says `text`, which it takes, whatever it says by now. */
+/* Adds the tracker file `name` to the checkpoint. It is stored with `text`, whatever the file says now. Takes
+ * `text`. */
 static cleat_status add_tracker(struct cleat__run_found *found, const char *name, char *text,
                                 struct cleat_error *err) {
   char *entry = cleat__strdup(name);
@@ -68,8 +69,9 @@ bool cleat__run_claims_megatron(const struct cleat__run_scan_context *context, c
   return strcmp(name, "release") != 0 || context->tracker_release;
 }
 
-/* A tracker that has moved on says nothing of a folder that an earlier job left behind unfinished; but that has none of
- * the files by which each of Megatron's formats ends, and no folder of the format that has no such file. */
+/* True if the folder is finished. A tracker at a later step does not prove it: an earlier job may have left the folder
+ * behind unfinished. But a finished folder of each of Megatron's formats has one of these files or folders, which are
+ * written at the end. */
 static bool has_megatron_end(int dir, const char *folder) {
   static const char *const ends[] = {"metadata.json", ".metadata", "mp_rank_00", "mp_rank_00_000",
                                      "mp_rank_00_000_000"};
@@ -95,13 +97,13 @@ cleat_status cleat__run_inspect_megatron(const struct cleat__run_scan_context *c
 
 /* ---- verl -------------------------------------------------------------------------------------------- */
 
-/* Its tracker has the name of Megatron's, which keeps no such folders. */
+/* verl's tracker has the same name as Megatron's. Megatron has no such folders. */
 bool cleat__run_claims_verl(const struct cleat__run_scan_context *context, const char *name) {
   (void)name;
   return context->tracker_step >= 0;
 }
 
-/* The state of the data loader comes last. What is rotated loses its models, "actor" and "critic", and keeps that. */
+/* The data loader's state is written last. Rotation removes the models "actor" and "critic" and keeps that file. */
 static bool has_verl_end(int dir, const char *folder) {
   if (cleat__run_sign_is_file_in(dir, folder, "data.pt"))
     return cleat__run_sign_exists_in(dir, folder, "actor");
@@ -124,7 +126,7 @@ static bool is_states(const char *name) {
   return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
 }
 
-/* A folder with any other name than DeepSpeed's own has to hold what only DeepSpeed writes. */
+/* A folder whose name is not DeepSpeed's own must contain a file that only DeepSpeed writes. */
 bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, const char *name) {
   const char *number = cleat__run_after_prefix(name, "global_step");
   int64_t step;
@@ -136,7 +138,8 @@ bool cleat__run_claims_deepspeed(const struct cleat__run_scan_context *context, 
                                     "zero_pp_rank_0_mp_rank_00_model_states.pt");
 }
 
-/* Rank 0 writes `latest` and waits for nobody before, so other ranks may be in the middle of theirs. */
+/* Checks every file. Rank 0 writes `latest` without waiting for the other ranks, so they may still be writing
+ * theirs. */
 static bool has_whole_states(int dir, const char *folder) {
   int fd = openat(dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *handle = fd >= 0 ? fdopendir(fd) : NULL;

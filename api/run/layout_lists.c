@@ -14,29 +14,29 @@
 #include <unistd.h>
 
 enum {
-  DEPTH_MAX = 3,              /* folders within each other, the checkpoint's own among them */
-  LIST_BYTES_MAX = 256 << 20, /* of one list; .metadata of a hundred thousand pieces takes 30 MiB */
-  STATES_BYTES = 4 << 20,     /* of a model's states: their pickle comes first */
+  DEPTH_MAX = 3,              /* nested folders, including the checkpoint's own */
+  LIST_BYTES_MAX = 256 << 20, /* of one list; a .metadata with 100,000 pieces takes 30 MiB */
+  STATES_BYTES = 4 << 20,     /* of a file of model states, which begins with its pickle */
   INDEX_DEPTH_MAX = 8,
   NAME_BYTES_MAX = 4096
 };
 
-/* One list, as it was read last. */
+/* A list as it was last read. */
 struct cleat__run_list_file {
-  char *path; /* below DIR */
+  char *path; /* relative to DIR */
   struct stat info;
   struct cleat__run_names names; /* relative to the list's folder */
   bool cut;
-  char *doubt; /* why it could not be understood; NULL: it was */
-  long rows;   /* of DeepSpeed's states: what cleat__run_numbers_rows says */
+  char *doubt; /* why it could not be read; NULL: it was read */
+  long rows;   /* for DeepSpeed's states: the result of cleat__run_numbers_rows */
   bool used;
 };
 
-/* What one reading works on. */
+/* The data of one reading. */
 struct work {
   struct cleat__run_lists *known;
   int root;         /* the checkpoint's folder */
-  const char *path; /* of it, below DIR */
+  const char *path; /* the same, relative to DIR */
   struct cleat__run_list *list;
   struct cleat_error *err;
 };
@@ -45,12 +45,12 @@ static cleat_status no_memory(struct cleat_error *err) {
   return cleat__error_no_memory(err, "the list of a checkpoint's files");
 }
 
-/* "<folder>/<name>"; `folder` may be "". */
+/* Returns "<folder>/<name>". `folder` may be "". */
 static char *join(const char *folder, const char *name) {
   return folder[0] ? cleat__strprintf("%s/%s", folder, name) : cleat__strdup(name);
 }
 
-/* ---- What is known --------------------------------------------------------------------------------- */
+/* ---- The cache ------------------------------------------------------------------------------------- */
 
 static void forget(struct cleat__run_list_file *file) {
   cleat__run_names_clear(&file->names);
@@ -86,7 +86,7 @@ static bool is_same(const struct stat *a, const struct stat *b) {
          a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* The entry of that path, a new one if need be. NULL: no memory. */
+/* Finds the cache entry of that path, or adds one. NULL: no memory. */
 static struct cleat__run_list_file *find_known(struct cleat__run_lists *known, const char *path) {
   for (size_t i = 0; i < known->count; i++)
     if (strcmp(known->files[i].path, path) == 0)
@@ -102,7 +102,7 @@ static struct cleat__run_list_file *find_known(struct cleat__run_lists *known, c
 
 /* ---- One list -------------------------------------------------------------------------------------- */
 
-/* A name that leads to a file in the list's folder or below it. */
+/* True if the name stays inside the list's folder. */
 static bool is_inside(const char *name) {
   if (!*name || *name == '/' || strlen(name) > NAME_BYTES_MAX)
     return false;
@@ -120,7 +120,7 @@ static cleat_status refuse(struct cleat_error *err, const char *why) {
   return cleat__error_set(err, CLEAT_FORMAT, "not understood: %s", why);
 }
 
-/* PyTorch's Metadata, whose storage_data has a _StorageInfo for each piece of a tensor. */
+/* Parses PyTorch's Metadata. Its storage_data has a _StorageInfo for each piece of a tensor. */
 static cleat_status parse_pickle(const char *text, size_t size, struct cleat__run_list_file *file,
                                  struct cleat_error *err) {
   static const struct cleat__run_pickle_query query = {.class_name = "_StorageInfo",
@@ -179,11 +179,11 @@ static cleat_status parse(const char *name, const char *text, size_t size,
   cleat__run_names_unique(&file->names);
   for (size_t i = 0; i < file->names.count && status == CLEAT_OK; i++)
     if (!is_inside(file->names.items[i]))
-      status = refuse(err, "it names a file outside of its folder");
+      status = refuse(err, "it names a file outside its folder");
   return status;
 }
 
-/* So many bytes of a file, owned by the caller; NULL: not to be had, and err says why. */
+/* Reads `size` bytes of a file. Owned by the caller. NULL: it failed, and err says why. */
 static char *read_all(int fd, size_t size, struct cleat_error *err) {
   if (size > LIST_BYTES_MAX) {
     cleat__error_set(err, CLEAT_LIMIT, "over the limit of %d MiB", LIST_BYTES_MAX >> 20);
@@ -205,7 +205,7 @@ static char *read_all(int fd, size_t size, struct cleat_error *err) {
   return NULL;
 }
 
-/* Fills the entry from the file; what went wrong is its doubt. */
+/* Reads the file into the entry. An error becomes the entry's doubt. */
 static cleat_status fill(struct cleat__run_list_file *file, const char *name, int fd,
                          const struct stat *info, struct cleat_error *err) {
   struct cleat__run_list_file fresh = {.path = file->path, .info = *info};
@@ -236,7 +236,7 @@ static cleat_status fill(struct cleat__run_list_file *file, const char *name, in
   return CLEAT_OK;
 }
 
-/* What the entry says, said for the whole checkpoint. */
+/* Adds what the entry says to the checkpoint's list. */
 static cleat_status take(struct work *work, const struct cleat__run_list_file *file,
                          const char *folder) {
   struct cleat__run_list *list = work->list;
@@ -255,8 +255,7 @@ static cleat_status take(struct work *work, const struct cleat__run_list_file *f
   return status;
 }
 
-/* The list `name` of `folder`, which is at `at` below `dir`. O_NONBLOCK: a pipe of that name must not hold everything
- * up. */
+/* Reads the list `name` of `folder`. It is at `at` below `dir`. O_NONBLOCK: a pipe of that name must not block. */
 static cleat_status read_list(struct work *work, int dir, const char *at, const char *folder,
                               const char *name, long *rows) {
   struct cleat__run_lists own = {0};
@@ -322,7 +321,7 @@ static cleat_status read_entry(struct work *work, int dir, const char *folder, c
   return status;
 }
 
-/* Looks into the folder `name` of `parent`, which is `folder` in the checkpoint. */
+/* Reads the lists in the folder `name` of `parent`. Its path in the checkpoint is `folder`. */
 static cleat_status read_lists(struct work *work, int parent, const char *name, const char *folder,
                                unsigned depth) {
   struct cleat__run_names names = {0};
@@ -344,7 +343,7 @@ static cleat_status read_lists(struct work *work, int parent, const char *name, 
   return status == CLEAT_NO_MEMORY ? status : CLEAT_OK;
 }
 
-/* Which of the names are no files. */
+/* Finds the names that are not files. */
 static cleat_status find_missing(struct work *work) {
   struct cleat__run_list *list = work->list;
   cleat_status status = CLEAT_OK;
@@ -379,14 +378,14 @@ cleat_status cleat__run_list_read(struct cleat__run_lists *known, int dir, const
 
 /* ---- Files that are listed --------------------------------------------------------------------------- */
 
-/* Files that lie in one folder or below it: their names begin with the same `prefix` bytes. */
+/* Adjacent files in one folder or below it: their names begin with the same `prefix` bytes. */
 struct range {
   const struct cleat_file *files;
   size_t count, prefix;
 };
 
-/* How many of the first lie in the same folder of the range's, whose name has `length` bytes. Names are sorted, so they
- * stand together. */
+/* Counts how many of the first files lie in the same subfolder, whose name has `length` bytes. They are adjacent,
+ * because names are sorted. */
 static size_t count_below(const struct range *range, size_t length) {
   const char *first = range->files[0].name + range->prefix;
   size_t count = 1;
@@ -399,7 +398,7 @@ static size_t count_below(const struct range *range, size_t length) {
 static cleat_status read_listed_lists(struct work *work, const struct range *range,
                                       const char *folder, unsigned depth);
 
-/* As read_entry(), for what begins the range: a file, or a folder and all that is below it. */
+/* Like read_entry(), for the first entry of the range: a file, or a folder with everything below it. */
 static cleat_status read_listed_entry(struct work *work, const struct range *range,
                                       const char *folder, const char *name, unsigned depth,
                                       long *rows) {

@@ -1,4 +1,4 @@
-/* layout_names.c: what names in DIR say. Pure. */
+/* layout_names.c: parses names in DIR. Pure. */
 #include "api/run/layout_recipe.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ const char *cleat__run_read_number(const char *at, int64_t *number, size_t *digi
   return end;
 }
 
-/* As printf pads: no fewer digits than `width`, and no zero in front of more. */
+/* True if the number is padded as printf does it: at least `width` digits, and no leading zero if there are more. */
 static bool is_padded(const char *digits, size_t count, int width) {
   return count == (size_t)width || (count > (size_t)width && *digits != '0');
 }
@@ -34,7 +34,7 @@ const char *cleat__run_after_prefix(const char *name, const char *prefix) {
   return strncmp(name, prefix, length) == 0 ? name + length : NULL;
 }
 
-/* <prefix><number> and nothing else; the usual writing of the number stands before others. */
+/* Matches <prefix><number>. Of several spellings of a number the one without padding is preferred. */
 static bool match_loose(const char *name, const char *prefix, struct cleat__run_mark *mark) {
   size_t digits;
   const char *number = cleat__run_after_prefix(name, prefix);
@@ -51,7 +51,7 @@ bool cleat__run_match_plain(const struct cleat__run_layout *layout, const char *
   return match_loose(name, layout->prefix, mark);
 }
 
-/* <prefix><number><suffix>, as the tool itself pads it. */
+/* Matches <prefix><number><suffix>, with the number padded as the tool does it. */
 static bool match_exact(const char *name, const char *prefix, int width, const char *suffix,
                         struct cleat__run_mark *mark) {
   size_t digits;
@@ -66,7 +66,7 @@ bool cleat__run_match_padded(const struct cleat__run_layout *layout, const char 
   return match_exact(name, layout->prefix, layout->width, layout->suffix, mark);
 }
 
-/* step-N is torchtitan's; step_N is what many write who call DCP by themselves. */
+/* step-N is torchtitan's name. Many scripts that call DCP directly write step_N. */
 bool cleat__run_match_dcp(const struct cleat__run_layout *layout, const char *pattern,
                           const char *name, struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
@@ -76,7 +76,7 @@ bool cleat__run_match_dcp(const struct cleat__run_layout *layout, const char *pa
   return mark->minor;
 }
 
-/* torchtune itself looks for step_N only where there is no epoch_N. */
+/* torchtune itself uses step_N only if there is no epoch_N. */
 bool cleat__run_match_torchtune(const struct cleat__run_layout *layout, const char *pattern,
                                 const char *name, struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
@@ -88,14 +88,14 @@ bool cleat__run_match_torchtune(const struct cleat__run_layout *layout, const ch
 
 bool cleat__run_match_megatron(const struct cleat__run_layout *layout, const char *pattern,
                                const char *name, struct cleat__run_mark *mark) {
-  mark->version = -1; /* iter_0000000 is trained, a release converted */
+  mark->version = -1; /* iter_0000000 is a trained checkpoint, `release` a converted one */
   if (strcmp(name, "release") == 0)
     return true;
   mark->version = 0;
   return cleat__run_match_padded(layout, pattern, name, mark);
 }
 
-/* The number behind `key`, as in "epoch=2-step=300": the key does not begin in the middle of a word. */
+/* Finds the number after `key`, as in "epoch=2-step=300". The key must not begin in the middle of a word. */
 static bool find_metric(const char *name, const char *key, int64_t *number) {
   size_t digits;
   for (const char *at = name; (at = strstr(at, key)) != NULL; at++) {
@@ -107,7 +107,7 @@ static bool find_metric(const char *name, const char *key, int64_t *number) {
   return false;
 }
 
-/* "…-v2.ckpt": a name that was taken when it was to be written. 0: none. */
+/* Reads the version in "…-v2.ckpt": Lightning adds it if the name already exists. 0: none. */
 static int64_t read_version(const char *name, size_t stem) {
   size_t begin = stem, digits;
   int64_t version;
@@ -152,7 +152,7 @@ bool cleat__run_match_llmc(const struct cleat__run_layout *layout, const char *p
 
 /* ---- Steps in any name ------------------------------------------------------------------------- */
 
-/* Folders are named by the finest of these that they tell: "epoch=2-step=300" is step 300. */
+/* The words that announce a step. The first one that a name has wins: "epoch=2-step=300" is step 300. */
 static const char *const step_words[] = {"step",      "steps", "iter",       "iters",
                                          "iteration", "ckpt",  "checkpoint", "epoch"};
 
@@ -160,7 +160,7 @@ static bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The number behind a word, with nothing between but one of "=-_.", or NULL. */
+/* Finds the number after a word. At most one of "=-_." may stand between them. NULL: none. */
 static const char *number_behind(const char *name, const char *word) {
   size_t length = strlen(word);
   for (const char *at = name; *at; at++) {
@@ -174,7 +174,8 @@ static const char *number_behind(const char *name, const char *word) {
   return NULL;
 }
 
-/* fairseq's "checkpoint_2_5000" is epoch 2 and update 5000: two numbers behind one word tell nothing by the first. */
+/* True if a second number follows. fairseq's "checkpoint_2_5000" is epoch 2 and update 5000, so the first number is not
+ * the step. */
 static bool has_second(const char *end) {
   return (*end == '_' || *end == '-') && is_digit(end[1]);
 }
@@ -195,7 +196,7 @@ bool cleat__run_find_step(const char *name, int64_t *step) {
     const char *number = number_behind(name, step_words[i]);
     const char *end = number ? cleat__run_read_number(number, step, &digits) : NULL;
     if (number && !end)
-      return false; /* a step that cannot be */
+      return false; /* the number is too large for a step */
     if (end && !has_second(end))
       return true;
   }
@@ -215,7 +216,7 @@ static bool ends_with(const char *name, const char *end) {
   return length >= end_length && strcmp(name + length - end_length, end) == 0;
 }
 
-/* The tag is the caller's; without one it is global_stepN. */
+/* The script chooses the tag; DeepSpeed's default is global_stepN. */
 bool cleat__run_match_deepspeed(const struct cleat__run_layout *layout, const char *pattern,
                                 const char *name, struct cleat__run_mark *mark) {
   (void)pattern;
@@ -225,8 +226,8 @@ bool cleat__run_match_deepspeed(const struct cleat__run_layout *layout, const ch
   return mark->minor;
 }
 
-/* "NAME--val_loss=1.23-step=200-consumed_samples=1600.0", and the same with "-last" behind it, from which alone NeMo
- * resumes by itself. */
+/* Matches "NAME--val_loss=1.23-step=200-consumed_samples=1600.0", and the same with "-last" at the end. NeMo resumes by
+ * itself only from "-last". */
 bool cleat__run_match_nemo(const struct cleat__run_layout *layout, const char *pattern,
                            const char *name, struct cleat__run_mark *mark) {
   (void)layout, (void)pattern;
@@ -236,7 +237,7 @@ bool cleat__run_match_nemo(const struct cleat__run_layout *layout, const char *p
   return true;
 }
 
-/* The step alone, or behind a prefix of the caller's: "300", "ckpt_300". */
+/* Matches the step alone, or after a prefix that the script chooses: "300", "ckpt_300". */
 bool cleat__run_match_orbax(const struct cleat__run_layout *layout, const char *pattern,
                             const char *name, struct cleat__run_mark *mark) {
   size_t end = strlen(name), begin = end, digits;
@@ -260,7 +261,7 @@ bool cleat__run_match_accelerate(const struct cleat__run_layout *layout, const c
   return true;
 }
 
-/* A file "ep1-ba300-rank0.pt", or a folder "ep1-ba300" where the ranks save shards. */
+/* Matches a file "ep1-ba300-rank0.pt". If the ranks save shards, it is a folder "ep1-ba300". */
 bool cleat__run_match_composer(const struct cleat__run_layout *layout, const char *pattern,
                                const char *name, struct cleat__run_mark *mark) {
   size_t digits;

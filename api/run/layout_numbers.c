@@ -12,10 +12,10 @@
 enum {
   RANKS_MAX = 1 << 16,
   GRIDS_MAX = 16,
-  GRID_MAX = 1 << 20 /* files of one kind; more than that are not files of DeepSpeed */
+  GRID_MAX = 1 << 20 /* files of one kind; DeepSpeed does not write more */
 };
 
-/* What one call works on. */
+/* The data of one call. */
 struct work {
   const char *folder;
   struct cleat__run_names *wanted;
@@ -33,22 +33,22 @@ static cleat_status add(struct work *work, char *name) {
   return status;
 }
 
-/* ---- Reading a name from its end --------------------------------------------------------------------- */
+/* ---- Parsing a name from its end --------------------------------------------------------------------- */
 
-/* Steps back over digits before `end`; returns where they begin. */
+/* Skips digits backwards from `end`. Returns where they begin. */
 static size_t before_digits(const char *name, size_t end) {
   while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9')
     end--;
   return end;
 }
 
-/* Steps back over `text`; 0: it does not stand there. */
+/* Skips `text` backwards from `end`. 0: the text is not there. */
 static size_t before_text(const char *name, size_t end, const char *text) {
   size_t length = strlen(text);
   return end >= length && memcmp(name + end - length, text, length) == 0 ? end - length : 0;
 }
 
-/* The number that begins there, at most RANKS_MAX; -1: it is higher. */
+/* The number at that position, at most RANKS_MAX. -1: it is larger. */
 static long number_at(const char *name, size_t at) {
   int64_t number;
   size_t digits;
@@ -59,8 +59,8 @@ static long number_at(const char *name, size_t at) {
 
 /* ---- verl -------------------------------------------------------------------------------------------- */
 
-/* "model_world_size_8_rank_3.pt": the length of what stands before the rank, and how many there are. 0: another
- * name. */
+/* Parses "model_world_size_8_rank_3.pt". Returns the length of the part before the rank, and the number of ranks in
+ * *world. 0: another name. */
 static size_t read_world(const char *name, long *world) {
   size_t end = before_text(name, strlen(name), ".pt");
   size_t rank = before_digits(name, end);
@@ -72,7 +72,7 @@ static size_t read_world(const char *name, long *world) {
   return *world >= 1 ? rank : 0;
 }
 
-/* The names are sorted, so those of one kind stand together; each kind is added once. */
+/* Adds the files of each kind once. The names are sorted, so those of one kind are adjacent. */
 static cleat_status add_worlds(struct work *work, const struct cleat__run_names *here) {
   const char *last = "";
   size_t last_stem = 0;
@@ -93,7 +93,7 @@ static cleat_status add_worlds(struct work *work, const struct cleat__run_names 
 
 /* ---- DeepSpeed --------------------------------------------------------------------------------------- */
 
-/* Files of one kind: "<prefix>zero_pp_rank_<R>_mp_rank_<M><suffix>", or "mp_rank_<M><suffix>" without a prefix. */
+/* The files of one kind: "<prefix>zero_pp_rank_<R>_mp_rank_<M><suffix>", or "mp_rank_<M><suffix>" without a prefix. */
 struct grid {
   char prefix[64];
   const char *suffix;
@@ -101,7 +101,7 @@ struct grid {
   long rows, columns; /* one more than the highest R and M */
 };
 
-/* False: another name, or numbers that cannot be. */
+/* False: another name, or its numbers are too large. */
 static bool read_grid(const char *name, struct grid *grid) {
   static const char *const suffixes[] = {"_optim_states.pt", "_model_states.pt"};
   size_t end = 0;
@@ -135,7 +135,7 @@ static bool is_same_kind(const struct grid *a, const struct grid *b) {
   return a->has_rows == b->has_rows && a->suffix == b->suffix && strcmp(a->prefix, b->prefix) == 0;
 }
 
-/* Takes the name into the grid of its kind. */
+/* Adds the name to the grid of its kind. */
 static void enter_grid(struct grid *grids, size_t *count, const char *name) {
   struct grid grid;
   if (!read_grid(name, &grid))
@@ -153,8 +153,8 @@ static void enter_grid(struct grid *grids, size_t *count, const char *name) {
     grids[at].columns = grid.columns;
 }
 
-/* torch.save's archive has its pickle first, not compressed, behind a local header of 30 bytes, a name and more
- * (APPNOTE.TXT 4.3.7). 0: that is no such file. */
+/* Finds the pickle in an archive of torch.save. It is the first entry, not compressed, after a local header of 30
+ * bytes, a name and an extra field (APPNOTE.TXT 4.3.7). 0: the file is not such an archive. */
 static size_t pickle_at(const uint8_t *bytes, size_t size) {
   enum { HEADER_BYTES = 30 };
   if (size < HEADER_BYTES || memcmp(bytes, "PK\3\4", 4) != 0 || bytes[8] || bytes[9])
@@ -169,7 +169,7 @@ bool cleat__run_numbers_is_states(const char *name) {
          strcmp(name, "zero_pp_rank_0_mp_rank_00_model_states.pt") == 0;
 }
 
-/* MiCS (mics_shard_size) saves the parts of its first group alone. */
+/* With MiCS (mics_shard_size), only the ranks of the first group save their parts. */
 long cleat__run_numbers_rows(const void *bytes, size_t size) {
   static const struct cleat__run_pickle_query query = {
       .number_keys = {"dp_world_size", "mics_shard_size"}, .open_end = true};

@@ -186,7 +186,8 @@ static const struct cleat__run_layout recipe_folders = {
     .claims = claims_nothing,
 };
 
-/* The first that claims a name has it: Cleat's step-000000000007 may hold anything below, DCP's .metadata too. */
+/* The first recipe that claims a name gets it. Cleat's step-000000000007 is first, because it may contain anything,
+ * also DCP's .metadata. */
 const struct cleat__run_layout *const cleat__run_recipes[] = {
     &recipe_cleat,      &recipe_torchtune, &recipe_dcp,         &recipe_huggingface,
     &recipe_megatron,   &recipe_verl,      &recipe_deepspeed,   &recipe_nemo,
@@ -194,7 +195,7 @@ const struct cleat__run_layout *const cleat__run_recipes[] = {
     &recipe_accelerate, &recipe_orbax,     &recipe_folders,     NULL,
 };
 
-/* A path for it is the one that most tools would pick. */
+/* Its paths are named as most tools name them. */
 static const struct cleat__run_layout recipe_auto = {
     .name = "auto", .prefix = "step-", .suffix = "", .claims = claims_nothing};
 

@@ -1,6 +1,6 @@
-/* layout_signs.c: the signs by which tools tell that a checkpoint is whole. Reads alone, and little: what it cannot
- * read is not there. A sign that is being written counts as there; that the checkpoint has settled is for others to
- * see. */
+/* layout_signs.c: the signs inside a checkpoint by which tools show that it is complete. It only reads, and reads
+ * little. A file that cannot be read counts as missing. A sign that is still being written counts as there; others
+ * check that the checkpoint has settled. */
 #include "api/run/layout_recipe.h"
 
 #include "base/json_reader.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Beyond these, names and texts are not the tools' own. */
+/* Limits. The tools' own names and texts are shorter. */
 enum {
   PATH_BYTES = 512,
   TEXT_BYTES = 4096,
@@ -41,7 +41,7 @@ bool cleat__run_sign_exists_in(int dir, const char *folder, const char *name) {
   return length > 0 && (size_t)length < sizeof path && fstatat(dir, path, &info, 0) == 0;
 }
 
-/* O_NONBLOCK: a pipe of that name must not hold everything up. */
+/* O_NONBLOCK: a pipe of that name must not block. */
 static int open_file(int dir, const char *path) {
   struct stat info;
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -61,7 +61,7 @@ size_t cleat__run_sign_read(int dir, const char *path, void *bytes, size_t size)
   return length > 0 ? (size_t)length : 0;
 }
 
-/* A document that has its end: files that are written in place are seen half written too. */
+/* True if the JSON document has its end. A file that is written in place can be seen half written. */
 static bool has_json(int dir, const char *folder, const char *name) {
   char path[PATH_BYTES], tail[16];
   struct stat info;
@@ -81,7 +81,7 @@ static bool has_json(int dir, const char *folder, const char *name) {
   return length > 0 && tail[length - 1] == '}';
 }
 
-/* The marker of "x.ckpt" and of "x" is "x-unfinished". */
+/* The marker of both "x.ckpt" and "x" is "x-unfinished". */
 bool cleat__run_is_unfinished(int dir, const char *path) {
   size_t length = strlen(path);
   if (length > 5 && strcmp(path + length - 5, ".ckpt") == 0)
@@ -130,7 +130,7 @@ cleat_status cleat__run_inspect_dcp(const struct cleat__run_scan_context *contex
   return CLEAT_OK;
 }
 
-/* Accelerate's own save_state writes folders of the same name in many a script, without this sign. */
+/* In many scripts Accelerate's save_state writes folders of the same name, without this sign. */
 cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err) {
@@ -138,7 +138,7 @@ cleat_status cleat__run_inspect_huggingface(const struct cleat__run_scan_context
   found->whole = has_json(context->dir, found->path, "trainer_state.json");
   found->has_sign =
       found->whole || !cleat__run_sign_is_file_in(context->dir, found->path, "random_states_0.pkl");
-  /* Several ranks write rng_state_R.pth each, one writes this: then nobody writes beside the sign. */
+  /* Several ranks write rng_state_R.pth each. A single rank writes this file. Then nobody writes beside the sign. */
   if (cleat__run_sign_is_file_in(context->dir, found->path, "rng_state.pth"))
     found->settle_ms = CLEAT__RUN_SETTLE_MS;
   return CLEAT_OK;
@@ -154,8 +154,9 @@ enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path) {
   if (fd < 0)
     return archive;
   ssize_t length = pread(fd, bytes, sizeof begin, 0);
+  /* torch.save's older format, or not written by torch */
   if (length == (ssize_t)sizeof begin && memcmp(bytes, begin, sizeof begin) != 0)
-    archive = CLEAT__RUN_NO_ARCHIVE; /* torch.save's older format, or not torch's */
+    archive = CLEAT__RUN_NO_ARCHIVE;
   else if (fstat(fd, &info) == 0 && info.st_size > END_BYTES &&
            pread(fd, bytes, END_BYTES, info.st_size - END_BYTES) == END_BYTES &&
            memcmp(bytes, end, sizeof end) == 0)
@@ -164,7 +165,7 @@ enum cleat__run_archive cleat__run_sign_archive(int dir, const char *path) {
   return archive;
 }
 
-/* A checkpoint that is one file. False: it is none. */
+/* Inspects a checkpoint that is one file. False: it is not a file. */
 static bool inspect_file(const struct cleat__run_scan_context *context,
                          struct cleat__run_found *found) {
   struct stat info;
@@ -176,8 +177,7 @@ static bool inspect_file(const struct cleat__run_scan_context *context,
   return true;
 }
 
-/* A folder is written by a strategy that saves shards: those of FSDP and ModelParallel are DCP's, with meta.pt
- * after. */
+/* A folder comes from a strategy that saves shards. FSDP and ModelParallel write DCP's format, and then meta.pt. */
 cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *context,
                                           struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
@@ -193,7 +193,7 @@ cleat_status cleat__run_inspect_lightning(const struct cleat__run_scan_context *
   return CLEAT_OK;
 }
 
-/* How many ranks write a state of their own, from the header of the first; 0: that is not llm.c's. */
+/* Reads how many ranks write their own state, from the header of the first state. 0: not a file of llm.c. */
 static size_t read_rank_count(int dir, const char *state) {
   int32_t header[3];
   if (cleat__run_sign_read(dir, state, header, sizeof header) != sizeof header ||
@@ -202,7 +202,7 @@ static size_t read_rank_count(int dir, const char *state) {
   return (size_t)header[2];
 }
 
-/* DONE goes last also when a checkpoint is deleted, after a model and states that are gone by then. */
+/* DONE alone is not enough: when a checkpoint is deleted, DONE also goes last, after a model and states. */
 cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *context,
                                      struct cleat__run_found *found, struct cleat_error *err) {
   (void)err;
@@ -221,7 +221,7 @@ cleat_status cleat__run_inspect_llmc(const struct cleat__run_scan_context *conte
   return CLEAT_OK;
 }
 
-/* The number behind "key": in what InfiniTrain writes, which lacks a comma and so is not JSON. */
+/* Reads the number after "key": in InfiniTrain's text, which is not JSON because it lacks a comma. */
 static int64_t read_field(const char *text, const char *key) {
   const char *at = strstr(text, key);
   at = at ? strchr(at, ':') : NULL;
@@ -229,7 +229,7 @@ static int64_t read_field(const char *text, const char *key) {
   return value >= 1 && value <= RANKS_MAX ? value : 1;
 }
 
-/* The ranks that save a part each; 0: that is not written yet. */
+/* The number of ranks that save a part each. 0: not written yet. */
 static int64_t read_world(int dir, const char *folder, const char *name) {
   char path[PATH_BYTES], text[TEXT_BYTES];
   if (!has_json(dir, folder, name))
@@ -255,7 +255,8 @@ static bool rank_is_done(int dir, const char *folder, int64_t rank) {
   return has_json(dir, folder, name);
 }
 
-/* The ranks write beside each other and none waits for all: whole is what has every rank's trainer_state.json. */
+/* The ranks write in parallel, and none waits for all others. So the checkpoint is complete when every rank has a
+ * trainer_state.json. */
 cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context *context,
                                             struct cleat__run_found *found,
                                             struct cleat_error *err) {
@@ -267,7 +268,7 @@ cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context
   found->whole = world > 0;
   if (!ranks || !found->whole)
     return CLEAT_OK;
-  /* More ranks than the sizes tell of: a kind of parallelism that this recipe does not know. */
+  /* There are more ranks than the sizes say: a kind of parallelism that this recipe does not know. */
   found->has_sign = world <= RANKS_MAX && !rank_exists(context->dir, found->path, world);
   found->whole = found->has_sign;
   for (int64_t rank = 1; rank < world && found->whole; rank++)
@@ -275,8 +276,8 @@ cleat_status cleat__run_inspect_infinitrain(const struct cleat__run_scan_context
   return CLEAT_OK;
 }
 
-/* Each machine writes into the same folder under another name, which is then renamed; where renaming is not atomic, the
- * last file that is written says so. Before that its own document of the checkpoint has no time of commit. */
+/* Each machine writes into the same folder under a temporary name, which is then renamed. Where renaming is not atomic,
+ * the last file that is written is the sign. Until then the checkpoint's own metadata file has no commit time. */
 static bool has_commit_time(int dir, const char *folder) {
   static const char *const fields[] = {"commit_timestamp_nsecs"};
   static const char name[] = "_CHECKPOINT_METADATA";
@@ -313,7 +314,7 @@ cleat_status cleat__run_inspect_orbax(const struct cleat__run_scan_context *cont
   return CLEAT_OK;
 }
 
-/* The random states of rank 0 are written in every case, all other files have names that vary. */
+/* Rank 0's random states are always written. The names of all other files vary. */
 bool cleat__run_claims_accelerate(const struct cleat__run_scan_context *context, const char *name) {
   return cleat__run_sign_is_file_in(context->dir, name, "random_states_0.pkl");
 }

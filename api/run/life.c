@@ -22,7 +22,7 @@ static bool is_legal(enum cleat__run_phase from, enum cleat__run_phase to) {
 void cleat__run_life_move(struct cleat__run_life *life, enum cleat__run_phase phase) {
   bool legal = is_legal(life->phase, phase);
   assert(legal);
-  (void)legal; /* in a release */
+  (void)legal; /* unused in release builds */
   life->phase = phase;
 }
 

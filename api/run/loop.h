@@ -1,9 +1,9 @@
-/* loop.h: the loop of `cleat run`: what it is made of, and its files.
+/* loop.h: the parts and the files of the loop of `cleat run`.
  *
- * A thing has a struct, a header and a file of its own. It returns an event or a decision and knows no loop:
+ * Each part has its own struct, header and file. It returns an event or a decision, and knows nothing of the loop:
  * life.h (the command and the phases), deadlines.h, scanner.h (DIR), orders.h (to the saver), following.h (several
- * ranks), unsaved.h (what nobody saves), behind.h, verdict.h. The files of the loop act on it. Each calls only those
- * below it:
+ * ranks), unsaved.h (what nobody saves), behind.h, verdict.h. The files of the loop act on the results. Each calls only
+ * those below it:
  *
  *     run.c           waits, and takes one turn
  *     loop_life.c     signals, events of the command, the end
@@ -14,7 +14,7 @@
  *     loop_open.c     opens and closes everything
  *     loop_report.c   the status, and what could not be saved
  *
- * All of it belongs to the program's first thread. Times are in milliseconds of CLOCK_MONOTONIC; -1: not set. */
+ * All of it runs on the program's first thread. Times are in milliseconds of CLOCK_MONOTONIC; -1: not set. */
 #ifndef CLEAT_API_RUN_LOOP_H
 #define CLEAT_API_RUN_LOOP_H
 
@@ -33,7 +33,7 @@ struct cleat__run_loop {
   void *user;
   char *dir; /* absolute */
   bool metrics_in_dir;
-  int lock_file; /* of DIR, before the lock is taken; -1: not open */
+  int lock_file; /* DIR's lock file, before it is locked; -1: not open */
   struct cleat__run_report report;
   struct cleat__run_ranks ranks;
   struct cleat__run_signals signals;
@@ -45,84 +45,84 @@ struct cleat__run_loop {
   struct cleat__run_scanner scanner;
   struct cleat__run_orders orders;
   struct cleat__run_following following;
-  struct cleat__run_written written; /* by the command into DIR */
+  struct cleat__run_written written; /* what the command wrote into DIR */
   struct cleat__run_behind behind;
   struct cleat__run_verdict verdict;
 
-  /* What the command goes on from. */
-  bool restored;       /* DIR has been given it */
+  /* What the command resumes from. */
+  bool restored;       /* the restore put it into DIR */
   int64_t resume_step; /* -1: none */
   char *resume_path;
-  int64_t newest;  /* the highest step that is in the store, as far as is known; -1: none */
-  int64_t told_ms; /* when the user was told of the restore's progress */
+  int64_t newest;  /* the highest step known to be in the store; -1: none */
+  int64_t told_ms; /* when the restore's progress was last reported */
 };
 
 /* ---- loop_report.c ----------------------------------------------------------------------------------- */
 
-/* After each turn: status line, metrics, the progress of a restore, whether saving keeps up. */
+/* Updates the status line, the metrics, a restore's progress and the lag of saving. Call it after each turn. */
 void cleat__run_loop_tell(struct cleat__run_loop *loop, int64_t now_ms);
 
-/* Tells the user that it could not be saved; `item` NULL: the final state. The exit status is not 0 then. */
+/* Reports a checkpoint that could not be saved, so that the exit status is not 0. `item` NULL: the final state. */
 void cleat__run_loop_note_unsaved(struct cleat__run_loop *loop, const struct cleat__run_item *item,
                                   const char *why);
 
-/* Names all that waits to be saved, newest first, and leaves it. */
+/* Reports all pending checkpoints as not saved, newest first, and gives them up. */
 void cleat__run_loop_note_pending(struct cleat__run_loop *loop, const char *why);
 
 /* ---- loop_open.c ------------------------------------------------------------------------------------- */
 
-/* Opens all that the loop needs. On failure *loop->verdict.err says why. */
+/* Opens everything that the loop needs. On failure *loop->verdict.err says why. */
 cleat_status cleat__run_loop_open(struct cleat__run_loop *loop);
 
-/* Locks DIR, and checks whether something of an earlier run lives. */
+/* Locks DIR, and checks that no process of an earlier run lives. */
 cleat_status cleat__run_loop_open_state(struct cleat__run_loop *loop, struct cleat_error *err);
 
-/* Finds the place for holds in the state's folder, and what an earlier start held there. */
+/* Opens the place for holds in the state's folder, and recovers what an earlier start held there. */
 cleat_status cleat__run_loop_open_holds(struct cleat__run_loop *loop, struct cleat_error *err);
 
 /* The exit status for a command that cannot be started. */
 int cleat__run_loop_command_status(const struct cleat_error *err);
 
-/* Ends the guard of the command, and what a command that was killed has left. What of the command's group is left then
- * stays known to the next start. */
+/* Ends the guard of the command. If the command was killed, also ends its leftover processes. If processes of its group
+ * are left after that, the next start can still find them. */
 void cleat__run_loop_close_command(struct cleat__run_loop *loop);
 
 void cleat__run_loop_close(struct cleat__run_loop *loop);
 
 /* ---- loop_scan.c ------------------------------------------------------------------------------------- */
 
-/* Scans DIR now. A rank other than 0 does not. */
+/* Scans DIR now. Ranks other than 0 do not scan. */
 void cleat__run_loop_scan(struct cleat__run_loop *loop, int64_t now_ms);
 
-/* Scans DIR, where nothing of the command writes any more, and makes ready what is whole; tells of the rest. */
+/* Scans DIR after the command's end. Makes complete checkpoints ready, and reports the others. */
 void cleat__run_loop_scan_last(struct cleat__run_loop *loop, int64_t now_ms);
 
 /* ---- loop_start.c ------------------------------------------------------------------------------------ */
 
 void cleat__run_loop_restore(struct cleat__run_loop *loop);
 
-/* The restore has ended: reports it, and starts the command. */
+/* Takes the result of the restore: reports it, and starts the command. */
 void cleat__run_loop_take_restore(struct cleat__run_loop *loop, struct cleat__run_result *result);
 
-/* It failed before the command: the error, and the exit status. */
+/* Ends `cleat run` because the restore failed: sets the error and the exit status. */
 void cleat__run_loop_fail_restore(struct cleat__run_loop *loop, const struct cleat_error *err);
 
-/* Ends it before there was a command. */
+/* Ends `cleat run` before the command was started. */
 void cleat__run_loop_fail(struct cleat__run_loop *loop, int exit_status);
 void cleat__run_loop_fail_by_signal(struct cleat__run_loop *loop);
 
 /* ---- loop_ranks.c ------------------------------------------------------------------------------------ */
 
-/* The start of the job is registered: says so, and goes on to the restore. */
+/* The start of the job is registered. Reports it, and begins the restore. */
 void cleat__run_loop_take_join(struct cleat__run_loop *loop, struct cleat__run_result *result,
                                int64_t now_ms);
 
-/* Of a rank other than 0: asks what rank 0 says, if it is time to, and takes the answer. */
+/* On a rank other than 0: asks for rank 0's next order when it is time. */
 void cleat__run_loop_listen(struct cleat__run_loop *loop, int64_t now_ms);
 void cleat__run_loop_take_said(struct cleat__run_loop *loop, const struct cleat__run_result *result,
                                int64_t now_ms);
 
-/* Of such a rank, at the end: whether all is saved; says so if it is not. */
+/* On a rank other than 0, at the end: warns if not everything was saved. */
 void cleat__run_loop_judge_followed(struct cleat__run_loop *loop);
 
 /* ---- loop_orders.c ----------------------------------------------------------------------------------- */
@@ -133,15 +133,16 @@ void cleat__run_loop_order(struct cleat__run_loop *loop, int64_t now_ms);
 /* Takes the saver's result, if there is one. */
 void cleat__run_loop_take(struct cleat__run_loop *loop, int64_t now_ms);
 
-/* Something is ready, waits for its next try, or the saver works; of a rank other than 0: rank 0 may say more. */
+/* True if a checkpoint is ready or waits for its retry, or the saver works. On a rank other than 0: rank 0 may give
+ * more orders. */
 bool cleat__run_loop_has_work(const struct cleat__run_loop *loop);
 
-/* With nothing of that: there is still something to begin, a deletion or the final state. */
+/* If there is no such work: true if a deletion or the final state is still to be done. */
 bool cleat__run_loop_wants_more(struct cleat__run_loop *loop);
 
 /* ---- loop_life.c ------------------------------------------------------------------------------------- */
 
-/* What a signal other than SIGCHLD means. */
+/* Acts on a signal other than SIGCHLD. */
 void cleat__run_loop_take_signal(struct cleat__run_loop *loop, int signo, int64_t now_ms);
 
 /* Acts on all events of the command and on deadlines. */

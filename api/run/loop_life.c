@@ -1,5 +1,4 @@
-/* loop_life.c: acts on signals, on what happens to the command, and on deadlines, up to the end. See loop.h and
- * life.h. */
+/* loop_life.c: acts on signals, on events of the command and on deadlines, until the end. See loop.h and life.h. */
 #include "api/run/loop.h"
 
 /* ---- Signals ------------------------------------------------------------------------------------- */
@@ -7,7 +6,7 @@
 static void limit_flush(struct cleat__run_loop *loop, int64_t now_ms) {
   cleat__run_deadlines_limit(&loop->deadlines, loop->options->flush_s, now_ms);
   if (cleat__run_loop_has_work(loop))
-    cleat__run_report_note(&loop->report, "%u s for what is not saved yet, the newest first",
+    cleat__run_report_note(&loop->report, "%u s to save what is not saved yet, newest first",
                            loop->options->flush_s);
 }
 
@@ -54,18 +53,19 @@ void cleat__run_loop_take_signal(struct cleat__run_loop *loop, int signo, int64_
 
 /* ---- Events -------------------------------------------------------------------------------------- */
 
-/* It hangs where nothing can be cancelled; what it has written goes with the next start. */
+/* Ends although the restore still runs: it hangs in a call that cannot be canceled. The next start removes what it has
+ * written. */
 static void leave_restore(struct cleat__run_loop *loop) {
   loop->verdict.hangs = true;
   cleat__run_loop_fail_by_signal(loop);
 }
 
-/* Nobody would end the command should we be killed too, so it does not run on for long. */
+/* Gives the command its last time. If `cleat run` were killed too, nobody would end the command. */
 static void take_guard_lost(struct cleat__run_loop *loop, int64_t now_ms) {
   if (loop->deadlines.grace_ms < 0)
     cleat__run_deadlines_give_grace(&loop->deadlines, loop->options->grace_s, now_ms);
   cleat__run_report_warning(&loop->report,
-                            "the guard of the command was killed, and with it the command was sent "
+                            "the guard of the command was killed, so the kernel sent the command "
                             "SIGTERM: it has %u s to end",
                             loop->options->grace_s);
 }
@@ -82,7 +82,8 @@ static void take_command_end(struct cleat__run_loop *loop, int64_t now_ms) {
 }
 
 static void kill_command(struct cleat__run_loop *loop) {
-  cleat__run_report_warning(&loop->report, "the command did not end in time: SIGKILL");
+  cleat__run_report_warning(&loop->report,
+                            "the command did not end in time and is killed (SIGKILL)");
   cleat__run_command_kill_group(&loop->life.command, SIGKILL);
 }
 
@@ -125,7 +126,7 @@ static void take_event(struct cleat__run_loop *loop, enum cleat__run_event event
 
 /* ---- The end --------------------------------------------------------------------------------------- */
 
-/* What the command wrote and nobody saved. */
+/* Reports what the command wrote and nobody saved. */
 static void judge_leftover(struct cleat__run_loop *loop) {
   struct cleat__run_leftover left;
   struct cleat_error err;
@@ -144,8 +145,8 @@ static void judge_leftover(struct cleat__run_loop *loop) {
         &loop->report, "nothing that the command wrote into '%s' was saved: %s%s", loop->dir,
         left.text,
         left.much
-            ? "; --layout NAME says which tool it is, --layout folders --pattern GLOB takes any "
-              "folder, --final saves all, --allow-unsaved takes it as it is"
+            ? "; use --layout NAME for the tool that wrote it, --layout folders --pattern GLOB for "
+              "any folder, --final to save everything, or --allow-unsaved to accept this"
             : "");
 }
 
@@ -156,7 +157,7 @@ static void end(struct cleat__run_loop *loop) {
   cleat__run_loop_judge_followed(loop);
   cleat__run_verdict_end(&loop->verdict, exit_status);
   loop->report.totals.pending = 0;
-  loop->report.totals.saving = false; /* by what was told last it may go on */
+  loop->report.totals.saving = false; /* the last progress may have said that a save is under way */
   cleat__run_report_metrics(&loop->report);
   cleat__run_life_move(&loop->life, CLEAT__RUN_OVER);
 }
@@ -169,7 +170,7 @@ static void advance_flush(struct cleat__run_loop *loop, int64_t now_ms) {
   }
   bool busy = cleat__run_orders_are_busy(&loop->orders);
   if (loop->deadlines.pace == CLEAT__RUN_HURRIED && (!busy || out_of_time)) {
-    cleat__run_loop_note_pending(loop, "there was no time left");
+    cleat__run_loop_note_pending(loop, "no time was left");
     loop->verdict.hangs = busy;
     end(loop);
   } else if (!cleat__run_loop_has_work(loop) && !cleat__run_loop_wants_more(loop)) {
@@ -177,7 +178,7 @@ static void advance_flush(struct cleat__run_loop *loop, int64_t now_ms) {
   }
 }
 
-/* One phase may be over as soon as the one before it, and nothing would wake the loop for that. */
+/* Takes all events at once. A phase may end as soon as it begins, and nothing would wake the loop for that. */
 void cleat__run_loop_advance(struct cleat__run_loop *loop, int64_t now_ms) {
   enum cleat__run_event event;
   while ((event = cleat__run_life_next(&loop->life, &loop->deadlines, now_ms)) !=

@@ -1,4 +1,4 @@
-/* loop_open.c: opens all that the loop needs before the command, and closes it. See loop.h. */
+/* loop_open.c: opens all that the loop needs before the command starts, and closes it. See loop.h. */
 #include "api/run/loop.h"
 
 #include "api/run/earlier.h"
@@ -18,39 +18,40 @@
 #include <unistd.h>
 
 enum {
-  WAIT_STEP_MS = 100, /* between two tries to take a lock */
-  WAIT_MORE_MS =
-      20000 /* for processes that SIGKILL has not ended yet: they free a device's memory */
+  WAIT_STEP_MS = 100, /* between two attempts to take a lock */
+  /* for processes that SIGKILL has not ended yet, because they free device memory */
+  WAIT_MORE_MS = 20000
 };
 
 /* ---- DIR ----------------------------------------------------------------------------------------- */
 
-/* Puts the name of a folder that was made on the disk, or all that will be in it could be lost with it. */
+/* Syncs the parent of a new folder. Otherwise a crash could lose the folder with everything in it. */
 static cleat_status sync_name(char whole[PATH_MAX], struct cleat_error *err) {
   char *slash = strrchr(whole, '/');
   slash[slash == whole] = '\0';
   int failed = cleat__sync_folder_at(whole);
-  return failed ? cleat__error_errno(err, failed, "cannot put the folder '%s' on the disk", whole)
-                : CLEAT_OK;
+  return failed
+             ? cleat__error_errno(err, failed, "cannot sync the parent folder '%s' to disk", whole)
+             : CLEAT_OK;
 }
 
-/* A job's first start finds no folder: its last name is made. */
+/* Finds the folder, or creates its last name: a job's first start has no folder yet. */
 static cleat_status find_dir(struct cleat__run_loop *loop, struct cleat_error *err) {
   const char *given = loop->options->dir;
   char whole[PATH_MAX];
   struct stat info;
   bool is_new = mkdir(given, 0777) == 0;
   if (!is_new && errno != EEXIST) {
-    cleat__error_errno(err, errno, "cannot make the folder '%s'", given);
+    cleat__error_errno(err, errno, "cannot create the folder '%s'", given);
     if (err->os_errno == ENOENT)
-      cleat__error_hint(err, "the folder that it is to lie in is missing: make it, or mount it");
+      cleat__error_hint(err, "its parent folder is missing: create it or mount it");
     return err->status;
   }
   if (stat(given, &info) != 0)
     return cleat__error_errno(err, errno, "cannot use '%s'", given);
   if (!S_ISDIR(info.st_mode)) {
     cleat__error_set(err, CLEAT_INVALID, "'%s' is not a folder", given);
-    cleat__error_hint(err, "--dir is the folder that the command writes its checkpoints into");
+    cleat__error_hint(err, "--dir is the folder that the command writes its checkpoints to");
     return err->status;
   }
   if (!realpath(given, whole))
@@ -62,7 +63,7 @@ static cleat_status find_dir(struct cleat__run_loop *loop, struct cleat_error *e
   return is_new ? sync_name(whole, err) : CLEAT_OK;
 }
 
-/* The nearest part of a path that is there, whole: a store is made by its first save. */
+/* Resolves the longest part of a path that exists. A store is created by its first save. */
 static bool nearest_place(const char *path, char whole[PATH_MAX]) {
   char at[PATH_MAX];
   size_t length = strcspn(path, "?");
@@ -84,7 +85,7 @@ static bool is_below(const char *place, const char *dir) {
   return strncmp(place, dir, length) == 0 && (!place[length] || place[length] == '/');
 }
 
-/* A metrics file in DIR is part of the final state, and must rest while that is saved. */
+/* True if the metrics file lies in DIR. Then it is part of the final state, and must not change while that is saved. */
 static bool has_metrics_in_dir(const struct cleat__run_loop *loop) {
   const char *path = loop->options->report.metrics_path;
   char place[PATH_MAX], folder[PATH_MAX];
@@ -97,7 +98,7 @@ static bool has_metrics_in_dir(const struct cleat__run_loop *loop) {
   return nearest_place(folder, place) && is_below(place, loop->dir);
 }
 
-/* What is saved would hold what was saved before. */
+/* Refuses a store inside DIR: each save would contain the earlier ones. */
 static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat_error *err) {
   static const char scheme[] = "file://";
   const char *url = loop->options->url;
@@ -105,17 +106,17 @@ static cleat_status check_store(const struct cleat__run_loop *loop, struct cleat
   if (strncasecmp(url, scheme, sizeof scheme - 1) != 0 ||
       !nearest_place(url + sizeof scheme - 1, place) || !is_below(place, loop->dir))
     return CLEAT_OK;
-  cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s' that it is to save",
+  cleat__error_set(err, CLEAT_INVALID, "the store %s lies in the folder '%s', which is saved to it",
                    url, loop->dir);
-  cleat__error_hint(err, "put the store beside the folder of the checkpoints");
+  cleat__error_hint(err, "move the store out of the checkpoint folder");
   return err->status;
 }
 
-/* What an earlier start held when it was killed is in DIR as if its tool had not removed it, before DIR is compared
- * with the store. Whoever goes back to a step, or wants nothing restored, does not want that either. */
+/* Recovers a checkpoint that an earlier start held when it was killed, before DIR is compared with the store. So DIR
+ * looks as if the tool had not removed it. Nothing is recovered with --step or --no-restore. */
 cleat_status cleat__run_loop_open_holds(struct cleat__run_loop *loop, struct cleat_error *err) {
   const struct cleat__run_options *options = loop->options;
-  /* Of several ranks it would be a part, of a step that they do not go on from. */
+  /* With several ranks it would be only a part, and of a step that they do not resume from. */
   bool wanted = options->step == CLEAT_STEP_LATEST && !options->no_restore &&
                 loop->ranks.role == CLEAT__RUN_ALONE;
   cleat_status status = cleat__run_holds_open(&loop->scanner.holds, &loop->state, err);
@@ -124,15 +125,15 @@ cleat_status cleat__run_loop_open_holds(struct cleat__run_loop *loop, struct cle
     status = cleat__run_holds_recover(&loop->scanner.holds, loop->dir, options->layout,
                                       options->pattern, wanted, &loop->scanner.recovered, err);
   if (status == CLEAT_OK && loop->scanner.recovered >= 0)
-    cleat__run_report_note(&loop->report,
-                           "step %" PRId64
-                           " was held when an earlier 'cleat run' was killed: it is "
-                           "in the folder again",
-                           loop->scanner.recovered);
+    cleat__run_report_note(
+        &loop->report,
+        "step %" PRId64
+        " is back in the folder: it was held when an earlier 'cleat run' was killed",
+        loop->scanner.recovered);
   return status;
 }
 
-/* True: somebody has asked us to end meanwhile. */
+/* False: a signal asked us to end meanwhile. */
 static bool waits_a_moment(struct cleat__run_loop *loop) {
   struct pollfd signals = {.fd = loop->signals.fd, .events = POLLIN};
   int signo;
@@ -143,7 +144,7 @@ static bool waits_a_moment(struct cleat__run_loop *loop) {
   return loop->life.asked_by == 0;
 }
 
-/* Takes the lock of DIR; when the guard of an earlier `cleat run` has it, which was killed, as soon as that is done. */
+/* Takes the lock of DIR. If the guard of a killed `cleat run` has it, waits until that guard has ended. */
 static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged,
                                struct cleat_error *err) {
   const char *url = loop->options->url;
@@ -156,7 +157,7 @@ static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged,
       cleat__run_earlier_is_ending(loop->dir) && cleat__run_now_ms() < until_ms) {
     if (!told)
       cleat__run_report_note(&loop->report, "an earlier 'cleat run' on this folder was killed; "
-                                            "what is left of its command is being ended");
+                                            "waiting until its command's processes have ended");
     told = true;
     if (waits_a_moment(loop))
       continue;
@@ -165,7 +166,7 @@ static cleat_status lock_state(struct cleat__run_loop *loop, bool *damaged,
   }
   if (status == CLEAT_BUSY && told && cleat__run_earlier_check(loop->dir, err) == CLEAT_OK)
     return cleat__error_set(err, CLEAT_BUSY,
-                            "what an earlier 'cleat run' on '%s' has left does not end", loop->dir);
+                            "processes of an earlier 'cleat run' on '%s' do not end", loop->dir);
   return status;
 }
 
@@ -175,10 +176,11 @@ cleat_status cleat__run_loop_open_state(struct cleat__run_loop *loop, struct cle
   if (status == CLEAT_OK)
     status = cleat__run_earlier_check(loop->dir, err);
   if (status == CLEAT_OK && damaged)
-    cleat__run_report_warning(&loop->report,
-                              "%s/" CLEAT__RUN_STATE_FOLDER "/state.json cannot be read: what DIR "
-                              "holds is compared with the store instead",
-                              loop->dir);
+    cleat__run_report_warning(
+        &loop->report,
+        "%s/" CLEAT__RUN_STATE_FOLDER
+        "/state.json cannot be read: the folder is compared with the store instead",
+        loop->dir);
   return status;
 }
 
@@ -208,12 +210,11 @@ static cleat_status open_saver(struct cleat__run_loop *loop, struct cleat_error 
 
 static cleat_status refuse(struct cleat_error *err, const char *option) {
   cleat__error_set(err, CLEAT_INVALID, "%s is not possible with several machines", option);
-  cleat__error_hint(err,
-                    "CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 says that this 'cleat run' is the only one");
+  cleat__error_hint(err, "set CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 if this 'cleat run' is the only one");
   return err->status;
 }
 
-/* Which of how many we are, and whether the options go with that. */
+/* Finds our rank and the number of ranks, and checks the options against them. */
 static cleat_status find_ranks(struct cleat__run_loop *loop, struct cleat_error *err) {
   const struct cleat__run_options *options = loop->options;
   cleat_status status = cleat__run_ranks_find(&loop->ranks, err);
@@ -258,7 +259,7 @@ cleat_status cleat__run_loop_open(struct cleat__run_loop *loop) {
     status = cleat__run_loop_open_state(loop, err);
   unsetenv("CLEAT_RESUME_STEP");
   unsetenv("CLEAT_RESUME_DIR");
-  /* Before there are threads, and memory: it is a fork. */
+  /* Fork early, before there are threads or much memory. */
   if (status == CLEAT_OK)
     status = cleat__run_command_prepare(&loop->life.command, loop->options->command, &loop->signals,
                                         loop->lock_file, err);
@@ -275,7 +276,7 @@ cleat_status cleat__run_loop_open(struct cleat__run_loop *loop) {
 
 void cleat__run_loop_close_command(struct cleat__run_loop *loop) {
   bool left = cleat__run_command_group_left(&loop->life.command);
-  /* Who was killed could not end its workers: those of torchrun are in sessions of their own. */
+  /* A command that was killed could not end its workers. Those of torchrun have their own sessions. */
   bool leave = cleat__run_command_end_signal(&loop->life.command) == 0;
   bool over = cleat__run_command_close(&loop->life.command, leave);
   if (loop->state.lock >= 0 && !left && over)

@@ -6,7 +6,7 @@
 
 /* ---- The next order ------------------------------------------------------------------------------ */
 
-/* Numbered after all checkpoints, so that the final state is what the next start finds. */
+/* The final state is numbered after all checkpoints, so that the next start finds it first. */
 static struct cleat__run_wants wants_of(const struct cleat__run_loop *loop) {
   return (struct cleat__run_wants){.leads = loop->ranks.role == CLEAT__RUN_LEADER,
                                    .flushing = loop->life.phase == CLEAT__RUN_FLUSHING,
@@ -49,7 +49,7 @@ static void give_next(struct cleat__run_loop *loop, int64_t now_ms) {
   }
 }
 
-/* While seconds count, the newest is worth more than the one that is being saved. */
+/* Stops the present save if a newer checkpoint is ready. While time is limited, the newest one matters more. */
 static void yield(struct cleat__run_loop *loop, int64_t now_ms) {
   if (loop->deadlines.pace != CLEAT__RUN_UNLIMITED &&
       cleat__run_orders_yield(&loop->orders, &loop->scanner.items, now_ms))
@@ -88,7 +88,7 @@ static void tell_removals(struct cleat__run_loop *loop, const struct cleat__run_
   }
   size_t collected = result->collected ? cleat_removals_count(result->collected) : 0;
   if (collected)
-    cleat__run_report_note(&loop->report, "removed what %zu saves that died had left in the store",
+    cleat__run_report_note(&loop->report, "deleted leftovers of %zu crashed saves from the store",
                            collected);
   if (result->beside.status != CLEAT_OK)
     cleat__run_report_warning_error(&loop->report, &result->beside);
@@ -104,9 +104,9 @@ static void tell_success(struct cleat__run_loop *loop, const struct cleat__run_r
                                          .seconds = result->seconds};
   if (result->skipped)
     cleat__run_report_skipped(&loop->report, moved.step, moved.path,
-                              "another start has committed that step, with other contents");
+                              "another start has committed this step with different contents");
   else if (result->known)
-    cleat__run_report_skipped(&loop->report, moved.step, moved.path, "it is in the store already");
+    cleat__run_report_skipped(&loop->report, moved.step, moved.path, "it is already in the store");
   else
     cleat__run_report_commit(&loop->report, &moved);
 }
@@ -128,7 +128,7 @@ static void take_success(struct cleat__run_loop *loop, const struct cleat__run_r
   cleat__run_item_let_go(item);
 }
 
-/* It is not saved, and the user is told. */
+/* Gives the checkpoint up and reports it. */
 static void give_up(struct cleat__run_loop *loop, struct cleat__run_item *item,
                     const struct cleat_error *err) {
   cleat__run_item_leave(item);
@@ -136,7 +136,7 @@ static void give_up(struct cleat__run_loop *loop, struct cleat__run_item *item,
   cleat__run_loop_note_unsaved(loop, item, err->message);
 }
 
-/* It changed while it was read. With the command gone nothing waits for it to settle: it is saved as it is now. */
+/* The checkpoint changed while it was read. After the command's end it need not settle: it is saved as it is now. */
 static void take_change(struct cleat__run_loop *loop, struct cleat__run_item *item,
                         const struct cleat_error *err, int64_t now_ms) {
   bool flushing = loop->life.phase == CLEAT__RUN_FLUSHING;
@@ -198,7 +198,7 @@ static void take_save(struct cleat__run_loop *loop, struct cleat__run_result *re
 
 /* ---- Other results --------------------------------------------------------------------------------- */
 
-/* What a store has that did not answer at the start. */
+/* Takes the result of asking a store that did not answer at the start. */
 static void take_query(struct cleat__run_loop *loop, const struct cleat__run_result *result,
                        int64_t now_ms) {
   if (result->status == CLEAT_OK) {
@@ -225,7 +225,7 @@ static void take_deletion(struct cleat__run_loop *loop, struct cleat__run_result
     cleat__run_report_deleted(&loop->report, item->found.step, cleat__run_item_name(item));
     item->gone = true;
   } else {
-    cleat__run_item_leave(item); /* said once; the next ones are tried all the same */
+    cleat__run_item_leave(item); /* reported once; later deletions are still tried */
     cleat__run_report_warning_error(&loop->report, &result->error);
   }
 }

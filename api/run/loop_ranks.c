@@ -5,23 +5,24 @@
 
 /* ---- Before the command ------------------------------------------------------------------------------------ */
 
-/* Rank 0 has our folder, or we have one of our own. */
+/* Finds out whether rank 0 uses the same folder as we do. */
 static cleat_status find_role(struct cleat__run_loop *loop) {
   struct cleat_error *err = loop->verdict.err;
   if (loop->ranks.role == CLEAT__RUN_LEADER)
     return CLEAT_OK;
   if (cleat__run_ranks_is_shared(&loop->ranks, loop->dir)) {
     loop->ranks.role = CLEAT__RUN_BYSTANDER;
-    cleat__run_report_note(&loop->report, "rank 0 has the same folder and saves what is in it; "
-                                          "this 'cleat run' only runs its command");
+    cleat__run_report_note(
+        &loop->report,
+        "rank 0 uses the same folder and saves it; this 'cleat run' only runs its command");
     return CLEAT_OK;
   }
   cleat_status status = cleat__run_loop_open_state(loop, err);
   if (status == CLEAT_OK)
     status = cleat__run_loop_open_holds(loop, err);
   if (status == CLEAT_BUSY)
-    cleat__error_hint(err,
-                      "one 'cleat run' a machine, around what starts the ranks there (torchrun)");
+    cleat__error_hint(
+        err, "use one 'cleat run' per machine, around the launcher of its ranks (torchrun)");
   return status;
 }
 
@@ -66,7 +67,7 @@ static void take_part(struct cleat__run_loop *loop, const struct cleat__run_resu
     cleat__run_report_failed(&loop->report, result->step, &result->error, -1);
   } else if (result->skipped) {
     cleat__run_report_skipped(&loop->report, result->step, moved.path,
-                              "another start has committed that step, with other contents");
+                              "another start has committed this step with different contents");
   } else if (loop->ranks.role == CLEAT__RUN_FOLLOWER) {
     cleat__run_report_commit(&loop->report, &moved);
   }
@@ -81,8 +82,8 @@ static void give_up(struct cleat__run_loop *loop) {
     return;
   }
   (void)cleat__error_set(loop->verdict.err, CLEAT_TIMEOUT,
-                         "rank 0, which has the same folder, has not restored it in time");
-  cleat__error_hint(loop->verdict.err, "look at the log of rank 0");
+                         "rank 0 has not restored the shared folder in time");
+  cleat__error_hint(loop->verdict.err, "see the log of rank 0");
   cleat__run_loop_fail(loop, CLEAT__RUN_FAILED);
 }
 
@@ -113,8 +114,8 @@ void cleat__run_loop_judge_followed(struct cleat__run_loop *loop) {
     return;
   if (!loop->following.over)
     cleat__run_report_warning(&loop->report,
-                              "rank 0 has not said that all is saved: what came after "
-                              "the newest checkpoint in the store may be lost");
+                              "rank 0 has not confirmed that everything is saved: all after the "
+                              "newest checkpoint in the store may be lost");
   else if (loop->following.failed >= 0)
     cleat__run_report_warning(&loop->report, "step %" PRId64 " could not be saved",
                               loop->following.failed);

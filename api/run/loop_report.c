@@ -1,4 +1,4 @@
-/* loop_report.c: what the loop says after each turn, and what it could not save. See loop.h. */
+/* loop_report.c: what the loop reports after each turn, and what it could not save. See loop.h. */
 #include "api/program/format.h"
 #include "api/run/keep.h"
 #include "api/run/loop.h"
@@ -7,7 +7,7 @@ enum { TELL_RESTORE_MS = 10000 };
 
 /* ---- The status ------------------------------------------------------------------------------------ */
 
-/* A restore may take long. */
+/* Reports the progress of a restore, which may take long. */
 static void tell_restoring(struct cleat__run_loop *loop, int64_t now_ms) {
   struct cleat_progress progress;
   char done[CLEAT__CLI_FORMAT_MAX], total[CLEAT__CLI_FORMAT_MAX];
@@ -19,10 +19,11 @@ static void tell_restoring(struct cleat__run_loop *loop, int64_t now_ms) {
   cleat__cli_format_size((double)progress.bytes_total, total);
   bool checking = cleat__run_saver_is_checking(loop->orders.saver);
   cleat__run_report_note(&loop->report, "%s: %s of %s",
-                         checking ? "checking what the folder holds" : "restoring", done, total);
+                         checking ? "checking the folder's checkpoint" : "restoring", done, total);
 }
 
-/* In the order in which they became whole, which is that of their steps unless a job went back. */
+/* Counts new complete checkpoints in the order of completion. That is the order of their steps unless a job went
+ * back. */
 static void count_whole(struct cleat__run_loop *loop) {
   for (size_t i = 0; i < loop->scanner.items.count; i++) {
     struct cleat__run_item *item = loop->scanner.items.items[i];
@@ -48,8 +49,8 @@ static void tell_behind(struct cleat__run_loop *loop, int64_t now_ms) {
   if (cleat__run_behind_grew(behind, now_ms)) {
     cleat__cli_format_duration((double)totals->behind_ms / 1000, time);
     cleat__run_report_warning(&loop->report,
-                              "saving does not keep up: for %s the folder has had checkpoints that "
-                              "are newer than all that are stored",
+                              "saving does not keep up: for %s the folder has had checkpoints "
+                              "newer than any in the store",
                               time);
   } else if (cleat__run_behind_ended(behind)) {
     cleat__run_report_note(&loop->report, "saving keeps up again: the newest checkpoint is stored");

@@ -1,10 +1,10 @@
-/* loop_scan.c: scans DIR, says what is found, and judges what lay there before the command and what lies there after
- * it. See loop.h. */
+/* loop_scan.c: scans DIR and reports the findings. Decides about checkpoints from before the command, and about those
+ * that are there after it. See loop.h. */
 #include "api/run/loop.h"
 
 #include "api/run/metadata.h"
 
-/* ---- What lay in DIR before the command ------------------------------------------------------------ */
+/* ---- Checkpoints from before the command ----------------------------------------------------------- */
 
 static void take_as_stored(struct cleat__run_item *item) {
   cleat__run_item_move(item, CLEAT__RUN_STORED);
@@ -26,7 +26,7 @@ static void judge_first(struct cleat__run_loop *loop, const struct cleat__run_kn
     take_as_stored(item);
     return;
   case CLEAT__RUN_FIRST_UNSIGNED:
-    why = "it was there at the start, and nothing says whether it is whole";
+    why = "it was there at the start, and nothing shows whether it is complete";
     break;
   case CLEAT__RUN_FIRST_OLDER:
     why = "the store has a newer one";
@@ -49,7 +49,7 @@ static void judge_all(struct cleat__run_loop *loop) {
     judge_first(loop, &known, loop->scanner.items.items[i]);
 }
 
-/* From now on what is written is the command's. */
+/* Whatever is written from now on comes from the command. */
 static void begin_written(struct cleat__run_loop *loop) {
   struct cleat_error err;
   if (cleat__run_unsaved_begin(&loop->written, loop->state.folder, cleat__run_now_ms(), &err) !=
@@ -64,17 +64,18 @@ static void tell_findings(struct cleat__run_loop *loop, const struct cleat__run_
   if (findings->limited)
     cleat__run_report_warning(&loop->report,
                               "not every folder can be watched (see fs.inotify.max_user_watches); "
-                              "'%s' is looked at every %d s instead",
+                              "'%s' is scanned every %d s instead",
                               loop->dir, CLEAT__RUN_SCAN_MS / 1000);
   if (findings->duplicate)
     cleat__run_report_warning(&loop->report,
-                              "'%s' stands for a step that another name has too: it is not saved",
+                              "'%s' is not saved: another name stands for the same step",
                               findings->scan.duplicate_example);
   if (findings->failed)
     cleat__run_report_warning_error(&loop->report, err);
 }
 
-/* Its tool says that it is whole, and it can never be saved as it is: better known now than at the end. */
+/* Reports checkpoints that are complete but can never be saved in their present form. The user should learn it now, and
+ * not only at the end. */
 static void tell_refusals(struct cleat__run_loop *loop) {
   const struct cleat__run_item *item;
   while ((item = cleat__run_scanner_refused(&loop->scanner)) != NULL)
@@ -85,14 +86,14 @@ static void tell_item(struct cleat__run_loop *loop, struct cleat__run_item *item
   const struct cleat__run_found *found = &item->found;
   char text[CLEAT__RUN_UNSAVED_TEXT_BYTES];
   if (cleat__run_unsaved_is_doubtful(&loop->written, item))
-    cleat__run_report_warning(&loop->report, "%s; whether all of them are here is not checked",
+    cleat__run_report_warning(&loop->report, "%s; so it is unknown whether any are missing",
                               found->doubt);
   if (cleat__run_unsaved_is_stuck(item, now_ms))
     cleat__run_report_warning(&loop->report, "'%s' is not saved: %s", found->path,
                               cleat__run_unsaved_why(found, text, sizeof text));
 }
 
-/* While it can still be mended. */
+/* Warns about files that are not saved while the user can still change that. */
 static void tell_unsaved(struct cleat__run_loop *loop, int64_t now_ms) {
   char text[CLEAT__RUN_UNSAVED_TEXT_BYTES];
   if (loop->life.phase != CLEAT__RUN_RUNNING)
@@ -103,18 +104,16 @@ static void tell_unsaved(struct cleat__run_loop *loop, int64_t now_ms) {
                                 sizeof text))
     cleat__run_report_warning(
         &loop->report,
-        "nothing that the command has written into '%s' so far is a checkpoint "
-        "to --layout %s, and none "
-        "of it is saved: %s; --layout NAME says which tool it is, --layout "
-        "folders --pattern GLOB takes "
-        "any folder",
+        "nothing that the command has written into '%s' so far is a checkpoint to --layout %s, and "
+        "none of it is saved: %s; use --layout NAME for the tool that wrote it, or --layout "
+        "folders --pattern GLOB for any folder",
         loop->dir, cleat__run_layout_name(loop->options->layout), text);
 }
 
 void cleat__run_loop_scan(struct cleat__run_loop *loop, int64_t now_ms) {
   struct cleat__run_findings findings;
   struct cleat_error err;
-  if (cleat__run_ranks_follows(&loop->ranks)) /* rank 0 says what is to be saved */
+  if (cleat__run_ranks_follows(&loop->ranks)) /* rank 0 orders what to save */
     return;
   bool leads = loop->ranks.role == CLEAT__RUN_LEADER;
   bool scanned = cleat__run_scanner_scan(&loop->scanner, leads, now_ms, &findings, &err);
@@ -133,7 +132,7 @@ void cleat__run_loop_scan(struct cleat__run_loop *loop, int64_t now_ms) {
         &loop->report, "%s; it is lost if the command removes it before it is saved", err.message);
 }
 
-/* ---- What lies there after the command --------------------------------------------------------------- */
+/* ---- Checkpoints after the command's end ------------------------------------------------------------- */
 
 static void leave_incomplete(struct cleat__run_loop *loop, struct cleat__run_item *item,
                              bool fails) {
@@ -142,9 +141,8 @@ static void leave_incomplete(struct cleat__run_loop *loop, struct cleat__run_ite
   const struct cleat__run_unsaved unsaved = {
       .step = found->step,
       .path = found->path,
-      .why = found->has_sign
-                 ? cleat__run_unsaved_why(found, why, sizeof why)
-                 : "the command did not end well, and nothing says whether it is whole"};
+      .why = found->has_sign ? cleat__run_unsaved_why(found, why, sizeof why)
+                             : "the command failed, and nothing shows whether it is complete"};
   cleat__run_item_move(item, CLEAT__RUN_LEFT);
   cleat__run_report_unsaved(&loop->report, &unsaved, 1);
   loop->verdict.unsaved = loop->verdict.unsaved || fails;
@@ -171,8 +169,8 @@ static void judge_last(struct cleat__run_loop *loop, struct cleat__run_item *ite
   }
 }
 
-/* Nothing changes DIR any more. What its tool has signed is saved; what has no sign only if the command ended well, as
- * nobody can tell whether it was cut off. */
+/* Nothing changes DIR any more. A checkpoint with its tool's sign is saved. One without a sign is saved only if the
+ * command ended well. Otherwise nobody can tell whether writing it was cut off. */
 void cleat__run_loop_scan_last(struct cleat__run_loop *loop, int64_t now_ms) {
   bool ended_well = cleat__run_life_ended_well(&loop->life);
   cleat__run_loop_scan(loop, now_ms);

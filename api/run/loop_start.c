@@ -16,7 +16,7 @@ void cleat__run_loop_restore(struct cleat__run_loop *loop) {
                                                      .pattern = options->pattern,
                                                      .step = options->step,
                                                      .query_only = options->no_restore};
-  /* Several ranks first join the start of the job; what they go on from comes with that. */
+  /* Several ranks first join the start of the job, which also says what they resume from. */
   bool joins = loop->ranks.world_size > 1 && loop->following.phase == CLEAT__RUN_APART;
   cleat__run_orders_restore(&loop->orders, &restore, joins);
 }
@@ -33,27 +33,26 @@ void cleat__run_loop_fail_by_signal(struct cleat__run_loop *loop) {
 
 /* ---- The restore's end ----------------------------------------------------------------------------- */
 
-/* What DIR has, and what is wrong with it. */
+/* Reports problems with the checkpoint in DIR. */
 static void tell_local(struct cleat__run_loop *loop, const struct cleat__run_restored *restored) {
   if (restored->damage.status != CLEAT_OK)
     cleat__run_report_warning(
         &loop->report,
-        "what the folder has of the checkpoint is damaged, and is replaced by "
-        "the store's: %s",
+        "the folder's copy of the checkpoint is damaged, and is replaced by the store's: %s",
         restored->damage.message);
   if (restored->unproven)
-    cleat__run_report_warning(
-        &loop->report,
-        "step %" PRId64 " ('%s') is not in the store, and may be from before "
-        "this machine came up: if its power was cut, files may hold zeros, and "
-        "nothing can tell; remove it to go on from the store",
-        restored->resume_step, restored->resume_path);
+    cleat__run_report_warning(&loop->report,
+                              "step %" PRId64
+                              " ('%s') is not in the store, and may be older than this machine's "
+                              "last boot: after a power cut its files may contain zeros, which "
+                              "cannot be detected; remove it to resume from the store",
+                              restored->resume_step, restored->resume_path);
 }
 
 static void tell_restored(struct cleat__run_loop *loop,
                           const struct cleat__run_restored *restored) {
   struct cleat__run_report *report = &loop->report;
-  /* A final state without a checkpoint has no step to go on from. */
+  /* A final state without a checkpoint has no step to resume from. */
   bool has_step = restored->resume_step >= 0;
   const struct cleat__run_moved moved = {.step =
                                              has_step ? restored->resume_step : restored->newest,
@@ -70,34 +69,33 @@ static void tell_restored(struct cleat__run_loop *loop,
     break;
   case CLEAT__RUN_RESTORE_HELD:
     cleat__run_report_fresh(
-        report, restored->checked ? "the folder holds the newest checkpoint of the store, and "
-                                    "its bytes are those that were saved"
-                                  : "the folder holds the newest checkpoint of the store");
+        report, restored->checked
+                    ? "the folder has the newest checkpoint of the store, and its bytes match"
+                    : "the folder has the newest checkpoint of the store");
     break;
   case CLEAT__RUN_RESTORE_AHEAD:
-    cleat__run_report_fresh(report, "the folder holds a newer checkpoint than the store");
+    cleat__run_report_fresh(report, "the folder has a newer checkpoint than the store");
     break;
   case CLEAT__RUN_RESTORE_LEFT:
     cleat__run_report_fresh(report, loop->ranks.role == CLEAT__RUN_BYSTANDER
-                                        ? "rank 0 sees to this folder"
+                                        ? "rank 0 restores this folder"
                                         : "--no-restore");
     break;
   }
   if (restored->kept)
-    cleat__run_report_warning(report,
-                              "'%s' was in the folder already and stays as it is, beside the "
-                              "checkpoint that was restored",
-                              restored->kept);
+    cleat__run_report_warning(
+        report, "'%s' was already in the folder, and is kept beside the restored checkpoint",
+        restored->kept);
   if (restored->aside >= 0)
     cleat__run_report_warning(report,
-                              "all machines go on from step %" PRId64
-                              "; what this one had of later ones, up to %" PRId64
-                              ", lies in " CLEAT__RUN_STATE_FOLDER "/room until the next start",
+                              "all machines resume from step %" PRId64
+                              "; this machine's later checkpoints, up to step %" PRId64
+                              ", are kept in " CLEAT__RUN_STATE_FOLDER "/room until the next start",
                               restored->resume_step, restored->aside);
   if (restored->newest > loop->options->step && loop->options->step != CLEAT_STEP_LATEST)
     cleat__run_report_warning(report,
                               "the store has newer steps, up to %" PRId64
-                              ": a start without --step goes on from there",
+                              ": a start without --step resumes from there",
                               restored->newest);
   if (restored->newest >= 0)
     cleat__run_report_newest(report, restored->newest, restored->age_s);
@@ -107,14 +105,14 @@ static bool is_offline(const struct cleat_error *err) {
   return err->status == CLEAT_NETWORK || err->status == CLEAT_TIMEOUT || err->status == CLEAT_STORE;
 }
 
-/* True: there is no restore, and the command starts all the same. */
+/* True: nothing is restored, and the command starts anyway. */
 static bool goes_on_without(struct cleat__run_loop *loop, const struct cleat_error *err) {
   if (!loop->options->offline_ok || !is_offline(err))
     return false;
   cleat__run_report_warning_error(&loop->report, err);
-  cleat__run_report_warning(&loop->report,
-                            "nothing was restored, as the store does not answer; checkpoints are "
-                            "saved when it does");
+  cleat__run_report_warning(
+      &loop->report,
+      "the store does not answer: nothing was restored; checkpoints are saved once it answers");
   cleat__run_orders_go_offline(&loop->orders);
   loop->report.totals.store_reachable = false;
   return true;
@@ -123,7 +121,7 @@ static bool goes_on_without(struct cleat__run_loop *loop, const struct cleat_err
 void cleat__run_loop_fail_restore(struct cleat__run_loop *loop, const struct cleat_error *err) {
   *loop->verdict.err = *err;
   if (is_offline(err))
-    cleat__error_hint(loop->verdict.err, "%.180s%s--offline-ok starts the command all the same",
+    cleat__error_hint(loop->verdict.err, "%.180s%s--offline-ok starts the command anyway",
                       err->hint, err->hint[0] ? "; " : "");
   cleat__run_loop_fail(loop, loop->life.asked_by && err->status == CLEAT_CANCELLED
                                  ? CLEAT__RUN_SIGNAL + loop->life.asked_by
@@ -132,7 +130,7 @@ void cleat__run_loop_fail_restore(struct cleat__run_loop *loop, const struct cle
 
 /* ---- The command ----------------------------------------------------------------------------------- */
 
-/* What the command is told: where to go on from, and whose it is. */
+/* Makes the variables for the command: where to resume from, and the mark of this run. */
 static cleat_status make_additions(const struct cleat__run_loop *loop, char *additions[4],
                                    const char *mark, struct cleat_error *err) {
   bool here = !loop->resume_path || strcmp(loop->resume_path, ".") == 0;
@@ -146,7 +144,7 @@ static cleat_status make_additions(const struct cleat__run_loop *loop, char *add
   return whole ? CLEAT_OK : cleat__error_no_memory(err, "an environment");
 }
 
-/* The command is written down before it does anything. */
+/* Writes command.json before the command executes. */
 static cleat_status launch(struct cleat__run_loop *loop, char *const *additions, const char *mark,
                            struct cleat_error *err) {
   char *const *command = loop->options->command;
@@ -168,7 +166,7 @@ static cleat_status start_command(struct cleat__run_loop *loop, struct cleat_err
   if (status == CLEAT_OK)
     status = make_additions(loop, additions, mark, err);
   if (status == CLEAT_OK) {
-    /* What lies in DIR now was there before the command. */
+    /* Scan now: what DIR contains now was there before the command. */
     cleat__run_loop_scan(loop, cleat__run_now_ms());
     status = launch(loop, additions, mark, err);
   }

@@ -42,7 +42,7 @@ char *cleat__run_metadata_make(bool is_final, const struct cleat__run_found *fou
   return copy;
 }
 
-/* Relative, and without a way up: it is to be joined to DIR. */
+/* True for a relative path without "..": it is joined to DIR. */
 static bool is_path(const char *text) {
   if (!*text || *text == '/')
     return false;

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Begins with all zero; end with cleat__run_names_clear. */
+/* Initialize with zeros; end with cleat__run_names_clear. */
 struct cleat__run_names {
-  char **items; /* each is owned, and may be taken by leaving NULL in its place */
+  char **items; /* owned texts; a caller may take one and leave NULL in its place */
   size_t count;
   size_t capacity;
 };
@@ -20,18 +20,18 @@ struct cleat__run_names {
 cleat_status cleat__run_names_add(struct cleat__run_names *names, const char *name,
                                   struct cleat_error *err) CLEAT_MUST_USE;
 
-/* Adds the names in `folder`, which messages call `path`, and sorts; hidden ones only if told so, "." and ".." never.
- * Errors: those of errno, NO_MEMORY; what was added by then stays. */
+/* Adds the names in `folder`, which messages call `path`, and sorts. Hidden names only if asked for; "." and ".."
+ * never. Errors: those of errno, NO_MEMORY; names that were added before the error stay. */
 cleat_status cleat__run_names_read(struct cleat__run_names *names, DIR *folder, const char *path,
                                    bool hidden, struct cleat_error *err) CLEAT_MUST_USE;
 
-/* In byte order. */
+/* Sorts in byte order. */
 void cleat__run_names_sort(struct cleat__run_names *names);
 
-/* Drops what comes again; they are sorted. */
+/* Removes duplicates from sorted names. */
 void cleat__run_names_unique(struct cleat__run_names *names);
 
-/* Whether `name` is among them; they are sorted. */
+/* True if `name` is among the sorted names. */
 bool cleat__run_names_have(const struct cleat__run_names *names, const char *name);
 
 void cleat__run_names_clear(struct cleat__run_names *names);

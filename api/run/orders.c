@@ -10,7 +10,7 @@ static void move(struct cleat__run_orders *orders, enum cleat__run_orders_phase 
                : phase == CLEAT__RUN_STOPPING ? orders->phase == CLEAT__RUN_WORKING
                                               : orders->phase != CLEAT__RUN_IDLE;
   assert(legal);
-  (void)legal; /* in a release */
+  (void)legal; /* unused in release builds */
   orders->phase = phase;
 }
 
@@ -42,14 +42,15 @@ static bool wants_final(const struct cleat__run_orders *orders,
          !cleat__run_orders_have_work(orders, items);
 }
 
-/* The other ranks wait for that. */
+/* True if rank 0 must still give the last order. The other ranks wait for it. */
 static bool wants_over(const struct cleat__run_orders *orders, const struct cleat__run_items *items,
                        const struct cleat__run_wants *wants) {
   return wants->leads && wants->flushing && !orders->over_said &&
          !cleat__run_orders_have_work(orders, items);
 }
 
-/* What is in the store has to be known first: a final state is numbered after it. */
+/* Decides the next order. While the store is offline, it must be asked first: a final state is numbered after its
+ * newest step. */
 enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *orders,
                                                 struct cleat__run_items *items,
                                                 const struct cleat__run_wants *wants,
@@ -57,7 +58,7 @@ enum cleat__run_decision cleat__run_orders_next(const struct cleat__run_orders *
   int64_t retry_ms;
   if (orders->offline)
     return now_ms >= orders->query_ms ? CLEAT__RUN_DECIDE_QUERY : CLEAT__RUN_DECIDE_NOTHING;
-  /* The newest first: what a loss of the machine costs is what came after it. */
+  /* Newest first: if the machine is lost, the work since the newest stored checkpoint is lost. */
   *item = cleat__run_items_next(items, true, now_ms, &retry_ms);
   if (*item)
     return CLEAT__RUN_DECIDE_SAVE;

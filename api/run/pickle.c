@@ -1,7 +1,7 @@
 /* pickle.c: see pickle.h.
  *
- * A value on the stack or in the memo is one word: its kind in the low bits, above it what is known of it. Texts are
- * known by the place of their opcode and read again when they matter. */
+ * A value on the stack or in the memo is one word. Its low bits have its kind, the others what is known of it. A text
+ * is known by the position of its opcode, and read again when it matters. */
 #include "api/run/pickle.h"
 
 #include "base/mem.h"
@@ -10,9 +10,8 @@
 #include <string.h>
 
 enum {
-  STACK_MAX =
-      1
-      << 20, /* values; Python's own pickles stay in the thousands, as it writes items in batches */
+  /* values on the stack; Python's own pickles need a few thousand, because it writes items in batches */
+  STACK_MAX = 1 << 20,
   PROTOCOL_MIN = 2,
   PROTOCOL_MAX = 5
 };
@@ -22,12 +21,12 @@ enum {
 enum kind {
   OTHER = 0,
   MARK,
-  TEXT,   /* with the place of its opcode */
-  NUMBER, /* with itself */
-  CLASS,  /* the one that is looked for */
-  OBJECT, /* of it */
-  DICT,   /* with the place of the text that is looked for, or 0 */
-  SHARED  /* a dict once more: what is put into it is in the other one too */
+  TEXT,   /* with the position of its opcode */
+  NUMBER, /* with its value */
+  CLASS,  /* the class that is searched for */
+  OBJECT, /* an object of that class */
+  DICT,   /* with the position of the text that is searched for, or 0 */
+  SHARED  /* another reference to a dict: what is added to it is in the other one too */
 };
 
 enum { KIND_BITS = 3 };
@@ -46,31 +45,31 @@ static enum kind kind_of(uint64_t value) {
 enum argument {
   NO_OPCODE = 0,
   NOTHING,
-  BYTES_1, /* a little-endian number of so many bytes */
+  BYTES_1, /* a little-endian number of that many bytes */
   BYTES_2,
   BYTES_4,
   BYTES_8,
-  SIZED_1, /* bytes, and before them how many, in so many bytes */
+  SIZED_1, /* a length in that many bytes, and then the data */
   SIZED_4,
   SIZED_8,
-  LINES /* two */
+  LINES /* two lines */
 };
 
 enum effect {
   PASS = 0,
   STOP,
-  PUSH,      /* a value of no interest, in place of `pops` values */
-  POP,       /* so many */
-  POP_MARK,  /* all down to the mark */
-  PUSH_MARK, /* a mark */
+  PUSH,      /* pops `pops` values and pushes one of no interest */
+  POP,       /* pops `pops` values */
+  POP_MARK,  /* pops everything down to the mark */
+  PUSH_MARK, /* pushes a mark */
   PUSH_DICT,
   PUSH_TEXT,
   PUSH_NUMBER,
-  FOLD, /* all down to the mark becomes one value */
-  ADD,  /* all down to the mark goes into the value below it */
-  ITEM, /* into the dict below: one key with its value */
+  FOLD, /* replaces everything down to the mark by one value */
+  ADD,  /* adds everything down to the mark to the value below it */
+  ITEM, /* adds one key and its value to the dict below */
   ITEMS,
-  COPY, /* the topmost value once more */
+  COPY, /* pushes the top value once more */
   NAMED_CLASS,
   STACK_CLASS,
   CALL,
@@ -137,9 +136,9 @@ static const struct opcode opcodes[256] = {
     [0x94] = {NOTHING, MEMOIZE, 0},     ['Q'] = {NOTHING, PUSH, 1}, /* BINPERSID */
 };
 
-/* ---- The walk ------------------------------------------------------------------------------------ */
+/* ---- Executing ----------------------------------------------------------------------------------- */
 
-/* A growing list of words. */
+/* A growing array of words. */
 struct words {
   uint64_t *items;
   size_t count, capacity;
@@ -148,13 +147,13 @@ struct words {
 struct walk {
   const uint8_t *bytes;
   size_t size;
-  size_t at;      /* behind what was read */
-  size_t begin;   /* of the opcode that was read last */
-  uint64_t given; /* its argument: the number, or how many bytes */
+  size_t at;      /* the position after what was read */
+  size_t begin;   /* the position of the present opcode */
+  uint64_t given; /* its argument: the number, or the length */
   const struct cleat__run_pickle_query *query;
   struct cleat__run_pickle_answer *answer;
   struct words stack, memo;
-  struct words found; /* places of texts */
+  struct words found; /* positions of texts */
   size_t made, built; /* objects of the class */
   struct cleat_error *err;
   cleat_status status; /* the first failure */
@@ -170,7 +169,7 @@ static bool refuse(struct walk *walk, const char *why) {
 
 static bool refuse_cut(struct walk *walk) {
   walk->answer->cut = walk->status == CLEAT_OK;
-  return refuse(walk, "its end is missing");
+  return refuse(walk, "it is cut off");
 }
 
 static bool add(struct walk *walk, struct words *words, uint64_t word) {
@@ -193,7 +192,7 @@ static bool push(struct walk *walk, uint64_t value) {
   return add(walk, &walk->stack, value);
 }
 
-/* The topmost value, which is no mark; else it is refused. */
+/* Reads the top value. Refuses a mark. */
 static bool peek(struct walk *walk, uint64_t *value) {
   if (walk->stack.count == 0 || kind_of(walk->stack.items[walk->stack.count - 1]) == MARK)
     return refuse(walk, "a value is missing");
@@ -216,7 +215,7 @@ static bool pop_some(struct walk *walk, unsigned count) {
   return true;
 }
 
-/* Where the values above the topmost mark begin. */
+/* Finds where the values above the top mark begin. */
 static bool find_mark(struct walk *walk, size_t *first) {
   size_t at = walk->stack.count;
   while (at > 0 && kind_of(walk->stack.items[at - 1]) != MARK)
@@ -270,7 +269,7 @@ static bool read_line(struct walk *walk, const char **line, size_t *length) {
 static bool read_argument(struct walk *walk, unsigned argument) {
   switch ((enum argument)argument) {
   case NOTHING:
-  case LINES: /* read where it matters */
+  case LINES: /* the lines are read where they matter */
     return true;
   case BYTES_1:
     return read_number(walk, 1);
@@ -289,12 +288,12 @@ static bool read_argument(struct walk *walk, unsigned argument) {
   case NO_OPCODE:
     break;
   }
-  return refuse(walk, "an opcode that is not known");
+  return refuse(walk, "an unknown opcode");
 }
 
 /* ---- Texts --------------------------------------------------------------------------------------- */
 
-/* The bytes of the text whose opcode, checked before, is at `place`. */
+/* The bytes of the text whose opcode is at `place`. That opcode was checked before. */
 static const char *text_at(const struct walk *walk, size_t place, size_t *length) {
   unsigned argument = opcodes[walk->bytes[place]].argument;
   unsigned bytes = argument == SIZED_1 ? 1 : argument == SIZED_4 ? 4 : 8;
@@ -318,7 +317,7 @@ static bool is_text(const struct walk *walk, uint64_t value, const char *wanted)
 static bool put_item(struct walk *walk, uint64_t *dict, uint64_t key, uint64_t value) {
   bool wanted = is_text(walk, key, walk->query->text_key);
   if (wanted && kind_of(*dict) == SHARED)
-    return refuse(walk, "a dict that is changed from afar");
+    return refuse(walk, "a dict that is changed through a second reference");
   if (wanted && kind_of(*dict) == DICT)
     *dict = value_of(DICT, kind_of(value) == TEXT ? value >> KIND_BITS : 0);
   for (unsigned i = 0; i < CLEAT__RUN_PICKLE_NUMBERS; i++)
@@ -328,7 +327,7 @@ static bool put_item(struct walk *walk, uint64_t *dict, uint64_t key, uint64_t v
   return true;
 }
 
-/* What a second reference to a value is. */
+/* The value that a second reference to `value` pushes. */
 static uint64_t again(uint64_t value) {
   switch (kind_of(value)) {
   case DICT:
@@ -385,13 +384,13 @@ static bool do_stack_class(struct walk *walk) {
   return push(walk, value_of(is_text(walk, name, walk->query->class_name) ? CLASS : OTHER, 0));
 }
 
-/* A call could make anything of the class. */
+/* Refuses a call of the class: it could make any object. */
 static bool do_call(struct walk *walk) {
   uint64_t arguments = 0, function = 0;
   if (!pop(walk, &arguments) || !pop(walk, &function))
     return false;
   if (kind_of(function) == CLASS)
-    return refuse(walk, "an object that is made by a call");
+    return refuse(walk, "an object that a call makes");
   return push(walk, value_of(OTHER, 0));
 }
 
@@ -410,7 +409,7 @@ static bool do_build(struct walk *walk) {
   if (kind_of(object) != OBJECT)
     return true;
   if (kind_of(state) != DICT || state >> KIND_BITS == 0)
-    return refuse(walk, "an object that lacks its text");
+    return refuse(walk, "an object without its text");
   walk->built++;
   walk->stack.items[walk->stack.count - 1] = value_of(OTHER, 0);
   return add(walk, &walk->found, state >> KIND_BITS);
@@ -418,17 +417,17 @@ static bool do_build(struct walk *walk) {
 
 static bool do_get(struct walk *walk) {
   if (walk->given >= walk->memo.count)
-    return refuse(walk, "nothing was kept under that number");
+    return refuse(walk, "a memo number that was not stored");
   return push(walk, walk->memo.items[walk->given]);
 }
 
-/* Picklers number what they keep in turn, and so the memo is no longer than the pickle. */
+/* Stores a value in the memo. Picklers number memo entries consecutively, so the memo is no longer than the pickle. */
 static bool do_put(struct walk *walk, uint64_t index) {
   uint64_t value = 0;
   if (!peek(walk, &value))
     return false;
   if (index > walk->memo.count)
-    return refuse(walk, "a number out of turn");
+    return refuse(walk, "a memo number out of order");
   if (index == walk->memo.count)
     return add(walk, &walk->memo, again(value));
   walk->memo.items[index] = again(value);
@@ -440,7 +439,7 @@ static bool do_stop(struct walk *walk) {
   if (!pop(walk, &value))
     return false;
   if (walk->stack.count || (walk->at < walk->size && !walk->query->open_end))
-    return refuse(walk, "it goes on behind its end");
+    return refuse(walk, "it continues after its end");
   if (walk->made != walk->built)
     return refuse(walk, "an object without its state");
   walk->over = true;
@@ -519,16 +518,16 @@ static bool step(struct walk *walk) {
   return read_argument(walk, opcode->argument) && execute(walk, opcode);
 }
 
-/* A pickle begins with its protocol. */
+/* Reads the protocol, which comes first. */
 static bool read_head(struct walk *walk) {
   if (walk->size == 0)
     return refuse_cut(walk);
   if (walk->bytes[0] != 0x80)
-    return refuse(walk, "it is no pickle of protocol 2 to 5");
+    return refuse(walk, "it is not a pickle of protocol 2 to 5");
   if (walk->size == 1)
     return refuse_cut(walk);
   if (walk->bytes[1] < PROTOCOL_MIN || walk->bytes[1] > PROTOCOL_MAX)
-    return refuse(walk, "it is no pickle of protocol 2 to 5");
+    return refuse(walk, "it is not a pickle of protocol 2 to 5");
   return true;
 }
 
@@ -554,7 +553,7 @@ static bool add_text(struct walk *walk, size_t place) {
   return walk->status == CLEAT_OK;
 }
 
-/* One text has many places, and most objects have the text of another. */
+/* Collects the texts. One text may have many positions, and most objects have the same text as another one. */
 static void take_texts(struct walk *walk) {
   struct words *found = &walk->found;
   if (found->count)

@@ -22,9 +22,9 @@ cleat_status cleat__run_ranks_find(struct cleat__run_ranks *ranks, struct cleat_
   struct cleat__orders_rank identity = {0};
   cleat_status status = cleat__orders_rank_find(&identity, err);
   if (status != CLEAT_OK) {
-    cleat__error_hint(err, "set CLEAT_START to an id that the machines share and no other start "
-                           "has; or CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 if this 'cleat run' is the "
-                           "only one of the job");
+    cleat__error_hint(
+        err, "set CLEAT_START to an id that all machines share and no other start has; or set "
+             "CLEAT_RANK=0 CLEAT_WORLD_SIZE=1 if this 'cleat run' is the only one of the job");
     return status;
   }
   *ranks = (struct cleat__run_ranks){
@@ -53,7 +53,7 @@ bool cleat__run_ranks_is_shared(const struct cleat__run_ranks *ranks, const char
   return same;
 }
 
-/* ---- What rank 0 says ---------------------------------------------------------------------------------------- */
+/* ---- Orders of rank 0 ---------------------------------------------------------------------------------------- */
 
 void cleat__run_said_clear(struct cleat__run_said *said) {
   cleat__run_found_clear(&said->found);
@@ -94,7 +94,7 @@ cleat_status cleat__run_ranks_say(struct cleat_client *client, unsigned number,
   return status;
 }
 
-/* A name that leads nowhere else: it is joined to DIR. */
+/* True for a name that stays below DIR, to which it is joined. */
 static bool is_inside(const char *name) {
   return name && *name && *name != '/' && strcmp(name, "..") != 0 && strncmp(name, "../", 3) != 0 &&
          !strstr(name, "/..");
@@ -165,7 +165,7 @@ cleat_status cleat__run_ranks_hear(struct cleat_client *client, unsigned number,
   return status;
 }
 
-/* ---- Whose files ---------------------------------------------------------------------------------------------- */
+/* ---- Which rank saves which file ------------------------------------------------------------------------------ */
 
 cleat_status cleat__run_ranks_here(const char *dir, const struct cleat__run_found *found,
                                    struct cleat__run_found *here, struct cleat_error *err) {

@@ -1,7 +1,6 @@
-/* report.c: the lines of `cleat run`, and what is counted. See report.h.
+/* report.c: the lines of `cleat run`, and its counters. See report.h.
  *
- * A line is made in memory and written at once, so that the command's own output on the same standard
- * error does not come between. */
+ * A line is composed in memory and written at once, because the command writes to the same standard error. */
 #include "api/run/report_private.h"
 
 #include "api/program/format.h"
@@ -15,7 +14,7 @@
 
 #define TEXT_MAX 4096 /* a longer line is cut */
 #define LINE_BYTES (TEXT_MAX + 256)
-#define CHANGED_MS 1000 /* between metrics files, however much changes */
+#define CHANGED_MS 1000 /* shortest time between metrics files */
 
 /* ---- Time ---- */
 
@@ -33,7 +32,7 @@ static int64_t wall_s(const struct cleat__run_report *report) {
   return clock->wall_s(clock->ctx);
 }
 
-/* Milliseconds since 1970; an injected clock has whole seconds. */
+/* Milliseconds since 1970. An injected clock has whole seconds. */
 static int64_t wall_ms(const struct cleat__run_report *report) {
   struct timespec now;
   if (clock_of(report) != cleat__clock_system() || clock_gettime(CLOCK_REALTIME, &now) != 0)
@@ -47,8 +46,8 @@ static bool is_json(const struct cleat__run_report *report) {
   return report->options.format == CLEAT__RUN_LOG_JSON;
 }
 
-/* In one piece, since the command writes to the same place; in several if there is no memory: a line that is torn is
- * better than none. */
+/* Writes a line in one piece, because the command writes to the same place. Without memory it is written in several
+ * pieces: a torn line is better than none. */
 static void put_line(FILE *out, const char *stamp, const char *label, const char *text) {
   char line[LINE_BYTES];
   FILE *memory = fmemopen(line, sizeof line, "w");
@@ -134,7 +133,7 @@ static void json_message(const struct cleat__run_report *report, const char *eve
   end(report, &json);
 }
 
-/* A step, its path if there is one, and a text. */
+/* Adds a step, its path if there is one, and a text. */
 static void json_step(const struct cleat__run_report *report, const char *event, int64_t step,
                       const char *path, const char *name, const char *text) {
   struct cleat__cli_json json;
@@ -171,7 +170,7 @@ static void say_moved(const struct cleat__run_report *report, const char *verb,
        rate[0] ? ", " : "", rate, rate[0] ? "/s" : "");
 }
 
-/* True if the event is to be shown; the totals have changed in any case. */
+/* Marks the totals as changed. True if the event is to be shown. */
 static bool counted(struct cleat__run_report *report) {
   report->changed = true;
   return !report->options.quiet;
@@ -189,7 +188,7 @@ static void tell_moved(struct cleat__run_report *report, const char *what,
 
 static void note_newest(struct cleat__run_report *report, int64_t step, int64_t age_s) {
   struct cleat__run_totals *totals = &report->totals;
-  /* Newest first is how the end flushes: an older one comes later then. */
+  /* The flush at the end saves the newest first, so an older step may come later. */
   if (totals->committed && step < totals->newest_step)
     return;
   totals->committed = true;
@@ -324,7 +323,7 @@ void cleat__run_report_unsaved(struct cleat__run_report *report,
   }
 }
 
-/* ---- Words ---- */
+/* ---- Free text ---- */
 
 static void warn(struct cleat__run_report *report, const char *message) {
   report->totals.warnings++;
@@ -375,7 +374,7 @@ void cleat__run_report_note(struct cleat__run_report *report, const char *format
     say(report, "", text);
 }
 
-/* Reads nothing of the report but its options, which do not change: any thread may come. */
+/* Reads only the report's options, which do not change. So any thread may call it. */
 void cleat__run_report_log(void *user, enum cleat_log_level level, const char *line) {
   const struct cleat__run_report *report = user;
   if (level != CLEAT_LOG_WARNING)
@@ -468,13 +467,13 @@ static void json_status(const struct cleat__run_report *report) {
   end(report, &json);
 }
 
-/* "40 % of 1.2 GiB", or "512 MiB" while the whole is not known. */
+/* Formats "40 % of 1.2 GiB", or "512 MiB" while the total is unknown. */
 static void format_share(const struct cleat__run_totals *totals,
                          char text[2 * CLEAT__CLI_FORMAT_MAX]) {
   char size[CLEAT__CLI_FORMAT_MAX];
   uint64_t total = totals->saving_bytes_total, done = totals->saving_bytes_done;
   cleat__cli_format_size((double)(total ? total : done), size);
-  /* Rounded down: 100 % is said of what is committed. */
+  /* Rounds down, so that 100 % is shown only for what is committed. */
   int share = total && done < total ? (int)(100.0 * (double)done / (double)total) : 100;
   if (total)
     snprintf(text, 2 * CLEAT__CLI_FORMAT_MAX, "%d %% of %s", share, size);
@@ -537,7 +536,7 @@ static void write_metrics(struct cleat__run_report *report, int64_t now) {
   }
 }
 
-/* What the caller sets. */
+/* Compares the fields that the caller sets. */
 static bool differs(const struct cleat__run_totals *a, const struct cleat__run_totals *b) {
   return a->store_reachable != b->store_reachable || a->pending != b->pending ||
          a->held != b->held || a->passed_by != b->passed_by || a->local_step != b->local_step ||

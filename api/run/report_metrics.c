@@ -1,8 +1,8 @@
-/* report_metrics.c: the totals as Prometheus reads them (text format 0.0.4). See report.h.
+/* report_metrics.c: writes the totals in Prometheus's text format 0.0.4. See report.h.
  *
- * Names follow https://prometheus.io/docs/practices/naming/: base units, counters end in _total. What is
- * not known has no sample, rather than a zero that looks like one. The file is written beside its place
- * and renamed, and not fsynced: after a crash it is old news anyway. */
+ * Names follow https://prometheus.io/docs/practices/naming/: base units, and counters end in _total. An unknown value
+ * has no sample, because a zero would look like a real one. The file is written under another name and renamed. It is
+ * not fsynced: after a crash it is out of date anyway. */
 #include "api/run/report_private.h"
 
 #include "base/buffer.h"
@@ -54,12 +54,13 @@ static void add_seconds(struct page *page, const char *name, const char *help, d
 
 static void add_saves(struct page *page, const struct cleat__run_totals *totals) {
   add_count(page, "saves_total", "Checkpoints committed to the store.", totals->saves);
-  add_count(page, "skipped_total", "Checkpoints that were found and need no saving.",
+  add_count(page, "skipped_total", "Checkpoints that were found and need no save.",
             totals->skipped);
-  add_count(page, "save_failures_total", "Tries at saving that failed.", totals->failures);
-  add_count(page, "request_retries_total", "Requests to the store that were sent again.",
+  add_count(page, "save_failures_total", "Failed attempts to save.", totals->failures);
+  add_count(page, "request_retries_total", "Retried requests to the store.",
             totals->request_retries);
-  add_count(page, "save_retries_total", "Failed tries that were to be repeated.", totals->retries);
+  add_count(page, "save_retries_total", "Failed attempts that were to be retried.",
+            totals->retries);
   add_count(page, "unsaved_total", "Checkpoints that could not be saved before the end.",
             totals->unsaved);
   add_count(page, "saved_bytes_total", "Bytes of committed checkpoints.", totals->saved_bytes);
@@ -87,17 +88,17 @@ static void add_newest(struct page *page, const struct cleat__run_totals *totals
               (double)(now_ms - totals->newest_ms) / 1000);
 }
 
-/* What a loss of the folder would cost: nothing while the newest of it is stored. */
+/* Adds what a loss of the folder would cost. The lag is 0 while its newest checkpoint is stored. */
 static void add_local(struct page *page, const struct cleat__run_totals *totals, int64_t now_ms) {
   if (!totals->has_local)
     return;
-  add_int(page, "newest_local_step", "Step of the newest whole checkpoint in the folder.",
+  add_int(page, "newest_local_step", "Step of the newest complete checkpoint in the folder.",
           totals->local_step);
   add_seconds(page, "newest_local_age_seconds",
-              "Age of the newest whole checkpoint in the folder when this was written.",
+              "Age of the newest complete checkpoint in the folder when this was written.",
               (double)(now_ms - totals->local_ms) / 1000);
   add_seconds(page, "behind_seconds",
-              "For how long the folder has had a checkpoint newer than all that are stored.",
+              "For how long the folder has had a checkpoint newer than any in the store.",
               (double)totals->behind_ms / 1000);
 }
 
@@ -112,16 +113,17 @@ static void add_restore(struct page *page, const struct cleat__run_totals *total
 
 static void add_present(struct page *page, const struct cleat__run_totals *totals) {
   add_count(page, "pending_checkpoints", "Checkpoints that wait to be saved.", totals->pending);
-  add_count(page, "held_checkpoints", "Checkpoints held, whatever the command removes.",
+  add_count(page, "held_checkpoints", "Checkpoints held so that the command cannot remove them.",
             totals->held);
-  add_count(page, "passed_by_total", "Whole checkpoints removed before they could be saved.",
+  add_count(page, "passed_by_total", "Complete checkpoints removed before they could be saved.",
             totals->passed_by);
   add_count(page, "saving", "1 while a checkpoint is being saved.", totals->saving);
   if (totals->saving) {
     add_int(page, "saving_step", "Step that is being saved.", totals->saving_step);
-    add_count(page, "saving_done_bytes", "Bytes of it that are stored.", totals->saving_bytes_done);
+    add_count(page, "saving_done_bytes", "Bytes of that step that are stored.",
+              totals->saving_bytes_done);
     if (totals->saving_bytes_total > 0)
-      add_count(page, "saving_bytes", "Bytes that it has.", totals->saving_bytes_total);
+      add_count(page, "saving_bytes", "Total bytes of that step.", totals->saving_bytes_total);
   }
   add_count(page, "store_reachable", "1 if the last request to the store was answered.",
             totals->store_reachable);
@@ -137,7 +139,7 @@ static void add_present(struct page *page, const struct cleat__run_totals *total
 
 /* ---- The file ---- */
 
-/* 0, or an errno value. */
+/* Returns 0 or an errno value. */
 static int write_all(int fd, const char *bytes, size_t length) {
   while (length > 0) {
     ssize_t put = write(fd, bytes, length);
@@ -155,7 +157,7 @@ static int write_new(const char *path, const struct page *page) {
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0)
     return errno;
-  /* Whatever the umask: another user's collector reads it. */
+  /* Independent of the umask: a collector of another user reads the file. */
   int code = fchmod(fd, 0644) == 0 ? 0 : errno;
   if (code == 0)
     code = write_all(fd, cleat__buffer_text(&page->text), page->text.length);
@@ -166,10 +168,10 @@ static int write_new(const char *path, const struct page *page) {
 
 static cleat_status replace(const char *path, const struct page *page, struct cleat_error *err) {
   struct stat info;
-  /* A rename would put a file in the place of /dev/stderr. */
+  /* Only a regular file is replaced. A rename would put a file in the place of /dev/stderr. */
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-    return cleat__error_set(err, CLEAT_INVALID, "the metrics file %s is not a file", path);
-  /* Not *.prom: the collector would read it. */
+    return cleat__error_set(err, CLEAT_INVALID, "the metrics file %s is not a regular file", path);
+  /* The name does not end in .prom, which the collector would read. */
   char *fresh = cleat__strprintf("%s.new", path);
   if (!fresh)
     return cleat__error_no_memory(err, "the metrics");

@@ -21,11 +21,11 @@ struct restore {
   struct cleat_checkpoint *checkpoint;
   const struct cleat_checkpoint_info *info;
   struct cleat__run_metadata metadata;
-  bool ours;                              /* `metadata` is set: `cleat run` has saved it */
-  bool damaged;                           /* what DIR has of it is replaced */
+  bool ours;                              /* `metadata` is set: `cleat run` saved the checkpoint */
+  bool damaged;                           /* DIR's copy is damaged and is replaced */
   const struct cleat__run_layout *layout; /* of the checkpoint; never NULL */
-  char *path;                             /* what CLEAT_RESUME_DIR points to, below DIR; owned */
-  char *place;                            /* in the room; owned */
+  char *path;  /* the target of CLEAT_RESUME_DIR, relative to DIR; owned */
+  char *place; /* in the room; owned */
 };
 
 void cleat__run_restored_clear(struct cleat__run_restored *restored) {
@@ -34,7 +34,7 @@ void cleat__run_restored_clear(struct cleat__run_restored *restored) {
   restored->resume_path = restored->kept = NULL;
 }
 
-/* ---- What is there ----------------------------------------------------------------------------- */
+/* ---- What DIR has ------------------------------------------------------------------------------ */
 
 static int64_t age_of(const char *rfc3339) {
   struct tm utc = {0};
@@ -43,7 +43,7 @@ static int64_t age_of(const char *rfc3339) {
   return now > then ? now - then : 0;
 }
 
-/* The step that its tool would know it by; that of a final state is the checkpoint's in it. */
+/* The step by which its tool knows it. For a final state it is the step of the checkpoint in it. */
 static int64_t own_step(const struct restore *restore) {
   return restore->ours && restore->metadata.is_final ? restore->metadata.step : restore->info->step;
 }
@@ -56,7 +56,7 @@ static const struct cleat__run_found *find_step(const struct cleat__run_scan *sc
   return NULL;
 }
 
-/* What a save of the same kind would store. */
+/* Lists what a save of the same kind would store now. */
 static cleat_status contents_now(const struct restore *restore,
                                  const struct cleat__run_found *found,
                                  struct cleat__run_contents *contents, struct cleat_error *err) {
@@ -67,10 +67,10 @@ static cleat_status contents_now(const struct restore *restore,
   return cleat__run_contents_read(options->dir, found, contents, err);
 }
 
-/* How well what DIR has of the step is known. */
+/* How well the bytes of DIR's copy are known. */
 enum holds {
-  HOLDS_ANOTHER, /* not the files of this very checkpoint, or they were touched since they were saved or restored */
-  HOLDS_PERHAPS, /* these files, but their bytes were not seen in this boot */
+  HOLDS_ANOTHER, /* other files, or files that were touched since they were saved or restored */
+  HOLDS_PERHAPS, /* the same files, but their bytes were not seen in this boot */
   HOLDS_SURELY
 };
 
@@ -88,7 +88,7 @@ static enum holds judge_contents(const struct restore *restore,
   return known && cleat__run_state_is_sure(state, entry) ? HOLDS_SURELY : HOLDS_PERHAPS;
 }
 
-/* Tells the loop of the load, waits for its end, and frees it. */
+/* Shows the load to the loop, waits for its end, and frees it. */
 static cleat_status follow(const struct restore *restore, struct cleat_load *load, bool checking,
                            double *seconds, struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;
@@ -102,8 +102,8 @@ static cleat_status follow(const struct restore *restore, struct cleat_load *loa
   return status;
 }
 
-/* Reads the files and compares them with the checksums of the checkpoint. What differs, or cannot be read, is no
- * failure: *damage says why. */
+/* Reads the files and compares them with the checksums of the checkpoint. A difference or a read error is not a
+ * failure: *damage describes it. */
 static cleat_status check_bytes(const struct restore *restore,
                                 const struct cleat__run_contents *contents, double *seconds,
                                 struct cleat_error *damage, struct cleat_error *err) {
@@ -118,7 +118,7 @@ static cleat_status check_bytes(const struct restore *restore,
   return CLEAT_OK;
 }
 
-/* From here on DIR holds it: it is neither restored nor saved again, nor checked in this boot. */
+/* Records that DIR has the checkpoint. From now on it is neither restored nor saved again, nor checked in this boot. */
 static cleat_status remember(const struct restore *restore,
                              const struct cleat__run_contents *contents, struct cleat_error *err) {
   char fingerprint[CLEAT__RUN_ID_MAX];
@@ -127,7 +127,7 @@ static cleat_status remember(const struct restore *restore,
                               fingerprint, true, err);
 }
 
-/* Whether what DIR has of the step, which is `found`, is this very checkpoint; else *restored may say why not. */
+/* Checks whether DIR's copy of the step (`found`) is this very checkpoint. If it is not, *restored may say why. */
 static cleat_status check_held(struct restore *restore, const struct cleat__run_found *found,
                                struct cleat__run_restored *restored, bool *held,
                                struct cleat_error *err) {
@@ -150,7 +150,7 @@ static cleat_status check_held(struct restore *restore, const struct cleat__run_
   return status;
 }
 
-/* The newest checkpoint in DIR that its tool has signed. */
+/* Finds the newest complete checkpoint in DIR that has a sign. */
 static const struct cleat__run_found *newest_signed(const struct cleat__run_scan *scan) {
   for (size_t i = scan->count; i-- > 0;) {
     if (scan->items[i].has_sign && scan->items[i].whole)
@@ -173,9 +173,9 @@ static int64_t boot_ns(void) {
   return (int64_t)(real.tv_sec - since.tv_sec) * 1000000000 + (real.tv_nsec - since.tv_nsec);
 }
 
-/* Whether a checkpoint that the store does not have may be from before a power cut: it was written before this machine
- * came up, or nothing was stored or restored here since. Then nobody can say what its bytes should be. It is taken all
- * the same: to refuse it would lose work after every orderly restart, and the tool may be able to judge it. */
+/* True if a checkpoint that the store does not have may be older than a power cut: it was written before this machine
+ * booted, or nothing was stored or restored here in this boot. Nobody can then say what its bytes should be. It is used
+ * anyway: refusing it would lose work after every orderly restart, and the tool may be able to judge it. */
 static bool is_unproven(const struct restore *restore, const struct cleat__run_found *found) {
   struct cleat__run_contents contents;
   struct cleat_error ignored;
@@ -190,7 +190,7 @@ static bool is_unproven(const struct restore *restore, const struct cleat__run_f
   return older;
 }
 
-/* Whether DIR needs nothing; `step` below 0: the store has nothing. */
+/* Checks whether DIR needs a restore. Negative `step`: the store has no checkpoint. */
 static cleat_status check_dir(struct restore *restore, int64_t step,
                               struct cleat__run_restored *restored, bool *done,
                               struct cleat_error *err) {
@@ -219,7 +219,7 @@ static cleat_status check_dir(struct restore *restore, int64_t step,
 
 /* ---- Loading ----------------------------------------------------------------------------------- */
 
-/* Where the files go in the room: a checkpoint of `cleat save` has no name of its own in DIR and gets one. */
+/* Returns where the files go in the room. A checkpoint of `cleat save` has no name of its own in DIR, and gets one. */
 static char *load_destination(const struct restore *restore) {
   if (restore->ours || strcmp(restore->path, ".") == 0)
     return cleat__strdup(restore->place);
@@ -248,7 +248,7 @@ static cleat_status load(const struct restore *restore, struct cleat__run_restor
   return status;
 }
 
-/* ---- Putting it into DIR ------------------------------------------------------------------------- */
+/* ---- Moving it into DIR -------------------------------------------------------------------------- */
 
 static cleat_status move_name(const char *dir, const char *name, const char *place,
                               struct cleat_error *err) {
@@ -257,21 +257,21 @@ static cleat_status move_name(const char *dir, const char *name, const char *pla
   if (!from || !to)
     status = cleat__error_no_memory(err, "a restore");
   else if (rename(from, to) != 0 && errno != ENOENT)
-    status = cleat__error_errno(err, errno, "cannot move '%s' aside", from);
+    status = cleat__error_errno(err, errno, "cannot move '%s' out of the way", from);
   cleat__free(from);
   cleat__free(to);
   return status;
 }
 
-/* Renames one name into DIR. One that is there changes places with it, if it is the checkpoint's own, and goes with
- * the room; else it stays. */
+/* Renames one name into DIR. If DIR has that name and it belongs to the checkpoint (`own`), the two change places, and
+ * the old one is removed with the room. If it does not belong to it, DIR's stays. */
 static cleat_status place_name(const struct restore *restore, const char *name, bool own,
                                struct cleat__run_restored *restored, struct cleat_error *err) {
   char *from = cleat__strprintf("%s/%s", restore->place, name);
   char *to = cleat__strprintf("%s/%s", restore->options->dir, name);
   cleat_status status = cleat__run_make_parent(restore->options->dir, name, err);
   if (status != CLEAT_OK) {
-    /* said */
+    /* *err is set */
   } else if (!from || !to) {
     status = cleat__error_no_memory(err, "a restore");
   } else if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0) {
@@ -279,7 +279,7 @@ static cleat_status place_name(const struct restore *restore, const char *name, 
       if (!restored->kept)
         restored->kept = cleat__strdup(name);
     } else if (errno != EEXIST || renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) != 0) {
-      status = cleat__error_errno(err, errno, "cannot put '%s' in its place", to);
+      status = cleat__error_errno(err, errno, "cannot move '%s' into place", to);
     }
   }
   cleat__free(from);
@@ -287,7 +287,7 @@ static cleat_status place_name(const struct restore *restore, const char *name, 
   return status;
 }
 
-/* One of its names, or the folder in which that lies. */
+/* True if the name is one of the checkpoint's names, or the folder of one. */
 static bool is_entry(const struct cleat__run_found *found, const char *name) {
   size_t length = strlen(name);
   for (size_t i = 0; found && i < found->entry_count; i++) {
@@ -298,8 +298,8 @@ static bool is_entry(const struct cleat__run_found *found, const char *name) {
   return false;
 }
 
-/* The first name of each file in the room; each once, since the files are sorted by name in the record or not: names
- * of one folder may lie apart, and a name that is gone from the room has been placed. */
+/* Moves the other names from the room into DIR: the first path component of each file. The record's files may be in any
+ * order, so a component may come up again. If it is no longer in the room, it has been moved. */
 static cleat_status place_others(const struct restore *restore,
                                  const struct cleat__run_found *found,
                                  struct cleat__run_restored *restored, struct cleat_error *err) {
@@ -324,11 +324,11 @@ static cleat_status place_others(const struct restore *restore,
 
 static cleat_status sync_folder(const char *path, struct cleat_error *err) {
   int failed = cleat__sync_folder_at(path);
-  return failed ? cleat__error_errno(err, failed, "cannot put the names in '%s' on the disk", path)
+  return failed ? cleat__error_errno(err, failed, "cannot sync the names in '%s' to disk", path)
                 : CLEAT_OK;
 }
 
-/* DIR, and the folders in it that names of the checkpoint were put into. */
+/* Syncs DIR, and the folders in it that got names of the checkpoint. */
 static cleat_status sync_dir(const struct restore *restore, const struct cleat__run_found *found,
                              struct cleat_error *err) {
   const char *dir = restore->options->dir;
@@ -339,8 +339,9 @@ static cleat_status sync_dir(const struct restore *restore, const struct cleat__
       continue;
     char *parent =
         cleat__strprintf("%s/%.*s", dir, (int)(slash - found->entries[i]), found->entries[i]);
+    /* nothing was moved there yet */
     status = !parent                     ? cleat__error_no_memory(err, "a restore")
-             : access(parent, F_OK) != 0 ? CLEAT_OK /* nothing was put there yet */
+             : access(parent, F_OK) != 0 ? CLEAT_OK
                                          : sync_folder(parent, err);
     cleat__free(parent);
   }
@@ -360,8 +361,8 @@ static cleat_status remember_placed(const struct restore *restore,
   return status;
 }
 
-/* What lies beside the checkpoint first, the checkpoint's own names in their order. The last one may tell the tool that
- * the rest is there: by then that is on the disk. */
+/* Moves everything into DIR: first the names beside the checkpoint, then its own names in their order. The last one may
+ * tell the tool that the rest is there, so the rest is synced to disk before it. */
 static cleat_status place_all(const struct restore *restore, const struct cleat__run_found *found,
                               struct cleat__run_restored *restored, struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
@@ -411,7 +412,7 @@ static cleat_status fetch(struct restore *restore, struct cleat__run_restored *r
   return status == CLEAT_OK ? tell(restored, own_step(restore), restore->path, err) : status;
 }
 
-/* What its metadata says of it, or what is likely. */
+/* Takes the layout and the path from its metadata, or else chooses the most likely ones. */
 static cleat_status understand(struct restore *restore, struct cleat_error *err) {
   const struct cleat__run_layout *known = NULL;
   restore->info = cleat_checkpoint_info(restore->checkpoint);
@@ -424,7 +425,7 @@ static cleat_status understand(struct restore *restore, struct cleat_error *err)
   return restore->path ? CLEAT_OK : cleat__error_no_memory(err, "a restore");
 }
 
-/* Beside a step that was asked for there may be newer ones. */
+/* Finds the newest step. If a step was asked for, the store may have newer ones. */
 static cleat_status newest_of(const struct restore *restore, struct cleat__run_restored *restored,
                               struct cleat_error *err) {
   int64_t step = restore->info->step;
@@ -435,9 +436,9 @@ static cleat_status newest_of(const struct restore *restore, struct cleat__run_r
   return CLEAT_OK;
 }
 
-/* Several ranks go on from one step. What one of them has of a later one, nobody has whole: a tool that takes the
- * newest in its folder must not find it. Names are known by the layout of what they go on from: a part may lack what
- * "auto" goes by. */
+/* Several ranks resume from one step. A later checkpoint in a rank's folder is only a part, and no machine has all of
+ * it. A tool that picks the newest one in its folder must not find it. The scan uses the layout of the restored
+ * checkpoint, because a part may lack what "auto" needs. */
 static cleat_status put_aside(const struct restore *restore, struct cleat__run_restored *restored,
                               struct cleat_error *err) {
   const struct cleat__run_restore_options *options = restore->options;

@@ -1,12 +1,13 @@
-/* run.c: the loop of `cleat run`: waits for signals, for what happens in DIR, for the saver and for deadlines, and
- * takes one turn after the other. See loop.h. */
+/* run.c: the loop of `cleat run`. It waits for signals, changes in DIR, the saver and deadlines, and takes one turn
+ * after the other. See loop.h. */
 #include "api/run/run.h"
 
 #include "api/run/loop.h"
 
 #include <poll.h>
 
-/* How often the loop turns at least: ages in the metrics, orphans whose SIGCHLD was merged with another's. */
+/* The longest time between two turns. Each turn updates ages in the metrics, and reaps orphans whose SIGCHLD was merged
+ * with another. */
 enum { TICK_MS = 1000 };
 
 /* ---- Waiting ------------------------------------------------------------------------------------- */
@@ -16,7 +17,7 @@ static void sooner(int64_t *first_ms, int64_t at_ms) {
     *first_ms = at_ms;
 }
 
-/* For DIR and for orders. */
+/* Considers the next scan of DIR and the next order. */
 static void sooner_by_work(struct cleat__run_loop *loop, int64_t *first_ms, int64_t now_ms) {
   if (cleat__run_ranks_follows(&loop->ranks)) {
     if (!cleat__run_orders_are_busy(&loop->orders))

@@ -1,4 +1,4 @@
-/* saver.c: saves, prunes and removes for `cleat run`, on one thread of its own. See saver.h. */
+/* saver.c: saves, prunes and deletes for `cleat run`, on its own thread. See saver.h. */
 #include "api/run/saver_private.h"
 
 #include "api/run/contents.h"
@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STATE_ENTRIES_MAX = 32 }; /* before those that DIR has no more are removed */
+/* above this number, entries of checkpoints that DIR no longer has are dropped */
+enum { STATE_ENTRIES_MAX = 32 };
 
 void cleat__run_result_clear(struct cleat__run_result *result) {
   cleat__run_restored_clear(&result->restored);
@@ -42,7 +43,8 @@ static cleat_status refuse_changed(const struct cleat__run_work *work, struct cl
                           work->order->step);
 }
 
-/* Nothing that is held has changed, and DIR has no more than that: less is what its tool removes. */
+/* Checks that no held file has changed, and that DIR has no file beyond the held ones. DIR may have fewer: its tool is
+ * removing them. */
 static cleat_status confirm_held(const struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_hold *hold = work->order->hold;
   if (cleat__run_hold_check(hold) != CLEAT__RUN_HOLD_SAME)
@@ -57,7 +59,7 @@ static cleat_status confirm_held(const struct cleat__run_work *work, struct clea
   }
 }
 
-/* Right before the commit: is DIR still what is stored by now? */
+/* Runs right before the commit: checks that DIR still has what was stored. */
 static cleat_status confirm(void *user, struct cleat_error *err) {
   const struct cleat__run_work *work = user;
   if (work->order->hold)
@@ -76,7 +78,7 @@ static cleat_status confirm(void *user, struct cleat_error *err) {
 
 /* ---- Saving ------------------------------------------------------------------------------------ */
 
-/* Waits for the save's end and takes what it came to. */
+/* Waits for the save's end and notes its result. */
 static cleat_status end(struct cleat__run_work *work, struct cleat_save *save,
                         enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat_progress last;
@@ -92,7 +94,7 @@ static cleat_status end(struct cleat__run_work *work, struct cleat_save *save,
   return status;
 }
 
-/* Of several ranks ours is a part of the checkpoint, which must never be taken for all of it. */
+/* With several ranks, marks the id as that of a part, so that it is never taken for the complete checkpoint. */
 static void name_contents(const struct cleat__run_work *work, char id[CLEAT__RUN_ID_MAX]) {
   if (cleat__run_work_is_leader(work))
     snprintf(id, CLEAT__RUN_ID_MAX, "part-%.11s", work->id);
@@ -125,8 +127,8 @@ static cleat_status save_once(struct cleat__run_work *work, struct cleat_client 
   return status == CLEAT_OK ? end(work, save, outcome, err) : status;
 }
 
-/* What an earlier try has stored is not sent again, where the store can tell whose it is. A step that is to be
- * replaced is sent whole. */
+/* Saves, and reuses what an earlier attempt has stored, if the store supports that. A step that is to be replaced is
+ * sent completely. */
 static cleat_status save_with(struct cleat__run_work *work, struct cleat_client *client,
                               enum cleat_outcome *outcome, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
@@ -143,17 +145,17 @@ static cleat_status save_with(struct cleat__run_work *work, struct cleat_client 
   }
   saver->no_resume = true;
   status = save_once(work, client, false, outcome, err);
-  /* Refused for another reason, it is so once more. */
+  /* If it is UNSUPPORTED again, reuse was not the reason. */
   if (status != CLEAT_UNSUPPORTED && work->result->beside.status == CLEAT_OK) {
     cleat__error_hint(&refusal,
-                      "saves go on without it: after an interruption all of a step is sent again");
+                      "saves continue without it; an interrupted save sends the whole step again");
     work->result->beside = refusal;
   }
   return status;
 }
 
-/* Whether the step that stands in the store was made of these contents: by us before we were killed, or by a process
- * before us; and whether it is a final state, whose number is nobody's. */
+/* Checks whether the committed step has these contents: we may have saved it before we were killed, or an earlier
+ * process. Also checks whether it is a final state, whose number no tool uses. */
 static cleat_status compare_standing(struct cleat__run_work *work, bool *same, bool *is_final,
                                      struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = NULL;
@@ -170,7 +172,7 @@ static cleat_status compare_standing(struct cleat__run_work *work, bool *same, b
   return CLEAT_OK;
 }
 
-/* Another start has committed the step, or so it seems. */
+/* Decides what to do if another start seems to have committed the step. */
 static cleat_status judge_standing(struct cleat__run_work *work, struct cleat_client *client,
                                    cleat_status status, struct cleat_error *err) {
   struct cleat_error ignored;
@@ -188,15 +190,16 @@ static cleat_status judge_standing(struct cleat__run_work *work, struct cleat_cl
   return status;
 }
 
-/* Says so to the other ranks, and saves with them. */
+/* Gives the order to the other ranks, and saves with them. */
 static cleat_status save_with_ranks(struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_saver_options *options = &saver->options;
   enum cleat_outcome outcome = CLEAT_OUTCOME_PENDING;
   cleat_status status =
       cleat__run_ranks_required(&work->contents, work->order->found, &work->required, err);
+  /* its lists are gone, so missing files could not be noticed */
   if (status == CLEAT_OK && work->order->found->absent > 0 && work->required.count == 0)
-    status = refuse_changed(work, err); /* its lists are gone: nobody could say what is missing */
+    status = refuse_changed(work, err);
   if (status == CLEAT_OK)
     status = cleat__run_ranks_say(options->client, saver->orders + 1, CLEAT__RUN_SAID_SAVE,
                                   work->order->found, &work->contents, err);
@@ -226,14 +229,14 @@ static cleat_status save_to_store(struct cleat__run_work *work, struct cleat_err
   return status;
 }
 
-/* ---- Beside a commit ----------------------------------------------------------------------------- */
+/* ---- After a commit ------------------------------------------------------------------------------ */
 
 static void note_beside(struct cleat__run_work *work, const struct cleat_error *err) {
   if (work->result->beside.status == CLEAT_OK)
     work->result->beside = *err;
 }
 
-/* The hold is not needed any more. False: DIR has not what was saved. */
+/* Releases the hold. False: DIR does not have what was saved. */
 static bool let_go(struct cleat__run_work *work, char fingerprint[CLEAT__RUN_ID_MAX]) {
   const struct cleat__run_order *order = work->order;
   struct cleat__run_contents contents;
@@ -248,12 +251,13 @@ static bool let_go(struct cleat__run_work *work, char fingerprint[CLEAT__RUN_ID_
                                         &ignored) != CLEAT_OK)
     return false;
   cleat__run_contents_id(&contents, id);
-  cleat__run_fingerprint(&contents, fingerprint); /* with the links gone, another one */
+  cleat__run_fingerprint(&contents, fingerprint); /* ctime has changed, as the links were removed */
   cleat__run_contents_clear(&contents);
   return strcmp(id, work->id) == 0;
 }
 
-/* What DIR has no more is not listed: a tool that keeps a few checkpoints writes thousands. Now and then is enough. */
+/* Drops entries of checkpoints that DIR no longer has. A tool that keeps a few checkpoints writes thousands of them
+ * over time. Now and then is enough. */
 static void forget_gone(const struct cleat__run_work *work) {
   const struct cleat__run_saver_options *options = &work->saver->options;
   struct cleat__run_scan scan;
@@ -277,9 +281,9 @@ static void keep_state(struct cleat__run_work *work) {
   struct cleat__run_state *state = work->saver->options.state;
   forget_gone(work);
   bool there = let_go(work, fingerprint);
-  if (cleat__run_work_is_leader(work)) /* DIR has a part of it */
+  if (cleat__run_work_is_leader(work)) /* DIR has only a part of it */
     return;
-  /* What was committed before was not read now. */
+  /* If it was already committed, its bytes were not read now. */
   bool sure = !work->result->known;
   cleat_status status =
       there ? cleat__run_state_put(state, work->order->step, work->id, fingerprint, sure, &err)
@@ -297,7 +301,7 @@ static void prune(struct cleat__run_work *work) {
     note_beside(work, &err);
 }
 
-/* Once: what jobs before this one left when they were killed. */
+/* Once per process: deletes leftovers of jobs that were killed. */
 static void collect(struct cleat__run_work *work) {
   struct cleat_gc_options options = CLEAT_GC_OPTIONS_INIT;
   struct cleat_error err;
@@ -331,11 +335,11 @@ static cleat_status do_save(struct cleat__run_work *work, struct cleat_error *er
   return status;
 }
 
-/* ---- Removing from DIR ----------------------------------------------------------------------------- */
+/* ---- Deleting from DIR ----------------------------------------------------------------------------- */
 
 static cleat_status move_away(const char *dir, const char *name, const char *place,
                               struct cleat_error *err) {
-  const char *slash = strrchr(name, '/'); /* it lies in a folder of DIR, which stays */
+  const char *slash = strrchr(name, '/'); /* the name may lie in a subfolder of DIR, which stays */
   char *from = cleat__strprintf("%s/%s", dir, name);
   char *to = cleat__strprintf("%s/%s", place, slash ? slash + 1 : name);
   cleat_status status = CLEAT_OK;
@@ -348,7 +352,8 @@ static cleat_status move_away(const char *dir, const char *name, const char *pla
   return status;
 }
 
-/* First out of DIR, the sign of wholeness before all else, so that no reader takes what is left for a checkpoint. */
+/* Moves the checkpoint out of DIR first, beginning with the sign of completeness, so that no reader takes the rest for
+ * a checkpoint. Then deletes it. */
 static cleat_status do_delete(struct cleat__run_work *work, struct cleat_error *err) {
   struct cleat__run_saver *saver = work->saver;
   const struct cleat__run_found *found = work->order->found;
@@ -361,7 +366,7 @@ static cleat_status do_delete(struct cleat__run_work *work, struct cleat_error *
   if (mkdir(place, 0777) != 0)
     status = cleat__error_errno(err, errno, "cannot make the folder '%s'", place);
   for (size_t i = found->entry_count; status == CLEAT_OK && i-- > 0;) {
-    /* The tracker speaks of a newer one by now. */
+    /* The tracker names a newer checkpoint by now. */
     if (!found->tracker || strcmp(found->entries[i], found->tracker) != 0)
       status = move_away(saver->options.dir, found->entries[i], place, err);
   }
@@ -389,7 +394,8 @@ static struct cleat__task *saver_take(struct cleat__job *job) {
 
 static void saver_process(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
-  struct cleat__run_result *result = &saver->synced.result; /* read by others at the end */
+  /* only this thread uses it until the order has ended */
+  struct cleat__run_result *result = &saver->synced.result;
   struct cleat__run_work work = {.saver = saver, .order = &saver->synced.order, .result = result};
   (void)task;
   memset(result, 0, sizeof *result);
@@ -411,7 +417,8 @@ static void saver_finish(struct cleat__job *job, struct cleat__task *task) {
   struct cleat__run_saver *saver = saver_of(job);
   (void)task;
   saver->synced.ended = true;
-  /* Under the lock, or the loop could ask too early and sleep on; it cannot block: the counter is 0 before. */
+  /* Under the lock: otherwise the loop could check too early and then sleep. The write cannot block, because the
+   * counter is 0 before. */
   (void)eventfd_write(saver->ended_fd, 1);
 }
 

@@ -1,4 +1,4 @@
-/* saver_orders.c: what the saver does beside saving and deleting: restores, and what ranks say to each other. */
+/* saver_orders.c: the saver's other orders: restores, and orders between ranks. */
 #include "api/run/follow.h"
 #include "api/run/saver_private.h"
 
@@ -24,7 +24,7 @@ cleat_status cleat__run_do_restore(struct cleat__run_work *work, struct cleat_er
   cleat_status status = cleat__run_restore(&options, &work->result->restored, err);
   if (status != CLEAT_OK || !cleat__run_work_is_leader(work))
     return status;
-  /* Ranks that share our folder wait for that. */
+  /* Ranks that share our folder wait for this order. */
   status = cleat__run_ranks_say(saver->options.client, saver->orders + 1, CLEAT__RUN_SAID_BEGIN,
                                 NULL, NULL, err);
   if (status == CLEAT_OK)

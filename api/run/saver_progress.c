@@ -1,5 +1,5 @@
-/* saver_progress.c: what the files of the saver share: the save or load under way, which the loop may ask and cancel.
- * It calls neither saver.c nor saver_orders.c. See saver.h and saver_private.h. */
+/* saver_progress.c: the save or load under way, which the loop may ask for progress and cancel. It calls neither
+ * saver.c nor saver_orders.c. See saver.h and saver_private.h. */
 #include "api/run/saver_private.h"
 
 bool cleat__run_work_is_leader(const struct cleat__run_work *work) {
@@ -21,7 +21,7 @@ void cleat__run_saver_show(struct cleat__run_saver *saver, struct cleat_save *sa
     cleat_load_cancel(load);
 }
 
-/* Before it is freed. */
+/* Call it before the save or load is freed. */
 void cleat__run_saver_hide(struct cleat__run_saver *saver) {
   cleat__pool_lock(saver->pool);
   saver->synced.save = NULL;
@@ -33,7 +33,8 @@ void cleat__run_saver_hide(struct cleat__run_saver *saver) {
 
 /* ---- The loop's thread ---------------------------------------------------------------------------- */
 
-/* The two have locks of their own, which are not taken under ours. */
+/* Takes the save or load, and the caller uses it without our lock. Save and load have their own locks, which are not
+ * taken under ours. */
 static void begin_use(struct cleat__run_saver *saver, bool cancel, struct cleat_save **save,
                       struct cleat_load **load) {
   cleat__pool_lock(saver->pool);

@@ -5,8 +5,9 @@
 #include "api/run/keep.h"
 
 enum {
-  GATHER_MS = 200, /* changes come in bursts; a scan for each of them would be all that is done */
-  REST_MS = 5,     /* between scans for a sign, and so many times as long as the last one took */
+  /* waits for more changes, because they come in bursts; a scan per change would be too much */
+  GATHER_MS = 200,
+  REST_MS = 5, /* a pause between scans for a sign, plus a multiple of the last scan's duration */
   REST_SHARE = 10
 };
 
@@ -28,7 +29,7 @@ void cleat__run_findings_clear(struct cleat__run_findings *findings) {
 
 /* ---- When ---------------------------------------------------------------------------------------- */
 
-/* A checkpoint that is whole is held at once, before its tool can remove it. */
+/* A complete checkpoint is held at once, before its tool can remove it. */
 void cleat__run_scanner_hear(struct cleat__run_scanner *scanner, int64_t now_ms) {
   if (!cleat__run_watch_read(&scanner->watch))
     return;
@@ -41,7 +42,7 @@ void cleat__run_scanner_hear(struct cleat__run_scanner *scanner, int64_t now_ms)
 int64_t cleat__run_scanner_due(const struct cleat__run_scanner *scanner) {
   int64_t due_ms = scanner->scan_ms;
   int64_t ready_ms = cleat__run_items_due(&scanner->items, scanner->quiet_ms);
-  if (scanner->failed) /* what was due is due still */
+  if (scanner->failed) /* after a failure wait for the next regular scan; the hints stay pending */
     return due_ms;
   if (scanner->heard_ms >= 0 && scanner->heard_ms + GATHER_MS < due_ms)
     due_ms = scanner->heard_ms + GATHER_MS;
@@ -62,7 +63,8 @@ void cleat__run_scanner_hasten(struct cleat__run_scanner *scanner) {
 
 /* ---- A scan ---------------------------------------------------------------------------------------- */
 
-/* What its list names and is not here lies on the other machines: whether it does is checked before the commit. */
+/* Ignores missing files that a list names: they lie on other machines. That they are saved is checked before the
+ * commit. */
 static void expect_parts(struct cleat__run_scan *scan) {
   for (size_t i = 0; i < scan->count; i++)
     if (scan->items[i].has_sign && scan->items[i].absent > 0)

@@ -1,8 +1,8 @@
 /* signals.c: the signals of `cleat run`, as a descriptor to poll. See command.h.
  *
- * They are blocked and read, not handled: a handler could do nothing that the loop does, and would have
- * to wake it anyway. What is blocked reaches process 1 too: the kernel drops only what would be
- * neither caught nor held back (SIGNAL_UNKILLABLE in kernel/signal.c). */
+ * They are blocked and read, not handled. A handler could do nothing of what the loop does, and would have to wake the
+ * loop anyway. Blocked signals also reach process 1: the kernel drops only signals that are neither caught nor blocked
+ * (SIGNAL_UNKILLABLE in kernel/signal.c). */
 #include "api/run/command_private.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static bool is_ignored(int signo) {
   return sigaction(signo, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* What the loop is told of. */
+/* The signals that the loop reads. */
 static void fill_wanted(sigset_t *wanted) {
   static const int unless_ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
   sigemptyset(wanted);
@@ -25,16 +25,16 @@ static void fill_wanted(sigset_t *wanted) {
       sigaddset(wanted, unless_ignored[i]);
 }
 
-/* Ours for the program's life; `defaults` are those that the command gets back. */
+/* Sets our dispositions for the program's life. `defaults` are those that the command gets back. */
 static void set_dispositions(sigset_t *defaults) {
   sigemptyset(defaults);
-  /* main() ignores SIGXFSZ; and nobody starts programs with it ignored. */
+  /* main() ignores SIGXFSZ. Nobody starts programs with it ignored, so the command gets the default. */
   sigaddset(defaults, SIGXFSZ);
   if (!is_ignored(SIGPIPE))
     sigaddset(defaults, SIGPIPE);
-  /* The reader of our log may end before the training. */
+  /* The reader of our log may end before the training does. */
   signal(SIGPIPE, SIG_IGN);
-  /* Inherited as ignored, it would have the kernel throw the exit status away. */
+  /* If it is inherited as ignored, the kernel discards the exit status. */
   signal(SIGCHLD, SIG_DFL);
 }
 
@@ -45,8 +45,8 @@ cleat_status cleat__run_signals_open(struct cleat__run_signals *signals, struct 
   made.fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
   if (made.fd < 0)
     return cleat__error_errno(err, errno, "cannot make a descriptor for signals");
-  /* Blocked but not read: with it we may take the terminal back from the background, and write to a
-   * terminal that is set to stop writers there (stty tostop). */
+  /* Blocked but not read. So we may take the terminal back from the background, and write to a terminal that stops
+   * background writers (stty tostop). */
   sigaddset(&wanted, SIGTTOU);
   int code = pthread_sigmask(SIG_BLOCK, &wanted, &made.before);
   if (code != 0) {
@@ -76,14 +76,14 @@ void cleat__run_signals_close(struct cleat__run_signals *signals) {
   signals->fd = -1;
 }
 
-/* SIGTSTP and not SIGSTOP: the kernel leaves out whoever nobody could continue. It is blocked in every
- * thread, so it waits until this one lets it in, and the stop happens within that call: not a step
- * later, on another thread, when the command is running again. */
+/* Uses SIGTSTP and not SIGSTOP, because the kernel does not stop a process that nobody could continue. SIGTSTP is
+ * blocked in every thread and is delivered when this thread unblocks it. So the stop happens within that call, and not
+ * later on another thread when the command is running again. */
 bool cleat__run_signals_stop_self(bool group) {
   sigset_t stop, pending;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
-  /* It also takes back a SIGCONT that waits: what waits below is new. */
+  /* This also discards a pending SIGCONT. So one that is pending below is new. */
   (void)kill(group ? 0 : getpid(), SIGTSTP);
   pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
   pthread_sigmask(SIG_BLOCK, &stop, NULL);

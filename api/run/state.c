@@ -1,4 +1,4 @@
-/* state.c: what `cleat run` keeps in DIR/.cleat-run. See state.h. */
+/* state.c: the files of `cleat run` in DIR/.cleat-run. See state.h. */
 #include "api/run/state.h"
 
 #include "api/program/json.h"
@@ -19,8 +19,8 @@
 
 enum {
   FORMAT = 1,
-  STATE_BYTES_MAX = 16 << 20, /* a damaged file must not take all memory */
-  DEPTH_OPEN_MAX = 64         /* folders that nftw holds open; deeper ones are reopened */
+  STATE_BYTES_MAX = 16 << 20, /* so that a damaged file cannot use up the memory */
+  DEPTH_OPEN_MAX = 64         /* how many folders nftw holds open; deeper ones are reopened */
 };
 
 /* ---- Removing ---------------------------------------------------------------------------------- */
@@ -45,7 +45,7 @@ cleat_status cleat__run_make_parent(const char *dir, const char *name, struct cl
     return cleat__error_no_memory(err, "the name of a folder");
   cleat_status status = CLEAT_OK;
   if (mkdir(parent, 0777) != 0 && errno != EEXIST)
-    status = cleat__error_errno(err, errno, "cannot make the folder '%s'", parent);
+    status = cleat__error_errno(err, errno, "cannot create the folder '%s'", parent);
   cleat__free(parent);
   return status;
 }
@@ -75,7 +75,7 @@ bool cleat__run_step_read(const char *text, int64_t *step) {
 
 static bool read_entry(const cJSON *object, struct cleat__run_entry *entry) {
   const char *step = cleat__cli_json_member_text(object, "step");
-  /* One that is absent or odd is not known. */
+  /* A missing or invalid value means unknown. */
   (void)copy_text(cleat__cli_json_member_text(object, "boot"), entry->boot, sizeof entry->boot);
   return step && cleat__run_step_read(step, &entry->step) &&
          copy_id(cleat__cli_json_member_text(object, "id"), entry->id) &&
@@ -92,15 +92,16 @@ static struct cleat__run_entry *add_entry(struct cleat__run_state *state) {
   return &entries[state->count++];
 }
 
-/* False: the document is not ours, or there is no memory for it; the caller goes on without. */
+/* False: the document is not ours, or memory is out. The caller continues without it. */
 static bool read_document(struct cleat__run_state *state, const cJSON *root) {
   const char *url = cleat__cli_json_member_text(root, "store");
   const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
   const cJSON *committed = cJSON_GetObjectItemCaseSensitive(root, "committed"), *item;
   if (!url || !cJSON_IsNumber(format) || format->valueint != FORMAT || !cJSON_IsArray(committed))
     return false;
+  /* the file is about another store: nothing is known of this one */
   if (strcmp(url, state->url) != 0)
-    return true; /* of another store: nothing is known of this one */
+    return true;
   cJSON_ArrayForEach(item, committed) {
     struct cleat__run_entry read = {0};
     if (!read_entry(item, &read))
@@ -113,7 +114,7 @@ static bool read_document(struct cleat__run_state *state, const cJSON *root) {
   return true;
 }
 
-/* The whole file; NULL: it is not there, *bad set when it is and cannot be read. */
+/* Reads the whole file. NULL: it is missing, or cannot be read; then *bad is set. */
 static char *read_file(const char *path, bool *bad) {
   FILE *file = fopen(path, "re");
   struct cleat__buffer text;
@@ -199,7 +200,7 @@ static cleat_status write_text(const char *path, const char *text, struct cleat_
 
 static cleat_status sync_folder(const char *path, struct cleat_error *err) {
   int failed = cleat__sync_folder_at(path);
-  return failed ? cleat__error_errno(err, failed, "cannot put the folder '%s' on the disk", path)
+  return failed ? cleat__error_errno(err, failed, "cannot sync the folder '%s' to disk", path)
                 : CLEAT_OK;
 }
 
@@ -230,7 +231,7 @@ static cleat_status write_state(const struct cleat__run_state *state, struct cle
 static cleat_status make_folder(const char *path, struct cleat_error *err) {
   if (mkdir(path, 0777) == 0 || errno == EEXIST)
     return CLEAT_OK;
-  return cleat__error_errno(err, errno, "cannot make the folder '%s'", path);
+  return cleat__error_errno(err, errno, "cannot create the folder '%s'", path);
 }
 
 static cleat_status take_lock(struct cleat__run_state *state, const char *dir,
@@ -243,7 +244,7 @@ static cleat_status take_lock(struct cleat__run_state *state, const char *dir,
   int failed = state->lock < 0 || flock(state->lock, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
   if (failed == EWOULDBLOCK) {
     cleat__error_set(err, CLEAT_BUSY, "another 'cleat run' works on '%s'", dir);
-    cleat__error_hint(err, "end it first, or give each job a folder of its own");
+    cleat__error_hint(err, "end it first, or give each job its own folder");
   } else if (failed) {
     cleat__error_errno(err, failed, "cannot lock '%s'", path);
   }
@@ -266,7 +267,7 @@ static cleat_status prepare(struct cleat__run_state *state, const char *dir, boo
                             struct cleat_error *err) {
   bool is_new = access(state->folder, F_OK) != 0;
   cleat_status status = make_folder(state->folder, err);
-  /* What state.json says may not be lost with its folder. */
+  /* What state.json says must not be lost with its folder. */
   if (status == CLEAT_OK && is_new)
     status = sync_folder(dir, err);
   if (status == CLEAT_OK)

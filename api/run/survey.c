@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-  ENTRIES_MAX = 200000, /* a folder of data sets must not hold up the loop for long */
+  ENTRIES_MAX = 200000, /* so that a folder with data sets does not block the loop for long */
   DEPTH_MAX = 32,
   PATH_BYTES = 4096
 };
@@ -24,7 +24,7 @@ struct walk {
   bool (*skip)(void *user, const char *name);
   void *user;
   size_t entries;
-  size_t files; /* that count, below the name of the first level that is walked */
+  size_t files; /* files that count, below the first-level name that is being walked */
   uint64_t bytes;
   bool more;
 };
@@ -36,7 +36,7 @@ static bool ends_with(const char *name, const char *end) {
   return length > end_length && strcmp(name + length - end_length, end) == 0;
 }
 
-/* Files that are no part of a checkpoint, or never the large one of it. */
+/* True for files that are not part of a checkpoint, or never its large part. */
 static bool is_note(const char *name) {
   static const char *const ends[] = {
       ".log", ".out", ".err",  ".txt", ".md",  ".json", ".jsonl", ".csv",   ".tsv",     ".yaml",
@@ -60,7 +60,7 @@ static bool is_since(const struct statx_timestamp *time, const struct timespec *
          (time->tv_sec == since->tv_sec && (long)time->tv_nsec >= since->tv_nsec);
 }
 
-/* Where the file system does not know when a file was made, its change of state has to do. */
+/* If the file system does not record when a file was created, only its ctime counts. */
 static bool is_new(const struct statx *info, const struct timespec *since) {
   bool made = !(info->stx_mask & STATX_BTIME) || is_since(&info->stx_btime, since);
   return is_since(&info->stx_ctime, since) && (made || is_since(&info->stx_mtime, since));
@@ -71,7 +71,7 @@ static bool is_new(const struct statx *info, const struct timespec *since) {
 static void walk_folder(struct walk *walk, int parent, const char *name, const char *path,
                         unsigned depth);
 
-/* `path` is below the folder that is surveyed. */
+/* `path` is relative to the surveyed folder. */
 static void walk_name(struct walk *walk, int parent, const char *name, const char *path,
                       unsigned depth) {
   struct statx info;
@@ -112,7 +112,7 @@ static void walk_folder(struct walk *walk, int parent, const char *name, const c
 
 /* ---- The survey ---------------------------------------------------------------------------------- */
 
-/* Among the examples, if it is one of the largest. */
+/* Keeps the name as an example if it is one of the largest. */
 static cleat_status keep_example(struct cleat__run_survey *survey, const char *name, uint64_t bytes,
                                  struct cleat_error *err) {
   struct cleat__run_survey_name *examples = survey->examples;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-  SURVEY_MS =
-      15000, /* between surveys of everything; what two of them find is told: within a minute */
-  ELSEWHERE_MS = 20000 /* other ranks, or a network file system, may be that late */
+  /* between surveys; two in a row must find files, so they are reported within a minute */
+  SURVEY_MS = 15000,
+  ELSEWHERE_MS = 20000 /* other ranks or a network file system may be that late */
 };
 
 cleat_status cleat__run_unsaved_begin(struct cleat__run_written *written, const char *folder,
@@ -27,13 +27,13 @@ void cleat__run_unsaved_note_saved(struct cleat__run_written *written) {
   written->saved = true;
 }
 
-/* ---- Checkpoints of which files are elsewhere --------------------------------------------------------- */
+/* ---- Checkpoints with missing files ------------------------------------------------------------------- */
 
 const char *cleat__run_unsaved_why(const struct cleat__run_found *found, char *text, size_t size) {
   if (!found->absent)
-    return "it is not whole: the command ended while writing it";
+    return "it is incomplete: the command ended while writing it";
   snprintf(text, size,
-           "it is not whole: %zu of the files that it names %s elsewhere, such as '%.200s'",
+           "it is incomplete: %zu of the files that it names %s missing here, such as '%.200s'",
            found->absent, found->absent == 1 ? "is" : "are", found->absent_example);
   return text;
 }
@@ -53,7 +53,7 @@ bool cleat__run_unsaved_is_stuck(struct cleat__run_item *item, int64_t now_ms) {
   return stuck;
 }
 
-/* ---- Files of which none is a checkpoint -------------------------------------------------------------- */
+/* ---- Files that are not part of a checkpoint ---------------------------------------------------------- */
 
 static bool is_entry(const struct cleat__run_item *item, const char *name) {
   for (size_t i = 0; i < item->found.entry_count; i++)
@@ -62,7 +62,7 @@ static bool is_entry(const struct cleat__run_item *item, const char *name) {
   return false;
 }
 
-/* What is in the store needs no other place. */
+/* True for names that are in the store. */
 static bool is_stored(void *user, const char *name) {
   const struct cleat__run_scanner *scanner = user;
   for (size_t i = 0; i < scanner->items.count; i++) {
@@ -73,7 +73,7 @@ static bool is_stored(void *user, const char *name) {
   return false;
 }
 
-/* All but the checkpoints that were left, as none of them became whole. */
+/* True for all names except those of checkpoints that were not saved because none became complete. */
 static bool is_no_candidate(void *user, const char *name) {
   const struct cleat__run_scanner *scanner = user;
   const char *slash = strchr(name, '/');
@@ -91,7 +91,8 @@ static bool is_no_candidate(void *user, const char *name) {
   return true;
 }
 
-/* Something of the command's is a checkpoint, or is becoming one. What was there at the start and rests is neither. */
+/* True if something that the command wrote is a checkpoint, or is becoming one. What was there at the start and has not
+ * changed is neither. */
 static bool has_candidate(const struct cleat__run_scanner *scanner, int64_t started_ms) {
   for (size_t i = 0; i < scanner->items.count; i++) {
     const struct cleat__run_item *item = scanner->items.items[i];

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-enum { LATE_CHANGES_MAX = 10 }; /* somebody else writes into DIR: without an end, perhaps */
+/* more changes mean that another program writes into DIR, perhaps without end */
+enum { LATE_CHANGES_MAX = 10 };
 
 /* ---- At the start ---------------------------------------------------------------------------------- */
 
@@ -11,7 +12,7 @@ enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *kn
                                                const struct cleat__run_item *item,
                                                const char *saved) {
   int64_t step = item->found.step;
-  /* Each rank has a part: what they do not go on from is nobody's any more. */
+  /* Each rank has only a part. Nobody uses parts of a step that the ranks do not resume from. */
   if (known->parts)
     return step == known->resume_step ? CLEAT__RUN_FIRST_RESTORED : CLEAT__RUN_FIRST_NOBODYS_PART;
   if (saved && strcmp(saved, item->fingerprint) == 0)
@@ -25,15 +26,15 @@ enum cleat__run_first cleat__run_verdict_first(const struct cleat__run_known *kn
   return CLEAT__RUN_FIRST_SAVE;
 }
 
-/* ---- During ---------------------------------------------------------------------------------------- */
+/* ---- After a failed save --------------------------------------------------------------------------- */
 
-/* Errors that trying again cannot mend. */
+/* True for errors that a retry cannot fix. */
 static bool is_final_answer(cleat_status status) {
   return status == CLEAT_EXISTS || status == CLEAT_INVALID || status == CLEAT_LIMIT ||
          status == CLEAT_UNSUPPORTED || status == CLEAT_LOST || status == CLEAT_FORMAT;
 }
 
-/* A bucket that is not found is not DIR's. */
+/* True for errors of DIR. NOT_FOUND with an S3 code means the bucket, and not DIR. */
 static bool is_of_dir(const struct cleat_error *err) {
   return err->status == CLEAT_CHANGED || (err->status == CLEAT_NOT_FOUND && !err->s3_code[0]);
 }
@@ -65,13 +66,13 @@ enum cleat__run_last cleat__run_verdict_last(const struct cleat__run_item *item,
                                                      : CLEAT__RUN_LAST_NOTHING;
   if (whole)
     return CLEAT__RUN_LAST_SAVE;
-  /* Its tool takes it for whole, and so would whoever sees a success. */
+  /* The tool takes it for complete. A success would mislead everyone else too. */
   if (found->absent && item->since_ms >= started_ms)
     return CLEAT__RUN_LAST_ABSENT;
   return CLEAT__RUN_LAST_INCOMPLETE;
 }
 
 void cleat__run_verdict_end(struct cleat__run_verdict *verdict, int exit_status) {
-  /* A job that ended well and lost its last checkpoint is not done. */
+  /* A job that ended well but lost its last checkpoint has not succeeded. */
   verdict->exit_status = exit_status == 0 && verdict->unsaved ? CLEAT__RUN_FAILED : exit_status;
 }

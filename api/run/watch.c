@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 enum {
-  DEPTH_MAX = 100,       /* as deep as a save goes */
-  CHANGED_MAX = 256,     /* more names than this: all may have changed */
-  EVENT_BYTES = 64 << 10 /* read at once */
+  DEPTH_MAX = 100,       /* the same depth as in a save */
+  CHANGED_MAX = 256,     /* with more names than this all count as changed */
+  EVENT_BYTES = 64 << 10 /* the size of one read */
 };
 
 static const uint32_t interest = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_MOVED_TO |
@@ -23,7 +23,7 @@ static const uint32_t interest = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATT
 
 /* ---- Folders ----------------------------------------------------------------------------------- */
 
-/* The first row that is not below `wd`. */
+/* Finds the first row whose number is not below `wd`. */
 static size_t row_at(const struct cleat__run_watch *watch, int wd) {
   size_t low = 0, high = watch->count;
   while (low < high) {
@@ -36,7 +36,8 @@ static size_t row_at(const struct cleat__run_watch *watch, int wd) {
   return low;
 }
 
-/* Takes `path`; the kernel numbers ascend, but a folder that is watched already has the number it had. */
+/* Adds a row and takes `path`. New numbers from the kernel ascend, but a folder that is already watched keeps its
+ * number. */
 static bool enter_row(struct cleat__run_watch *watch, int wd, char *path) {
   size_t at = row_at(watch, wd);
   if (at < watch->count && watch->rows[at].wd == wd) {
@@ -57,13 +58,13 @@ static bool enter_row(struct cleat__run_watch *watch, int wd, char *path) {
 
 static void add_tree(struct cleat__run_watch *watch, const char *path, unsigned depth);
 
-/* What was made before its folder was watched. */
+/* Adds subfolders that were created before their parent was watched. */
 static void add_below(struct cleat__run_watch *watch, const char *full, const char *path,
                       unsigned depth) {
   DIR *folder = opendir(full);
   const struct dirent *entry;
   if (!folder)
-    return; /* gone again */
+    return; /* it is gone again */
   while ((entry = readdir(folder)) != NULL) {
     bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     bool hidden = !*path && entry->d_name[0] == '.';
@@ -79,7 +80,7 @@ static void add_below(struct cleat__run_watch *watch, const char *full, const ch
   closedir(folder);
 }
 
-/* `path` is below DIR. Whatever fails here costs hints alone. */
+/* `path` is relative to DIR. A failure here only loses hints. */
 static void add_tree(struct cleat__run_watch *watch, const char *path, unsigned depth) {
   char *full = cleat__strprintf("%s/%s", watch->dir, path);
   char *copy = cleat__strdup(path);
@@ -131,7 +132,7 @@ static bool knows(const struct cleat__run_watch *watch, const char *name, size_t
   return false;
 }
 
-/* The name in DIR that `path` begins with has changed. */
+/* Notes a change of the name in DIR that `path` begins with. */
 static void note(struct cleat__run_watch *watch, const char *path) {
   size_t length = strcspn(path, "/");
   if (watch->all_changed || knows(watch, path, length))
@@ -152,8 +153,9 @@ static void note(struct cleat__run_watch *watch, const char *path) {
 
 static void take_named(struct cleat__run_watch *watch, const char *folder,
                        const struct inotify_event *event) {
+  /* Cleat's own folder or a hidden name: not part of a checkpoint */
   if (!*folder && event->name[0] == '.')
-    return; /* ours, or hidden: no part of any checkpoint */
+    return;
   char *path = cleat__strprintf("%s%s%s", folder, *folder ? "/" : "", event->name);
   if (!path) {
     watch->all_changed = true;
@@ -167,7 +169,7 @@ static void take_named(struct cleat__run_watch *watch, const char *folder,
   cleat__free(path);
 }
 
-/* True: it is about a folder that is watched. */
+/* True if the event is about a watched folder. */
 static bool take_event(struct cleat__run_watch *watch, const struct inotify_event *event) {
   if (event->mask & IN_Q_OVERFLOW) {
     watch->all_changed = watch->added = true;
@@ -183,7 +185,7 @@ static bool take_event(struct cleat__run_watch *watch, const struct inotify_even
     return true;
   }
   if (event->len) {
-    /* The row may move while folders are added. */
+    /* Copied, because the row may move while folders are added. */
     char *folder = cleat__strdup(row->path);
     if (folder)
       take_named(watch, folder, event);

@@ -1,10 +1,8 @@
-/* watch.h: what happens in DIR, by inotify: a hint that it is worth scanning it again.
+/* watch.h: watches DIR with inotify. An event is a hint that a new scan is worthwhile.
  *
- * The truth is what a scan of the files finds; a hint that is lost costs time, never a checkpoint.
- * Hints are lost where the kernel's queue runs over or its limits are reached, and on network file
- * systems, which do not tell of what other machines write. That is why the loop scans again every
- * 10 s in any case.
- * One thread at a time. */
+ * Only a scan of the files decides. A lost hint costs time, never a checkpoint. Hints are lost if the kernel's queue
+ * overflows or its limits are reached. Network file systems do not report what other machines write. So the loop also
+ * scans every 10 s. One thread at a time. */
 #ifndef CLEAT_API_RUN_WATCH_H
 #define CLEAT_API_RUN_WATCH_H
 
@@ -14,31 +12,31 @@
 
 struct cleat__run_watch_row {
   int wd;
-  char *path; /* below DIR, "" for DIR; NULL: watched no more */
+  char *path; /* relative to DIR, "" for DIR; NULL: no longer watched */
 };
 
 struct cleat__run_watch {
-  int fd; /* close-on-exec, non-blocking; poll it for POLLIN. -1: there is no inotify */
+  int fd; /* close-on-exec, non-blocking; poll it for POLLIN. -1: no inotify */
   char *dir;
   struct cleat__run_watch_row *rows; /* by wd, ascending */
   size_t count, capacity;
-  char **changed; /* names in DIR of which something was heard; sorted by nothing, each once */
+  char **changed; /* names in DIR with hints; unsorted, without duplicates */
   size_t changed_count, changed_capacity;
-  bool added;       /* a name has come, or a file was written to its end: a sign, perhaps */
+  bool added;       /* a name was added or a file was closed after writing: it may be a sign */
   bool all_changed; /* hints were lost: anything may have changed */
-  bool limited;     /* not all folders could be watched; the caller says so once */
+  bool limited;     /* not all folders can be watched; the caller reports it once */
 };
 
-/* Watches DIR and the folders below it, but for hidden names in DIR. Without inotify it succeeds too, and
- * `limited` is set. Errors: NO_MEMORY. */
+/* Watches DIR and its subfolders, except hidden names in DIR. Without inotify it succeeds too, and `limited` is set.
+ * Errors: NO_MEMORY. */
 cleat_status cleat__run_watch_open(const char *dir, struct cleat__run_watch *watch,
                                    struct cleat_error *err);
 void cleat__run_watch_close(struct cleat__run_watch *watch);
 
-/* Takes in what was heard. True: something was. */
+/* Reads the hints. True: there were some. */
 bool cleat__run_watch_read(struct cleat__run_watch *watch);
 
-/* Whether anything was heard of the name in DIR, or of the folder that it begins with, since
+/* True if there was a hint about the name in DIR, or about the folder that it begins with, since
  * cleat__run_watch_forget. */
 bool cleat__run_watch_has(const struct cleat__run_watch *watch, const char *name);
 void cleat__run_watch_forget(struct cleat__run_watch *watch);

@@ -120,7 +120,7 @@ def test_people_get_tables_and_a_conclusion(store):
     assert len([line for line in lines if re.fullmatch(row, line)]) == 4, result
     assert sum(line.endswith("# best") for line in lines) == 2, result
     assert max(line.count("#") for line in lines) == 24, result
-    end = r"the default(, 4, was not measured| tries up to 51 and finds what is best)\."
+    end = r"the default(, 4, was not measured| tries up to 51 and finds the best number)\."
     assert any(re.fullmatch(r"Best for uploads: [12] at once, [\d.]+ [KMG]iB/s; " + end, line)
                for line in lines), result
     assert ("page cache" in result.out) == (store.url.startswith("file:")), result

@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_left_and_told(store, source):
     (["gc", "URL", "--keep-last", "1"], "no option --keep-last"),
     (["pin", "URL"], "needs --step"),
     (["unpin", "URL"], "needs --step"),
-    (["pin", "URL", "--step", "-1"], "a step cannot be below zero"),
+    (["pin", "URL", "--step", "-1"], "a step cannot be negative"),
 ])
 def test_bad_usage(folder, source, arguments, words):
     save_steps(folder, source, [1, 2])

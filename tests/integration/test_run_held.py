@@ -320,7 +320,7 @@ def test_what_is_held_is_saved_at_the_end_the_newest_first(jobs, proxied, tmp_pa
     shutil.rmtree(directory / "step-3")
     job.signal(signal.SIGTERM)
     job.until(lambda: "the command" in job.log, "the signal is taken")
-    job.until(lambda: "for what is not saved yet" in job.log, "the command has ended")
+    job.until(lambda: "to save what is not saved yet" in job.log, "the command has ended")
     gate.opened.set()
     job.wait()
     assert {step: stored(proxied, step) for step in steps(proxied)} == {step: files[step] for step in (1, 3)}

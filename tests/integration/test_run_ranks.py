@@ -355,7 +355,7 @@ def test_two_ranks_of_one_machine(machines, folder, tmp_path):
     made = machines(folder, names="abb", wait=False)
     until(lambda: [job for job in made[1:] if job.process.poll() is not None], "one of them ends")
     refused, = [job for job in made[1:] if job.process.poll() is not None]
-    assert refused.wait() == OWN_FAILURE and "one 'cleat run' a machine" in refused.log
+    assert refused.wait() == OWN_FAILURE and "one 'cleat run' per machine" in refused.log
     assert not (refused.aside / "environment").exists()
 
 

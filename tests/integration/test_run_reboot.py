@@ -109,7 +109,7 @@ def test_what_is_whole_after_a_reboot_is_checked_once(jobs, folder, tmp_path):
         job = jobs(folder, directory)
         assert job.resumed() == (100, "step-100")
         assert job.end() == 0
-        told.append("its bytes are those that were saved" in job.log)
+        told.append("its bytes match" in job.log)
         assert [entry["boot"] for entry in state_of(directory)["committed"]] == [BOOT]
     assert told == [True, False]
     assert inodes(directory) == before and contents(directory) == files
@@ -121,7 +121,7 @@ def test_what_was_restored_is_known(jobs, folder, tmp_path):
         job = jobs(folder, tmp_path / "b")
         assert job.resumed() == (100, "step-100")
         assert job.end() == 0
-        assert ("its bytes are those that were saved" in job.log) == told
+        assert ("its bytes match" in job.log) == told
     assert [entry["boot"] for entry in state_of(tmp_path / "b")["committed"]] == [BOOT]
 
 
@@ -132,7 +132,7 @@ def test_a_lost_state_means_that_the_bytes_are_checked(jobs, folder, tmp_path):
     job = jobs(folder, tmp_path / "a")
     assert job.resumed() == (100, "step-100")
     assert job.end() == 0
-    assert "its bytes are those that were saved" in job.log and inodes(tmp_path / "a") == before
+    assert "its bytes match" in job.log and inodes(tmp_path / "a") == before
 
 
 def test_the_final_state_is_checked_too(jobs, folder, tmp_path):
@@ -149,7 +149,7 @@ def test_the_final_state_is_checked_too(jobs, folder, tmp_path):
     set_boot(directory, ANOTHER_BOOT)
     held = jobs(folder, directory)
     assert held.resumed() == (100, "step-100")
-    assert held.end() == 0 and "its bytes are those that were saved" in held.log
+    assert held.end() == 0 and "its bytes match" in held.log
     assert contents(directory) == whole
 
     # The fingerprint of the damaged state is that of another store's final one.
@@ -175,14 +175,14 @@ def test_a_long_check_is_shown(jobs, folder, bad_disk, tmp_path):
     seed(jobs, folder, directory)
     set_boot(directory, ANOTHER_BOOT)
     job = jobs(folder, directory, environment=dict(bad_disk, SLOW_READ_MS="2000"))
-    job.until(lambda: "checking what the folder holds: " in job.log, "progress")
+    job.until(lambda: "checking the folder's checkpoint: " in job.log, "progress")
     assert not (job.aside / "environment").exists()
     job.kill()
 
 
 # ---- Newer than the store --------------------------------------------------------------------------------------------
 
-DOUBT = "nothing can tell"
+DOUBT = "cannot be detected"
 
 
 def start_ahead(jobs, store, directory, **more):

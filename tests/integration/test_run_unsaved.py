@@ -103,7 +103,8 @@ def test_files_that_are_on_another_machine(jobs, folder, tmp_path):
     job = jobs(folder, tmp_path / "a")
     job.environment()
     files = write_two_ranks(tmp_path / "a", 7)
-    told = "'step-7' is not saved: it is not whole: 1 of the files that it names is elsewhere, such as '__1_0.distcp'"
+    told = "'step-7' is not saved: it is incomplete: 1 of the files that it names is missing here, " \
+           "such as '__1_0.distcp'"
     job.until(lambda: told in job.log, "it is said that a file is elsewhere")
     assert steps(folder) == []
     (tmp_path / "late").write_bytes(b"late")
@@ -121,7 +122,7 @@ def test_a_part_of_a_checkpoint_is_no_success(jobs, folder, tmp_path):
     job.until_stored(folder, 6)
     write_two_ranks(tmp_path / "a", 7)
     assert job.end() == OWN_FAILURE
-    assert "NOT SAVED: step 7 (step-7): it is not whole: 1 of the files that it names is elsewhere, such as " \
+    assert "NOT SAVED: step 7 (step-7): it is incomplete: 1 of the files that it names is missing here, such as " \
            "'__1_0.distcp'" in job.log
     assert steps(folder) == [6]
     again = jobs(folder, tmp_path / "a")

@@ -185,7 +185,7 @@ START_TEST(finalize_collects_and_at_the_end_waits_and_refuses_more) {
   ck_assert_str_eq(kit_listed(client), "10 20 30");
   ck_assert(!cleat_manager_should_save(manager, 40));
   ck_fails(save_step(40), CLEAT_INVALID);
-  ck_assert_ptr_nonnull(strstr(err.message, "takes no more saves"));
+  ck_assert_ptr_nonnull(strstr(err.message, "accepts no more saves"));
   ck_fails(save_final(40), CLEAT_INVALID);
   ck_ok(cleat_manager_finalize(manager, 1, 1, &err));
   ck_assert_str_eq(kit_listed(client), "10 20 30");

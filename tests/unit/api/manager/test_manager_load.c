@@ -215,7 +215,7 @@ START_TEST(when_all_are_damaged_the_first_damage_is_told) {
   memory_flip(bucket, file_of(10), 5000);
   manager_open();
   ck_fails(load(), CLEAT_INTEGRITY);
-  ck_assert_ptr_nonnull(strstr(err.message, "no whole checkpoint is left"));
+  ck_assert_ptr_nonnull(strstr(err.message, "no undamaged checkpoint is left"));
   ck_assert_uint_eq(desk_warnings("passed over"), 2);
 }
 END_TEST

@@ -292,7 +292,7 @@ START_TEST(metrics_that_cannot_be_written) {
   ck_assert_str_eq(said(), "");
   begin(CLEAT__RUN_LOG_HUMAN, true, "/dev/null");
   cleat__run_report_metrics(&report);
-  ck_assert_ptr_nonnull(strstr(said(), "is not a file"));
+  ck_assert_ptr_nonnull(strstr(said(), "is not a regular file"));
 }
 END_TEST
 
