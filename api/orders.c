@@ -40,27 +40,27 @@ cleat_status cleat__orders_put(struct cleat_client *client, unsigned number, con
   if (cleat__buffer_append(&body, text, strlen(text)) != CLEAT_OK)
     status = cleat__error_no_memory(err, "an order for the other ranks");
   else
-    status = cleat__commit_document(client, key, &body, NULL, &client->never, err);
+    status = cleat__commit_document(client, key, &body, NULL, cleat__call(&client->never, err));
   cleat__buffer_clear(&body);
   return status;
 }
 
 cleat_status cleat__orders_get(struct cleat_client *client, unsigned number, char **text,
                                struct cleat_error *err) {
-  char key[CLEAT__OBJECT_KEY_MAX], *found = NULL;
-  size_t size = 0;
+  char key[CLEAT__OBJECT_KEY_MAX];
+  struct cleat__small found = {0};
   cleat_status status = key_of(client, number, key, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__store_get_small(client->store, key, CLEAT__ORDER_BYTES_MAX, &found, &size, NULL,
-                                  &client->never, err);
+  status = cleat__store_get_small(client->store, key, CLEAT__ORDER_BYTES_MAX, &found,
+                                  cleat__call(&client->never, err));
   if (cleat__object_is_absent(status, err)) {
     *text = NULL;
     return CLEAT_OK;
   }
   if (status != CLEAT_OK)
     return status;
-  *text = cleat__strndup(found, size);
-  cleat__free(found);
+  *text = cleat__strndup(found.bytes, found.size);
+  cleat__free(found.bytes);
   return *text ? CLEAT_OK : cleat__error_no_memory(err, "an order of rank 0");
 }

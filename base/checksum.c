@@ -22,10 +22,10 @@ static cleat_status take_crc32c(void *ctx, const void *bytes, size_t size,
   return CLEAT_OK;
 }
 
-cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint32_t *crc32c, struct cleat_error *err) {
+cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, uint32_t *crc32c,
+                                struct cleat__call call) {
   uint32_t crc = 0;
-  cleat_status status = cleat__feed_each(feed, cancel, take_crc32c, &crc, err);
+  cleat_status status = cleat__feed_each(feed, take_crc32c, &crc, call);
   if (status == CLEAT_OK)
     *crc32c = crc;
   return status;

@@ -2,6 +2,7 @@
 #ifndef CLEAT_BASE_CHECKSUM_H
 #define CLEAT_BASE_CHECKSUM_H
 
+#include "base/call.h"
 #include "base/error.h"
 #include "base/feed.h"
 #include "base/span.h"
@@ -22,7 +23,7 @@ cleat_status cleat__checksum_prepare(void) CLEAT_MUST_USE;
 /* Fallible, because OpenSSL allocates memory. Returns a status without an error struct: INTERNAL or NO_MEMORY. */
 cleat_status cleat__sha256(const void *bytes, size_t size,
                            uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
-cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
+cleat_status cleat__sha256_spans(struct cleat__spans spans,
                                  uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
                                 uint8_t digest[CLEAT__SHA256_BYTES]) CLEAT_MUST_USE;
@@ -31,18 +32,16 @@ cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *by
 /* For S3's SSE-C, which identifies a key by its MD5, and for ETags. Not used for security. Status as above. */
 cleat_status cleat__md5(const void *bytes, size_t size,
                         uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
-cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
+cleat_status cleat__md5_spans(struct cleat__spans spans,
                               uint8_t digest[CLEAT__MD5_BYTES]) CLEAT_MUST_USE;
 
 /* Checksums of the bytes that a feed reads. They fill `err`: errors of cleat__feed_each; the digests also INTERNAL. */
-cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint32_t *crc32c, struct cleat_error *err) CLEAT_MUST_USE;
-cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint8_t digest[CLEAT__SHA256_BYTES],
-                                struct cleat_error *err) CLEAT_MUST_USE;
-cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                             uint8_t digest[CLEAT__MD5_BYTES],
-                             struct cleat_error *err) CLEAT_MUST_USE;
+cleat_status cleat__crc32c_feed(const struct cleat__feed *feed, uint32_t *crc32c,
+                                struct cleat__call call) CLEAT_MUST_USE;
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__SHA256_BYTES],
+                                struct cleat__call call) CLEAT_MUST_USE;
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__MD5_BYTES],
+                             struct cleat__call call) CLEAT_MUST_USE;
 
 /* Writes `size` bytes as lowercase hex into `hex`, which has room for 2 * size + 1. */
 void cleat__hex(const void *bytes, size_t size, char *hex);

@@ -37,8 +37,7 @@ static cleat_status openssl_failure(void) {
   return CLEAT_INTERNAL;
 }
 
-static cleat_status digest_spans(const EVP_MD *kind, const struct cleat__span *spans, size_t count,
-                                 uint8_t *digest) {
+static cleat_status digest_spans(const EVP_MD *kind, struct cleat__spans spans, uint8_t *digest) {
   cleat_status status = CLEAT_OK;
   EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
   if (context == NULL)
@@ -46,9 +45,9 @@ static cleat_status digest_spans(const EVP_MD *kind, const struct cleat__span *s
   cleat__fork_hold();
   int good = EVP_DigestInit_ex(context, kind, NULL);
   cleat__fork_release();
-  for (size_t i = 0; i < count && good == 1; i++)
-    if (spans[i].length > 0)
-      good = EVP_DigestUpdate(context, spans[i].base, spans[i].length);
+  for (size_t i = 0; i < spans.count && good == 1; i++)
+    if (spans.items[i].length > 0)
+      good = EVP_DigestUpdate(context, spans.items[i].base, spans.items[i].length);
   cleat__fork_hold();
   if (good == 1)
     good = EVP_DigestFinal_ex(context, digest, NULL);
@@ -67,14 +66,12 @@ static cleat_status digest_once(const EVP_MD *kind, const void *bytes, size_t si
   return good == 1 ? CLEAT_OK : openssl_failure();
 }
 
-cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
-                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
-  return digest_spans(EVP_sha256(), spans, count, digest);
+cleat_status cleat__sha256_spans(struct cleat__spans spans, uint8_t digest[CLEAT__SHA256_BYTES]) {
+  return digest_spans(EVP_sha256(), spans, digest);
 }
 
-cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
-                              uint8_t digest[CLEAT__MD5_BYTES]) {
-  return digest_spans(EVP_md5(), spans, count, digest);
+cleat_status cleat__md5_spans(struct cleat__spans spans, uint8_t digest[CLEAT__MD5_BYTES]) {
+  return digest_spans(EVP_md5(), spans, digest);
 }
 
 static cleat_status take_block(void *ctx, const void *bytes, size_t size, struct cleat_error *err) {
@@ -83,35 +80,33 @@ static cleat_status take_block(void *ctx, const void *bytes, size_t size, struct
   return cleat__error_set(err, openssl_failure(), "a digest failed");
 }
 
-static cleat_status digest_feed(const EVP_MD *kind, const struct cleat__feed *feed,
-                                const atomic_bool *cancel, uint8_t *digest,
-                                struct cleat_error *err) {
+static cleat_status digest_feed(const EVP_MD *kind, const struct cleat__feed *feed, uint8_t *digest,
+                                struct cleat__call call) {
   EVP_MD_CTX *context = cleat__fault_point() ? NULL : EVP_MD_CTX_new();
   if (context == NULL)
-    return cleat__error_no_memory(err, "a digest");
+    return cleat__error_no_memory(call.err, "a digest");
   cleat__fork_hold();
   int good = EVP_DigestInit_ex(context, kind, NULL);
   cleat__fork_release();
-  cleat_status status =
-      good == 1 ? cleat__feed_each(feed, cancel, take_block, context, err) : CLEAT_OK;
+  cleat_status status = good == 1 ? cleat__feed_each(feed, take_block, context, call) : CLEAT_OK;
   cleat__fork_hold();
   if (good == 1 && status == CLEAT_OK)
     good = EVP_DigestFinal_ex(context, digest, NULL);
   if (good != 1)
-    status = cleat__error_set(err, openssl_failure(), "a digest failed");
+    status = cleat__error_set(call.err, openssl_failure(), "a digest failed");
   EVP_MD_CTX_free(context);
   cleat__fork_release();
   return status;
 }
 
-cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint8_t digest[CLEAT__SHA256_BYTES], struct cleat_error *err) {
-  return digest_feed(EVP_sha256(), feed, cancel, digest, err);
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__SHA256_BYTES],
+                                struct cleat__call call) {
+  return digest_feed(EVP_sha256(), feed, digest, call);
 }
 
-cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                             uint8_t digest[CLEAT__MD5_BYTES], struct cleat_error *err) {
-  return digest_feed(EVP_md5(), feed, cancel, digest, err);
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__MD5_BYTES],
+                             struct cleat__call call) {
+  return digest_feed(EVP_md5(), feed, digest, call);
 }
 
 cleat_status cleat__checksum_prepare(void) {

@@ -200,21 +200,20 @@ static void sha256_end(struct digest *digest, uint8_t out[CLEAT__SHA256_BYTES]) 
   }
 }
 
-static void add_spans(struct digest *digest, const struct cleat__span *spans, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    digest_add(digest, spans[i].base, spans[i].length);
+static void add_spans(struct digest *digest, struct cleat__spans spans) {
+  for (size_t i = 0; i < spans.count; i++)
+    digest_add(digest, spans.items[i].base, spans.items[i].length);
 }
 
 cleat_status cleat__checksum_prepare(void) {
   return cleat__fault_point() ? CLEAT_NO_MEMORY : CLEAT_OK;
 }
 
-cleat_status cleat__sha256_spans(const struct cleat__span *spans, size_t count,
-                                 uint8_t digest[CLEAT__SHA256_BYTES]) {
+cleat_status cleat__sha256_spans(struct cleat__spans spans, uint8_t digest[CLEAT__SHA256_BYTES]) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
   struct digest state = sha256_begin;
-  add_spans(&state, spans, count);
+  add_spans(&state, spans);
   sha256_end(&state, digest);
   return CLEAT_OK;
 }
@@ -236,12 +235,11 @@ static void md5_end(struct digest *digest, uint8_t out[CLEAT__MD5_BYTES]) {
   }
 }
 
-cleat_status cleat__md5_spans(const struct cleat__span *spans, size_t count,
-                              uint8_t digest[CLEAT__MD5_BYTES]) {
+cleat_status cleat__md5_spans(struct cleat__spans spans, uint8_t digest[CLEAT__MD5_BYTES]) {
   if (cleat__fault_point())
     return CLEAT_NO_MEMORY;
   struct digest state = md5_begin;
-  add_spans(&state, spans, count);
+  add_spans(&state, spans);
   md5_end(&state, digest);
   return CLEAT_OK;
 }
@@ -252,19 +250,19 @@ static cleat_status take_block(void *ctx, const void *bytes, size_t size, struct
   return CLEAT_OK;
 }
 
-cleat_status cleat__sha256_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                                uint8_t digest[CLEAT__SHA256_BYTES], struct cleat_error *err) {
+cleat_status cleat__sha256_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__SHA256_BYTES],
+                                struct cleat__call call) {
   struct digest state = sha256_begin;
-  cleat_status status = cleat__feed_each(feed, cancel, take_block, &state, err);
+  cleat_status status = cleat__feed_each(feed, take_block, &state, call);
   if (status == CLEAT_OK)
     sha256_end(&state, digest);
   return status;
 }
 
-cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *cancel,
-                             uint8_t digest[CLEAT__MD5_BYTES], struct cleat_error *err) {
+cleat_status cleat__md5_feed(const struct cleat__feed *feed, uint8_t digest[CLEAT__MD5_BYTES],
+                             struct cleat__call call) {
   struct digest state = md5_begin;
-  cleat_status status = cleat__feed_each(feed, cancel, take_block, &state, err);
+  cleat_status status = cleat__feed_each(feed, take_block, &state, call);
   if (status == CLEAT_OK)
     md5_end(&state, digest);
   return status;
@@ -272,7 +270,7 @@ cleat_status cleat__md5_feed(const struct cleat__feed *feed, const atomic_bool *
 
 cleat_status cleat__md5(const void *bytes, size_t size, uint8_t digest[CLEAT__MD5_BYTES]) {
   struct cleat__span span = {(void *)(uintptr_t)bytes, size};
-  return cleat__md5_spans(&span, 1, digest);
+  return cleat__md5_spans(cleat__spans(&span, 1), digest);
 }
 
 cleat_status cleat__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,

@@ -5,9 +5,8 @@
 #ifndef CLEAT_BASE_FEED_H
 #define CLEAT_BASE_FEED_H
 
+#include "base/call.h"
 #include "base/error.h"
-
-#include <stdatomic.h>
 
 /* Bytes for each read of cleat__feed_each. Lower: more calls. Higher: more memory for each part in flight, and the
  * bytes have left the CPU's cache before they are used. */
@@ -26,7 +25,7 @@ typedef cleat_status cleat__feed_take_fn(void *ctx, const void *bytes, size_t si
 
 /* Reads all bytes in order, and passes them to `take` block by block. Errors: those of the feed and of `take`;
  * NO_MEMORY; CANCELLED if `cancel` is set meanwhile (`cancel` may be NULL). */
-cleat_status cleat__feed_each(const struct cleat__feed *feed, const atomic_bool *cancel,
-                              cleat__feed_take_fn *take, void *ctx, struct cleat_error *err);
+cleat_status cleat__feed_each(const struct cleat__feed *feed, cleat__feed_take_fn *take, void *ctx,
+                              struct cleat__call call);
 
 #endif

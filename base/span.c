@@ -7,37 +7,37 @@
 #include <assert.h>
 #include <string.h>
 
-uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count) {
+uint64_t cleat__spans_length(struct cleat__spans spans) {
   uint64_t length = 0;
-  for (size_t i = 0; i < count; i++) {
-    length += spans[i].length;
-    assert(length >= spans[i].length); /* otherwise the sum has overflowed */
+  for (size_t i = 0; i < spans.count; i++) {
+    length += spans.items[i].length;
+    assert(length >= spans.items[i].length); /* otherwise the sum has overflowed */
   }
   return length;
 }
 
-uint32_t cleat__spans_crc32c(const struct cleat__span *spans, size_t count) {
+uint32_t cleat__spans_crc32c(struct cleat__spans spans) {
   uint32_t crc = 0;
-  for (size_t i = 0; i < count; i++)
-    crc = cleat__crc32c(crc, spans[i].base, spans[i].length);
+  for (size_t i = 0; i < spans.count; i++)
+    crc = cleat__crc32c(crc, spans.items[i].base, spans.items[i].length);
   return crc;
 }
 
-void cleat__span_cursor_init(struct cleat__span_cursor *cursor, const struct cleat__span *spans,
-                             size_t count) {
-  *cursor = (struct cleat__span_cursor){.spans = spans, .count = count};
+void cleat__span_cursor_init(struct cleat__span_cursor *cursor, struct cleat__spans spans) {
+  *cursor = (struct cleat__span_cursor){.spans = spans};
 }
 
 /* The rest of the current span, at most `size` bytes. Skips spans that are used up. Returns NULL at the end. *base is
  * NULL if the span has no memory. */
 static size_t current_range(struct cleat__span_cursor *cursor, size_t size, char **base) {
-  while (cursor->index < cursor->count && cursor->offset == cursor->spans[cursor->index].length) {
+  while (cursor->index < cursor->spans.count &&
+         cursor->offset == cursor->spans.items[cursor->index].length) {
     cursor->index++;
     cursor->offset = 0;
   }
-  if (cursor->index == cursor->count)
+  if (cursor->index == cursor->spans.count)
     return 0;
-  const struct cleat__span *span = &cursor->spans[cursor->index];
+  const struct cleat__span *span = &cursor->spans.items[cursor->index];
   assert(cursor->offset < span->length);
   size_t left = span->length - cursor->offset;
   *base = span->base == NULL ? NULL : (char *)span->base + cursor->offset;

@@ -13,22 +13,30 @@ struct cleat__span {
   size_t length;
 };
 
+/* A list of them. Borrows the list. Passed by value. */
+struct cleat__spans {
+  const struct cleat__span *items;
+  size_t count;
+};
+
+static inline struct cleat__spans cleat__spans(const struct cleat__span *items, size_t count) {
+  return (struct cleat__spans){items, count};
+}
+
 /* The number of bytes of all spans. */
-uint64_t cleat__spans_length(const struct cleat__span *spans, size_t count);
+uint64_t cleat__spans_length(struct cleat__spans spans);
 
 /* CRC-32C of the bytes of all spans (no base may be NULL). */
-uint32_t cleat__spans_crc32c(const struct cleat__span *spans, size_t count);
+uint32_t cleat__spans_crc32c(struct cleat__spans spans);
 
 /* A position in a list of spans. The two functions below advance it. */
 struct cleat__span_cursor {
-  const struct cleat__span *spans;
-  size_t count;
+  struct cleat__spans spans;
   size_t index;  /* current span */
   size_t offset; /* offset in the current span */
 };
 
-void cleat__span_cursor_init(struct cleat__span_cursor *cursor, const struct cleat__span *spans,
-                             size_t count);
+void cleat__span_cursor_init(struct cleat__span_cursor *cursor, struct cleat__spans spans);
 
 /* Copies up to `size` bytes from the spans to `to` and advances. Returns how many were copied. 0: the end. */
 size_t cleat__span_cursor_read(struct cleat__span_cursor *cursor, void *to, size_t size);

@@ -14,8 +14,7 @@
 
 struct cleat__xml_reader {
   XML_Parser parser;
-  const char *const *roots; /* accepted names, NULL-terminated */
-  cleat__xml_leaf_fn *leaf;
+  const struct cleat__xml_form *form;
   void *target; /* what the leaf function fills */
   unsigned depth;
   char path[CLEAT__XML_DEPTH * (NAME_MAX_BYTES + 1) + 1];
@@ -40,7 +39,7 @@ static const char *local_name(const char *name) {
 }
 
 static bool is_root(const struct cleat__xml_reader *reader, const char *name) {
-  for (const char *const *root = reader->roots; *root; root++) {
+  for (const char *const *root = reader->form->roots; *root; root++) {
     if (strcmp(*root, name) == 0)
       return true;
   }
@@ -75,7 +74,7 @@ static void XMLCALL on_end(void *user, const char *full_name) {
   if (reader->status)
     return;
   assert(reader->depth > 0);
-  reader->leaf(reader, reader->target, reader->path, cleat__buffer_text(&reader->text));
+  reader->form->leaf(reader, reader->target, reader->path, cleat__buffer_text(&reader->text));
   char *last = strrchr(reader->path, '/');
   if (last)
     *last = '\0';
@@ -125,8 +124,8 @@ static void *expat_realloc(void *block, size_t size) {
 
 static const XML_Memory_Handling_Suite EXPAT_MEMORY = {cleat__alloc, expat_realloc, cleat__free};
 
-static cleat_status parse_failed(const struct cleat__xml_reader *reader, const char *what,
-                                 struct cleat_error *err) {
+static cleat_status parse_failed(const struct cleat__xml_reader *reader, struct cleat_error *err) {
+  const char *what = reader->form->what;
   enum XML_Error code = XML_GetErrorCode(reader->parser);
   if (reader->status == CLEAT_NO_MEMORY || (!reader->status && code == XML_ERROR_NO_MEMORY))
     return cleat__error_no_memory(err, what);
@@ -137,21 +136,20 @@ static cleat_status parse_failed(const struct cleat__xml_reader *reader, const c
                           XML_ErrorString(code), XML_GetCurrentLineNumber(reader->parser));
 }
 
-cleat_status cleat__xml_read(const char *xml, size_t size, const char *what,
-                             const char *const *roots, cleat__xml_leaf_fn *leaf, void *target,
-                             struct cleat_error *err) {
-  assert(roots[0] != NULL && leaf != NULL);
+cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form,
+                             void *target, struct cleat_error *err) {
+  assert(form->roots[0] != NULL && form->leaf != NULL);
   while (size > 0 && strchr(" \t\r\n", *xml) && *xml != '\0') {
     xml++;
     size--;
   }
   if (size > CLEAT__XML_MAX)
     return cleat__error_set(err, CLEAT_FORMAT, "the store's %s is malformed: it is over %u bytes",
-                            what, CLEAT__XML_MAX);
-  struct cleat__xml_reader reader = {.roots = roots, .leaf = leaf, .target = target};
+                            form->what, CLEAT__XML_MAX);
+  struct cleat__xml_reader reader = {.form = form, .target = target};
   reader.parser = XML_ParserCreate_MM(NULL, &EXPAT_MEMORY, NULL);
   if (!reader.parser)
-    return cleat__error_no_memory(err, what);
+    return cleat__error_no_memory(err, form->what);
   cleat__buffer_init(&reader.text, CLEAT__XML_TEXT_MAX);
   XML_SetUserData(reader.parser, &reader);
   XML_SetElementHandler(reader.parser, on_start, on_end);
@@ -160,7 +158,7 @@ cleat_status cleat__xml_read(const char *xml, size_t size, const char *what,
   XML_SetEntityDeclHandler(reader.parser, on_entity);
   cleat_status status = CLEAT_OK;
   if (XML_Parse(reader.parser, xml, (int)size, 1) != XML_STATUS_OK || reader.status)
-    status = parse_failed(&reader, what, err);
+    status = parse_failed(&reader, err);
   XML_ParserFree(reader.parser);
   cleat__buffer_clear(&reader.text);
   return status;

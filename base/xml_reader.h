@@ -23,11 +23,17 @@ struct cleat__xml_reader;
 typedef void cleat__xml_leaf_fn(struct cleat__xml_reader *reader, void *target, const char *path,
                                 const char *text);
 
-/* Reads a whole document. `what` names it in errors ("list reply"). `roots`: the accepted root elements, ended by NULL.
- * Errors: FORMAT, NO_MEMORY, or the failure of the leaf function. */
-cleat_status cleat__xml_read(const char *xml, size_t size, const char *what,
-                             const char *const *roots, cleat__xml_leaf_fn *leaf, void *target,
-                             struct cleat_error *err);
+/* A kind of document. */
+struct cleat__xml_form {
+  const char *what;         /* names it in errors: "list reply" */
+  const char *const *roots; /* the accepted root elements, ended by NULL */
+  cleat__xml_leaf_fn *leaf;
+};
+
+/* Reads a whole document. `target` is passed to the leaf function. Errors: FORMAT, NO_MEMORY, or the failure of the
+ * leaf function. */
+cleat_status cleat__xml_read(const char *xml, size_t size, const struct cleat__xml_form *form,
+                             void *target, struct cleat_error *err);
 
 /* For the leaf function: stops reading. Only the first failure counts. `why` must be static text. */
 void cleat__xml_fail(struct cleat__xml_reader *reader, cleat_status status, const char *why);

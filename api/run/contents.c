@@ -29,9 +29,9 @@ static cleat_status take_fingerprint(struct cleat__run_contents *contents,
         (struct cleat__span){&item->stamp, offsetof(struct cleat__cli_stamp, changed_ns)};
     all[2 * i + 1] = (struct cleat__span){&item->stamp, sizeof item->stamp};
   }
-  cleat_status status = cleat__sha256_spans(names, 2 * sources->count, contents->id);
+  cleat_status status = cleat__sha256_spans(cleat__spans(names, 2 * sources->count), contents->id);
   if (status == CLEAT_OK)
-    status = cleat__sha256_spans(all, 2 * sources->count, contents->fingerprint);
+    status = cleat__sha256_spans(cleat__spans(all, 2 * sources->count), contents->fingerprint);
   cleat__free(spans);
   if (status != CLEAT_OK)
     return cleat__error_set(err, status, "cannot compute a checksum over the list of files");

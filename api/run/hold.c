@@ -343,7 +343,7 @@ static cleat_status check_folders(const char *dir, struct listing *listing,
   }
   struct cleat__span span = {folders.times, folders.count * sizeof *folders.times};
   if (status == CLEAT_OK &&
-      cleat__sha256_spans(&span, folders.count > 0, listing->folders) != CLEAT_OK)
+      cleat__sha256_spans(cleat__spans(&span, folders.count > 0), listing->folders) != CLEAT_OK)
     status = no_memory(err);
   cleat__free(folders.times);
   return status;

@@ -34,7 +34,7 @@ static bool make_key(const struct cleat__run_state *state, char key[2 * KEY_BYTE
   uint8_t digest[CLEAT__SHA256_BYTES];
   const struct cleat__span spans[] = {{(char *)(uintptr_t)state->boot, strlen(state->boot) + 1},
                                       {state->url, strlen(state->url)}};
-  if (cleat__sha256_spans(spans, 2, digest) != CLEAT_OK)
+  if (cleat__sha256_spans(cleat__spans(spans, 2), digest) != CLEAT_OK)
     return false;
   cleat__hex(digest, KEY_BYTES, key);
   return true;

@@ -325,16 +325,17 @@ static bool has_newer(const struct cleat__run_items *items, size_t than) {
   return false;
 }
 
-static cleat_status check_item(struct cleat__run_items *items, size_t at, const char *dir,
-                               const struct cleat__run_watch *watch, int64_t quiet_ms,
-                               int64_t now_ms, struct cleat_error *err) {
+static cleat_status check_item(struct cleat__run_items *items, size_t at,
+                               const struct cleat__run_settling *settling,
+                               struct cleat_error *err) {
   struct cleat__run_item *item = items->items[at];
+  int64_t now_ms = settling->now_ms;
   cleat_status status = CLEAT_OK;
-  if (item->hold && check_held(item, dir, has_newer(items, at), now_ms))
+  if (item->hold && check_held(item, settling->dir, has_newer(items, at), now_ms))
     status = see_hold(item, err);
-  else if (!item->gone && may_have_changed(item, watch))
-    status = check_files(item, dir, now_ms, err);
-  judge(item, quiet_ms, now_ms);
+  else if (!item->gone && may_have_changed(item, settling->watch))
+    status = check_files(item, settling->dir, now_ms, err);
+  judge(item, settling->quiet_ms, now_ms);
   bool is_signed = item->found.has_sign && cleat__run_item_is_whole(item);
   if (item->whole_ms == 0 && (is_signed || item->state == CLEAT__RUN_READY))
     item->whole_ms = now_ms;
@@ -342,20 +343,20 @@ static cleat_status check_item(struct cleat__run_items *items, size_t at, const 
 }
 
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
-                                     const char *dir, const struct cleat__run_watch *watch,
-                                     int64_t quiet_ms, int64_t now_ms, struct cleat_error *err) {
+                                     const struct cleat__run_settling *settling,
+                                     struct cleat_error *err) {
   cleat_status status = CLEAT_OK;
   for (size_t i = 0; i < items->count; i++)
     items->items[i]->gone = true;
   for (size_t i = 0; status == CLEAT_OK && i < scan->count; i++)
-    status = enter(items, &scan->items[i], dir, err);
+    status = enter(items, &scan->items[i], settling->dir, err);
   if (status != CLEAT_OK)
     return status;
   drop_gone(items);
   /* Newest first: for an item that is gone it matters whether a newer one exists. */
   for (size_t i = items->count; status == CLEAT_OK && i-- > 0;) {
     if (!is_busy(items->items[i]))
-      status = check_item(items, i, dir, watch, quiet_ms, now_ms, err);
+      status = check_item(items, i, settling, err);
   }
   drop_gone(items);
   items->scanned = true;

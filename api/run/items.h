@@ -76,11 +76,19 @@ struct cleat__run_items {
 /* Leaves the held files on disk for the next start. */
 void cleat__run_items_clear(struct cleat__run_items *items);
 
+/* What cleat__run_items_update compares checkpoints with. Borrowed for the call. */
+struct cleat__run_settling {
+  const char *dir;
+  const struct cleat__run_watch *watch; /* what may have changed; NULL: everything */
+  int64_t quiet_ms;                     /* how long a checkpoint without a sign must be unchanged */
+  int64_t now_ms;
+};
+
 /* Takes over the findings of a scan (which is empty afterwards), and checks the files of items that may have changed.
- * `watch` NULL: checks all. `quiet_ms`: how long a checkpoint without a sign must be unchanged. Errors: NO_MEMORY. */
+ * Errors: NO_MEMORY. */
 cleat_status cleat__run_items_update(struct cleat__run_items *items, struct cleat__run_scan *scan,
-                                     const char *dir, const struct cleat__run_watch *watch,
-                                     int64_t quiet_ms, int64_t now_ms, struct cleat_error *err);
+                                     const struct cleat__run_settling *settling,
+                                     struct cleat_error *err);
 
 /* Makes one of the moves above. */
 void cleat__run_item_move(struct cleat__run_item *item, enum cleat__run_item_state state);

@@ -91,9 +91,11 @@ bool cleat__run_scanner_scan(struct cleat__run_scanner *scanner, bool parts, int
     if (parts)
       expect_parts(&findings->scan);
     note_oddities(scanner, findings);
-    status =
-        cleat__run_items_update(&scanner->items, &findings->scan, scanner->dir,
-                                first ? NULL : &scanner->watch, scanner->quiet_ms, now_ms, err);
+    const struct cleat__run_settling settling = {.dir = scanner->dir,
+                                                 .watch = first ? NULL : &scanner->watch,
+                                                 .quiet_ms = scanner->quiet_ms,
+                                                 .now_ms = now_ms};
+    status = cleat__run_items_update(&scanner->items, &findings->scan, &settling, err);
   }
   findings->failed = status != CLEAT_OK && !scanner->failed;
   scanner->failed = status != CLEAT_OK;

@@ -61,15 +61,15 @@ static cleat_status no_keys(const struct cleat__s3_settings *settings, struct cl
 }
 
 /* Asks the providers one after the other. `before`: the source of the keys used so far; "" before the first ones. */
-static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool *cancel,
-                          const char *before, struct cleat__s3_credentials *keys,
-                          const char **source, struct cleat_error *err) {
+static cleat_status fetch(const struct cleat__s3_chain *chain, const char *before,
+                          struct cleat__s3_credentials *keys, const char **source,
+                          struct cleat__call call) {
   struct cleat__s3_search search = {
-      .settings = &chain->settings, .clock = chain->clock, .cancel = cancel};
+      .settings = &chain->settings, .clock = chain->clock, .cancel = call.cancel};
   for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++) {
     bool found = false;
     search.known = strcmp(before, PROVIDERS[i].source) == 0;
-    cleat_status status = PROVIDERS[i].fetch(&search, keys, &found, err);
+    cleat_status status = PROVIDERS[i].fetch(&search, keys, &found, call.err);
     if (status)
       return status;
     if (found) {
@@ -77,7 +77,7 @@ static cleat_status fetch(const struct cleat__s3_chain *chain, const atomic_bool
       return CLEAT_OK;
     }
   }
-  return no_keys(&chain->settings, err);
+  return no_keys(&chain->settings, call.err);
 }
 
 cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *options,
@@ -200,14 +200,14 @@ static bool end_renewal(struct cleat__s3_chain *chain, cleat_status status,
 }
 
 /* Asks the providers, and stores the keys or the error in the chain. */
-static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *cancel,
-                          const char *before, struct cleat_error *err) {
+static cleat_status renew(struct cleat__s3_chain *chain, const char *before,
+                          struct cleat__call call) {
   bool first = before[0] == '\0';
   struct cleat__s3_credentials fresh = {0};
   struct cleat_error problem;
   const char *source = "";
   cleat__error_clear(&problem);
-  cleat_status status = fetch(chain, cancel, before, &fresh, &source, &problem);
+  cleat_status status = fetch(chain, before, &fresh, &source, cleat__call(call.cancel, &problem));
   bool changed = end_renewal(chain, status, &fresh, source, &problem);
   cleat__s3_credentials_wipe(&fresh);
   if (!first && changed)
@@ -215,7 +215,7 @@ static cleat_status renew(struct cleat__s3_chain *chain, const atomic_bool *canc
   else if (!first && status != CLEAT_OK && status != CLEAT_CANCELLED)
     cleat__log(&chain->log, CLEAT_LOG_WARNING, "no new S3 keys: %s", problem.message);
   if (status == CLEAT_CANCELLED)
-    *err = problem;
+    *call.err = problem;
   return status;
 }
 
@@ -223,9 +223,9 @@ static bool is_cancelled(const atomic_bool *cancel) {
   return cancel && atomic_load(cancel);
 }
 
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atomic_bool *cancel,
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
                                        struct cleat__s3_credentials *credentials,
-                                       struct cleat_error *err) {
+                                       struct cleat__call call) {
   uint64_t seen = 0;
   bool entered = false;
   for (;;) {
@@ -234,25 +234,25 @@ cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atom
     if (!entered)
       seen = chain->synced.renewals;
     entered = true;
-    enum step step = is_cancelled(cancel) ? WAIT : next_locked(chain, now, seen);
+    enum step step = is_cancelled(call.cancel) ? WAIT : next_locked(chain, now, seen);
     const char *before = chain->synced.source;
     if (step == USE)
       *credentials = chain->synced.keys;
     else if (step == FAIL)
-      *err = chain->synced.error;
+      *call.err = chain->synced.error;
     else if (step == RENEW)
       chain->synced.renewing = true;
-    else if (!is_cancelled(cancel))
+    else if (!is_cancelled(call.cancel))
       wait_locked(chain);
     cleat__mutex_unlock(&chain->synced.lock);
     if (step == USE)
       return CLEAT_OK;
     if (step == FAIL)
-      return err->status;
-    if (is_cancelled(cancel) && step != RENEW)
-      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+      return call.err->status;
+    if (is_cancelled(call.cancel) && step != RENEW)
+      return cleat__error_set(call.err, CLEAT_CANCELLED, "cancelled");
     /* The next round uses the new keys or the old ones, or returns the error. */
-    if (step == RENEW && renew(chain, cancel, before, err) == CLEAT_CANCELLED)
+    if (step == RENEW && renew(chain, before, call) == CLEAT_CANCELLED)
       return CLEAT_CANCELLED;
   }
 }

@@ -16,6 +16,7 @@
 #ifndef CLEAT_STORAGE_AWS_CREDENTIALS_H
 #define CLEAT_STORAGE_AWS_CREDENTIALS_H
 
+#include "base/call.h"
 #include "storage/aws/provider.h"
 
 /* Values of the AWS SDKs. Lower: one short outage of the place ends a save. Higher: a place that
@@ -35,9 +36,9 @@ cleat_status cleat__s3_credentials_new(const struct cleat__s3_chain_options *opt
 /* Copies the keys to use now. Called for every request; fast unless a refresh is needed.
  * `cancel` may be NULL. Errors: DENIED (no keys found; the message names the places), errors of
  * the providers. err->retryable: a later call may succeed. */
-cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain, const atomic_bool *cancel,
+cleat_status cleat__s3_credentials_get(struct cleat__s3_chain *chain,
                                        struct cleat__s3_credentials *credentials,
-                                       struct cleat_error *err);
+                                       struct cleat__call call);
 
 /* Called when the store said that these keys have expired. The next get asks the providers
  * again, unless another thread has done so since. */

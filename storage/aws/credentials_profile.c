@@ -68,10 +68,10 @@ static cleat_status keys_of(const struct cleat__s3_profile *section, const char 
     return cleat__error_no_memory(err, "the credentials");
   const struct cleat__s3_key_names names = {place, "aws_access_key_id", "aws_secret_access_key",
                                             "aws_session_token", CLEAT_INVALID};
-  cleat_status status =
-      cleat__s3_keys_set(&names, cleat__s3_profile_get(section, names.id),
-                         cleat__s3_profile_get(section, names.secret),
-                         cleat__s3_profile_get(section, names.token), keys, found, err);
+  const struct cleat__s3_key_texts texts = {cleat__s3_profile_get(section, names.id),
+                                            cleat__s3_profile_get(section, names.secret),
+                                            cleat__s3_profile_get(section, names.token)};
+  cleat_status status = cleat__s3_keys_set(&names, texts, keys, found, err);
   cleat__free(place);
   return status;
 }

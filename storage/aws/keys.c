@@ -48,29 +48,31 @@ static bool is_set(const char *text) {
   return text && text[0] != '\0';
 }
 
-cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const char *id,
-                                const char *secret, const char *token,
+cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names,
+                                struct cleat__s3_key_texts texts,
                                 struct cleat__s3_credentials *keys, bool *found,
                                 struct cleat_error *err) {
-  if (is_set(id) != is_set(secret) || (is_set(token) && !is_set(id))) {
-    const char *missing = is_set(id) ? names->secret : names->id;
-    const char *present = is_set(id) ? names->id : is_set(secret) ? names->secret : names->token;
+  if (is_set(texts.id) != is_set(texts.secret) || (is_set(texts.token) && !is_set(texts.id))) {
+    const char *missing = is_set(texts.id) ? names->secret : names->id;
+    const char *present = is_set(texts.id)       ? names->id
+                          : is_set(texts.secret) ? names->secret
+                                                 : names->token;
     (void)cleat__error_set(err, names->status, "%s: %s is set, but %s is not", names->place,
                            present, missing);
     cleat__error_hint(err, "set %s too, or neither", missing);
     return err->status;
   }
-  *found = is_set(id);
-  if (!is_set(id))
+  *found = is_set(texts.id);
+  if (!is_set(texts.id))
     return CLEAT_OK;
   keys->expires_s = 0;
-  cleat_status status =
-      copy_key(id, keys->access_key_id, sizeof keys->access_key_id, names->id, names->place, err);
+  cleat_status status = copy_key(texts.id, keys->access_key_id, sizeof keys->access_key_id,
+                                 names->id, names->place, err);
   if (!status)
-    status = copy_key(secret, keys->secret_access_key, sizeof keys->secret_access_key,
+    status = copy_key(texts.secret, keys->secret_access_key, sizeof keys->secret_access_key,
                       names->secret, names->place, err);
   if (!status)
-    status = copy_key(token, keys->session_token, sizeof keys->session_token, names->token,
+    status = copy_key(texts.token, keys->session_token, sizeof keys->session_token, names->token,
                       names->place, err);
   return status;
 }

@@ -34,10 +34,17 @@ struct cleat__s3_key_names {
   cleat_status status; /* status of an incomplete pair */
 };
 
-/* Checks that id and secret are both set or both absent (NULL or ""), and copies them. expires_s becomes 0. Errors:
- * names->status (only one is set), INVALID (too long, or contains blanks, line ends or non-ASCII characters). */
-cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names, const char *id,
-                                const char *secret, const char *token,
+/* Keys as they were given. NULL or "": absent. */
+struct cleat__s3_key_texts {
+  const char *id;
+  const char *secret;
+  const char *token;
+};
+
+/* Checks that id and secret are both set or both absent, and copies them. expires_s becomes 0. Errors: names->status
+ * (only one is set), INVALID (too long, or contains blanks, line ends or non-ASCII characters). */
+cleat_status cleat__s3_keys_set(const struct cleat__s3_key_names *names,
+                                struct cleat__s3_key_texts texts,
                                 struct cleat__s3_credentials *keys, bool *found,
                                 struct cleat_error *err);
 

@@ -44,9 +44,10 @@ static cleat_status read_keys(struct cleat__s3_settings *settings,
                               const struct cleat__s3_chain_options *options,
                               struct cleat_error *err) {
   const struct cleat_client_options *client = options->client;
+  const struct cleat__s3_key_texts given = {client->access_key_id, client->secret_access_key,
+                                            client->session_token};
   cleat_status status =
-      cleat__s3_keys_set(&OPTION_NAMES, client->access_key_id, client->secret_access_key,
-                         client->session_token, &settings->options, &settings->has_options, err);
+      cleat__s3_keys_set(&OPTION_NAMES, given, &settings->options, &settings->has_options, err);
   if (!status && settings->has_options && options->anonymous)
     return cleat__error_set(err, CLEAT_INVALID,
                             "the URL asks for anonymous requests, but the options contain keys");
@@ -55,10 +56,10 @@ static cleat_status read_keys(struct cleat__s3_settings *settings,
     return status;
   struct cleat_error ignored;
   bool needed = !settings->profile_in_url;
-  status = cleat__s3_keys_set(&ENVIRONMENT_NAMES, getenv("AWS_ACCESS_KEY_ID"),
-                              getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN"),
-                              &settings->environment, &settings->has_environment,
-                              needed ? err : &ignored);
+  const struct cleat__s3_key_texts variables = {
+      getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN")};
+  status = cleat__s3_keys_set(&ENVIRONMENT_NAMES, variables, &settings->environment,
+                              &settings->has_environment, needed ? err : &ignored);
   settings->has_environment = settings->has_environment && !status;
   return needed ? status : CLEAT_OK;
 }
@@ -283,12 +284,10 @@ static cleat_status ask_once(const struct cleat__s3_search *search,
                                         .headers = question->headers,
                                         .header_count = question->header_count,
                                         .has_body = question->body != NULL,
-                                        .body = &body,
-                                        .body_count = 1,
+                                        .body = cleat__spans(&body, 1),
                                         /* so that there are no copies that are not wiped */
                                         .into_spans = true,
-                                        .into = &into,
-                                        .into_count = 1,
+                                        .into = cleat__spans(&into, 1),
                                         .limit_ms = question->limit_ms,
                                         .cancel = search->cancel};
   struct cleat__http_reply reply;

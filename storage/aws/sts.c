@@ -107,13 +107,14 @@ cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *p
                                 struct cleat__s3_credentials *keys, struct cleat_error *err) {
   static const char *const roots[] = {"AssumeRoleResponse", "AssumeRoleWithWebIdentityResponse",
                                       "ErrorResponse", "Error", NULL};
+  static const struct cleat__xml_form document = {"reply", roots, on_leaf};
   const struct cleat__s3_key_names names = {place, "AccessKeyId", "SecretAccessKey", "SessionToken",
                                             CLEAT_DENIED};
   struct cleat_error problem;
   struct sts_reply reply = {.expires_s = 0};
   bool found = false;
   cleat__error_clear(&problem);
-  cleat_status status = cleat__xml_read(text, size, "reply", roots, on_leaf, &reply, &problem);
+  cleat_status status = cleat__xml_read(text, size, &document, &reply, &problem);
   scrub(role, &reply);
   if (status == CLEAT_NO_MEMORY)
     status = cleat__error_no_memory(err, "the credentials");
@@ -123,7 +124,9 @@ cleat_status cleat__s3_sts_read(const struct cleat__s3_role *role, const char *p
     status = cleat__error_set(err, CLEAT_DENIED, "%s at %s: the answer is not a reply of STS",
                               action, place);
   else
-    status = cleat__s3_keys_set(&names, reply.id, reply.secret, reply.token, keys, &found, err);
+    status = cleat__s3_keys_set(&names,
+                                (struct cleat__s3_key_texts){reply.id, reply.secret, reply.token},
+                                keys, &found, err);
   if (!status && (!found || keys->session_token[0] == '\0'))
     status =
         cleat__error_set(err, CLEAT_DENIED, "%s at %s: the reply contains no keys", action, place);

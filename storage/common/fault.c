@@ -26,151 +26,136 @@ static bool fails(const struct cleat__store *store, enum cleat__fault_mode *mode
   return cleat__fault_point();
 }
 
-/* Runs `call` unless a fault is due before it. Returns from the function if either failed.
+/* Runs the call `made` unless a fault is due before it. Returns from the function if either failed.
  * `undo` frees the results of a success that is withheld. Code after the macro runs only on
  * success, and hands the results on. */
-#define FAULTY(op, key, call, undo)            \
+#define FAULTY(op, key, made, undo)            \
   do {                                         \
     enum cleat__fault_mode mode;               \
     bool faulty = fails(store, &mode);         \
     if (faulty && mode == CLEAT__FAULT_BEFORE) \
-      return injected(op, key, err);           \
-    cleat_status status = (call);              \
+      return injected(op, key, call.err);      \
+    cleat_status status = (made);              \
     if (faulty && status == CLEAT_OK) {        \
       undo;                                    \
-      return injected(op, key, err);           \
+      return injected(op, key, call.err);      \
     }                                          \
     if (status != CLEAT_OK)                    \
       return status;                           \
   } while (0)
 
-static cleat_status fault_put(struct cleat__store *store, const char *key,
-                              const struct cleat__span *body, size_t body_count,
-                              const struct cleat__put_options *options, const atomic_bool *cancel,
-                              struct cleat_error *err) {
+static cleat_status fault_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                              const struct cleat__put_options *options, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("put", key, cleat__store_put(inner, key, body, body_count, options, cancel, err), (void)0);
+  FAULTY("put", key, cleat__store_put(inner, key, body, options, call), (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_get(struct cleat__store *store, const char *key, uint64_t offset,
-                              const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   uint32_t crc = 0;
-  FAULTY("get", key, cleat__store_get(inner, key, offset, into, into_count, &crc, cancel, err),
-         (void)0);
+  FAULTY("get", key, cleat__store_get(inner, key, offset, into, &crc, call), (void)0);
   *crc32c = crc;
   return CLEAT_OK;
 }
 
 static cleat_status fault_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                    char **bytes, size_t *size, struct cleat__object *object,
-                                    const atomic_bool *cancel, struct cleat_error *err) {
+                                    struct cleat__small *small, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  char *read = NULL;
-  size_t read_size = 0;
-  struct cleat__object found = {0};
-  FAULTY("get_small", key,
-         cleat__store_get_small(inner, key, cap, &read, &read_size, &found, cancel, err),
-         cleat__free(read));
-  *bytes = read;
-  *size = read_size;
-  if (object != NULL)
-    *object = found;
+  struct cleat__small read = {0};
+  FAULTY("get_small", key, cleat__store_get_small(inner, key, cap, &read, call),
+         cleat__free(read.bytes));
+  *small = read;
   return CLEAT_OK;
 }
 
 static cleat_status fault_head(struct cleat__store *store, const char *key,
-                               struct cleat__object *object, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+                               struct cleat__object *object, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__object found = {0};
-  FAULTY("head", key, cleat__store_head(inner, key, &found, cancel, err), (void)0);
+  FAULTY("head", key, cleat__store_head(inner, key, &found, call), (void)0);
   *object = found;
   return CLEAT_OK;
 }
 
 static cleat_status fault_list(struct cleat__store *store, const char *prefix, bool delimited,
                                const char *after, struct cleat__list_page *page,
-                               const atomic_bool *cancel, struct cleat_error *err) {
+                               struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__list_page found = {0};
-  FAULTY("list", prefix, cleat__store_list(inner, prefix, delimited, after, &found, cancel, err),
+  FAULTY("list", prefix, cleat__store_list(inner, prefix, delimited, after, &found, call),
          cleat__list_page_clear(&found));
   *page = found;
   return CLEAT_OK;
 }
 
 static cleat_status fault_remove(struct cleat__store *store, const char *key,
-                                 const atomic_bool *cancel, struct cleat_error *err) {
+                                 struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("remove", key, cleat__store_remove(inner, key, cancel, err), (void)0);
+  FAULTY("remove", key, cleat__store_remove(inner, key, call), (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_create(struct cleat__store *store, struct cleat__upload *upload,
-                                 const char *content_type, const atomic_bool *cancel,
-                                 struct cleat_error *err) {
+                                 const char *content_type, struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   /* Like after a lost reply, the caller does not learn the id of an upload whose success is
    * withheld. */
   struct cleat__upload made = *upload;
   FAULTY("multipart_create", upload->key,
-         cleat__store_multipart_create(inner, &made, content_type, cancel, err), (void)0);
+         cleat__store_multipart_create(inner, &made, content_type, call), (void)0);
   *upload = made;
   return CLEAT_OK;
 }
 
 static cleat_status fault_part(struct cleat__store *store, const struct cleat__upload *upload,
-                               const struct cleat__span *body, size_t body_count,
-                               struct cleat__stored_part *part, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+                               struct cleat__spans body, struct cleat__stored_part *part,
+                               struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
   FAULTY("multipart_part", upload->key,
-         cleat__store_multipart_part(inner, upload, body, body_count, &stored, cancel, err),
-         (void)0);
+         cleat__store_multipart_part(inner, upload, body, &stored, call), (void)0);
   *part = stored;
   return CLEAT_OK;
 }
 
 static cleat_status fault_feed(struct cleat__store *store, const struct cleat__upload *upload,
                                const struct cleat__feed *feed, struct cleat__stored_part *part,
-                               const atomic_bool *cancel, struct cleat_error *err) {
+                               struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part stored = *part;
   FAULTY("multipart_feed", upload->key,
-         cleat__store_multipart_feed(inner, upload, feed, &stored, cancel, err), (void)0);
+         cleat__store_multipart_feed(inner, upload, feed, &stored, call), (void)0);
   *part = stored;
   return CLEAT_OK;
 }
 
 static cleat_status fault_complete(struct cleat__store *store, const struct cleat__upload *upload,
                                    const struct cleat__stored_part *parts, size_t count,
-                                   const atomic_bool *cancel, struct cleat_error *err) {
+                                   struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   FAULTY("multipart_complete", upload->key,
-         cleat__store_multipart_complete(inner, upload, parts, count, cancel, err), (void)0);
+         cleat__store_multipart_complete(inner, upload, parts, count, call), (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_abort(struct cleat__store *store, const struct cleat__upload *upload,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_abort", upload->key, cleat__store_multipart_abort(inner, upload, cancel, err),
+  FAULTY("multipart_abort", upload->key, cleat__store_multipart_abort(inner, upload, call),
          (void)0);
   return CLEAT_OK;
 }
 
 static cleat_status fault_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
                                      struct cleat__stored_part **parts, size_t *count,
-                                     const atomic_bool *cancel, struct cleat_error *err) {
+                                     struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
   FAULTY("multipart_list_parts", upload->key,
-         cleat__store_multipart_list_parts(inner, upload, &found, &found_count, cancel, err),
+         cleat__store_multipart_list_parts(inner, upload, &found, &found_count, call),
          cleat__free(found));
   *parts = found;
   *count = found_count;
@@ -179,20 +164,19 @@ static cleat_status fault_list_parts(struct cleat__store *store, const struct cl
 
 static cleat_status fault_list_uploads(struct cleat__store *store, const char *prefix,
                                        const char *after, struct cleat__upload_page *page,
-                                       const atomic_bool *cancel, struct cleat_error *err) {
+                                       struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
   struct cleat__upload_page found = {0};
-  FAULTY("multipart_list", prefix,
-         cleat__store_multipart_list(inner, prefix, after, &found, cancel, err),
+  FAULTY("multipart_list", prefix, cleat__store_multipart_list(inner, prefix, after, &found, call),
          cleat__upload_page_clear(&found));
   *page = found;
   return CLEAT_OK;
 }
 
 static cleat_status fault_adopt(struct cleat__store *store, const struct cleat__upload *upload,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   struct cleat__store *inner = inner_of(store);
-  FAULTY("multipart_adopt", upload->key, cleat__store_multipart_adopt(inner, upload, cancel, err),
+  FAULTY("multipart_adopt", upload->key, cleat__store_multipart_adopt(inner, upload, call),
          (void)0);
   return CLEAT_OK;
 }

@@ -15,6 +15,7 @@
 #ifndef CLEAT_STORAGE_COMMON_STORE_H
 #define CLEAT_STORAGE_COMMON_STORE_H
 
+#include "base/call.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/feed.h"
@@ -101,6 +102,13 @@ struct cleat__object {
   uint32_t checksum_parts; /* number of parts, for _PARTS */
 };
 
+/* A small object as a whole. */
+struct cleat__small {
+  char *bytes; /* owned (cleat__free), NUL-terminated */
+  size_t size;
+  char etag[CLEAT__ETAG_MAX];
+};
+
 /* One entry of a page: an object, or, with a delimiter, a common prefix. A prefix ends in '/'. */
 struct cleat__list_entry {
   char *key; /* relative to the store's folder, as all keys */
@@ -178,91 +186,83 @@ struct cleat__store;
 
 struct cleat__store_ops {
   /* Required. Stores `body` (all spans) under `key`, completely or not at all. */
-  cleat_status (*put)(struct cleat__store *store, const char *key, const struct cleat__span *body,
-                      size_t body_count, const struct cleat__put_options *options,
-                      const atomic_bool *cancel, struct cleat_error *err);
+  cleat_status (*put)(struct cleat__store *store, const char *key, struct cleat__spans body,
+                      const struct cleat__put_options *options, struct cleat__call call);
 
   /* Required. Reads exactly the total length of the spans, starting at `offset`, into the spans. *crc32c is the
    * CRC-32C of all bytes read. INTEGRITY: the object has fewer bytes. NOT_FOUND: no such key. With length 0 it
    * succeeds and reads nothing. */
   cleat_status (*get)(struct cleat__store *store, const char *key, uint64_t offset,
-                      const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                      const atomic_bool *cancel, struct cleat_error *err);
+                      struct cleat__spans into, uint32_t *crc32c, struct cleat__call call);
 
-  /* Required. Reads a whole object of at most `cap` bytes into new memory (*bytes: cleat__free), and adds a NUL at
-   * the end. LIMIT: the object is larger. If `object` is not NULL, it gets the size and ETag of what was read. */
-  cleat_status (*get_small)(struct cleat__store *store, const char *key, size_t cap, char **bytes,
-                            size_t *size, struct cleat__object *object, const atomic_bool *cancel,
-                            struct cleat_error *err);
+  /* Required. Reads a whole object of at most `cap` bytes. LIMIT: the object is larger. A failure leaves *small as it
+   * was. */
+  cleat_status (*get_small)(struct cleat__store *store, const char *key, size_t cap,
+                            struct cleat__small *small, struct cleat__call call);
 
   /* Required. Gets size and ETag of an object. NOT_FOUND: no such key. */
   cleat_status (*head)(struct cleat__store *store, const char *key, struct cleat__object *object,
-                       const atomic_bool *cancel, struct cleat_error *err);
+                       struct cleat__call call);
 
   /* Required. Lists one page of the keys that start with `prefix` in byte order. The prefix is "" for all keys and
    * may end in '/'. With `delimited`, keys that have a '/' after the prefix are folded into common prefixes. `after`
    * is NULL for the first page, then the `next` of the page before. An absent folder gives an empty page. An absent
    * bucket is NOT_FOUND. A common prefix may hold no key: folders of file:// can be empty. */
   cleat_status (*list)(struct cleat__store *store, const char *prefix, bool delimited,
-                       const char *after, struct cleat__list_page *page, const atomic_bool *cancel,
-                       struct cleat_error *err);
+                       const char *after, struct cleat__list_page *page, struct cleat__call call);
 
   /* Required. Removes an object. An absent key is a success. */
-  cleat_status (*remove)(struct cleat__store *store, const char *key, const atomic_bool *cancel,
-                         struct cleat_error *err);
+  cleat_status (*remove)(struct cleat__store *store, const char *key, struct cleat__call call);
 
   /* Required. Begins an upload of upload->size bytes under upload->key, in parts of upload->part_bytes. The caller
    * fills these three fields; the operation fills upload->id. */
   cleat_status (*multipart_create)(struct cleat__store *store, struct cleat__upload *upload,
-                                   const char *content_type, const atomic_bool *cancel,
-                                   struct cleat_error *err);
+                                   const char *content_type, struct cleat__call call);
 
   /* Required. Stores part part->number (from 1), in any order and in parallel with others. The caller fills
    * part->number, size and crc32c. The store checks the CRC if it can. The operation fills part->etag. */
   cleat_status (*multipart_part)(struct cleat__store *store, const struct cleat__upload *upload,
-                                 const struct cleat__span *body, size_t body_count,
-                                 struct cleat__stored_part *part, const atomic_bool *cancel,
-                                 struct cleat_error *err);
+                                 struct cleat__spans body, struct cleat__stored_part *part,
+                                 struct cleat__call call);
 
   /* Required. Like multipart_part, but reads the body from `feed` while it sends it, so no memory of the size of the
    * body is needed. The body is read again for each retry. It is also read once more if the store uses another
    * checksum than crc32c. part->size is feed->length. If the feed fails, its error is returned unchanged. */
   cleat_status (*multipart_feed)(struct cleat__store *store, const struct cleat__upload *upload,
                                  const struct cleat__feed *feed, struct cleat__stored_part *part,
-                                 const atomic_bool *cancel, struct cleat_error *err);
+                                 struct cleat__call call);
 
   /* Required. Makes the object from all parts in their order. Only then is the key visible. After a lost reply, the
    * operation itself checks whether an object of this size exists, and then succeeds. With upload->create_only it
    * returns EXISTS if there is an object, whichever process made it. The caller then compares the bytes. */
   cleat_status (*multipart_complete)(struct cleat__store *store, const struct cleat__upload *upload,
                                      const struct cleat__stored_part *parts, size_t count,
-                                     const atomic_bool *cancel, struct cleat_error *err);
+                                     struct cleat__call call);
 
   /* Required. Discards the upload and its parts. An upload that no longer exists is a success. The caller must have
    * no part of it in flight. If the store can list parts, the operation returns success only when the list is empty. */
   cleat_status (*multipart_abort)(struct cleat__store *store, const struct cleat__upload *upload,
-                                  const atomic_bool *cancel, struct cleat_error *err);
+                                  struct cleat__call call);
 
   /* Required. Lists all parts that the store holds, ordered by number (*parts: cleat__free). NOT_FOUND: no such
    * upload. UNSUPPORTED: the store cannot list parts. */
   cleat_status (*multipart_list_parts)(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        struct cleat__stored_part **parts, size_t *count,
-                                       const atomic_bool *cancel, struct cleat_error *err);
+                                       struct cleat__call call);
 
   /* Required. Lists one page of the unfinished uploads whose key starts with `prefix`, ordered by key and id.
    * `after` as for list. MinIO lists only the uploads of one complete key. So callers that know the keys also ask
    * with each key as the prefix. UNSUPPORTED: the store cannot list uploads. */
   cleat_status (*multipart_list)(struct cleat__store *store, const char *prefix, const char *after,
-                                 struct cleat__upload_page *page, const atomic_bool *cancel,
-                                 struct cleat_error *err);
+                                 struct cleat__upload_page *page, struct cleat__call call);
 
   /* Required. Takes over an upload that another process began. The caller fills key, id, size and part_bytes.
    * Afterwards list_parts lists only parts whose bytes are known to be stored, and parts may be added. LOST: the
    * upload cannot be taken over, because the process that began it is alive (only file:// can know), or because the
    * upload has another size. NOT_FOUND: no such upload. */
   cleat_status (*multipart_adopt)(struct cleat__store *store, const struct cleat__upload *upload,
-                                  const atomic_bool *cancel, struct cleat_error *err);
+                                  struct cleat__call call);
 
   /* Optional; NULL: the store cannot know. Tells whether the process that began the upload is alive (file:// only),
    * and how many bytes the upload uses. An upload that no longer exists is not held and uses 0 bytes. */
@@ -275,15 +275,13 @@ struct cleat__store_ops {
    * With `dry_run`, nothing is removed. *found counts what was removed, or would be. After a failure it counts what
    * was removed until then. */
   cleat_status (*sweep)(struct cleat__store *store, const char *prefix, int64_t before_s,
-                        bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
-                        struct cleat_error *err);
+                        bool dry_run, struct cleat__swept *found, struct cleat__call call);
 
   /* Optional; NULL: the driver has no facts. Requests `key`, which must not exist, to test the connection to the
    * store. Fills *facts as far as it gets, also on failure. Returns success if the key is absent. Other failures are
    * those of get_small. */
   cleat_status (*describe)(struct cleat__store *store, const char *key,
-                           struct cleat__store_facts *facts, const atomic_bool *cancel,
-                           struct cleat_error *err);
+                           struct cleat__store_facts *facts, struct cleat__call call);
 
   /* Required. Frees the store. No operation may be running. */
   void (*close)(struct cleat__store *store);
@@ -330,104 +328,97 @@ const char *cleat__key_problem(const char *key);
 /* ---- The operations of a store, as functions: see struct cleat__store_ops ---- */
 
 static inline cleat_status cleat__store_put(struct cleat__store *store, const char *key,
-                                            const struct cleat__span *body, size_t body_count,
+                                            struct cleat__spans body,
                                             const struct cleat__put_options *options,
-                                            const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->put(store, key, body, body_count, options, cancel, error);
+                                            struct cleat__call call) {
+  return store->ops->put(store, key, body, options, call);
 }
 
 static inline cleat_status cleat__store_get(struct cleat__store *store, const char *key,
-                                            uint64_t offset, const struct cleat__span *into,
-                                            size_t into_count, uint32_t *crc32c,
-                                            const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->get(store, key, offset, into, into_count, crc32c, cancel, error);
+                                            uint64_t offset, struct cleat__spans into,
+                                            uint32_t *crc32c, struct cleat__call call) {
+  return store->ops->get(store, key, offset, into, crc32c, call);
 }
 
 static inline cleat_status cleat__store_get_small(struct cleat__store *store, const char *key,
-                                                  size_t cap, char **bytes, size_t *size,
-                                                  struct cleat__object *object,
-                                                  const atomic_bool *cancel,
-                                                  struct cleat_error *error) {
-  return store->ops->get_small(store, key, cap, bytes, size, object, cancel, error);
+                                                  size_t cap, struct cleat__small *small,
+                                                  struct cleat__call call) {
+  return store->ops->get_small(store, key, cap, small, call);
 }
 
 static inline cleat_status cleat__store_head(struct cleat__store *store, const char *key,
                                              struct cleat__object *object,
-                                             const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->head(store, key, object, cancel, error);
+                                             struct cleat__call call) {
+  return store->ops->head(store, key, object, call);
 }
 
 static inline cleat_status cleat__store_list(struct cleat__store *store, const char *prefix,
                                              bool delimited, const char *after,
                                              struct cleat__list_page *page,
-                                             const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->list(store, prefix, delimited, after, page, cancel, error);
+                                             struct cleat__call call) {
+  return store->ops->list(store, prefix, delimited, after, page, call);
 }
 
 static inline cleat_status cleat__store_remove(struct cleat__store *store, const char *key,
-                                               const atomic_bool *cancel,
-                                               struct cleat_error *error) {
-  return store->ops->remove(store, key, cancel, error);
+                                               struct cleat__call call) {
+  return store->ops->remove(store, key, call);
 }
 
 static inline cleat_status cleat__store_multipart_create(struct cleat__store *store,
                                                          struct cleat__upload *upload,
                                                          const char *content_type,
-                                                         const atomic_bool *cancel,
-                                                         struct cleat_error *error) {
-  return store->ops->multipart_create(store, upload, content_type, cancel, error);
+                                                         struct cleat__call call) {
+  return store->ops->multipart_create(store, upload, content_type, call);
 }
 
-static inline cleat_status
-cleat__store_multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
-                            const struct cleat__span *body, size_t body_count,
-                            struct cleat__stored_part *part, const atomic_bool *cancel,
-                            struct cleat_error *error) {
-  return store->ops->multipart_part(store, upload, body, body_count, part, cancel, error);
+static inline cleat_status cleat__store_multipart_part(struct cleat__store *store,
+                                                       const struct cleat__upload *upload,
+                                                       struct cleat__spans body,
+                                                       struct cleat__stored_part *part,
+                                                       struct cleat__call call) {
+  return store->ops->multipart_part(store, upload, body, part, call);
 }
 
-static inline cleat_status
-cleat__store_multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
-                            const struct cleat__feed *feed, struct cleat__stored_part *part,
-                            const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->multipart_feed(store, upload, feed, part, cancel, error);
+static inline cleat_status cleat__store_multipart_feed(struct cleat__store *store,
+                                                       const struct cleat__upload *upload,
+                                                       const struct cleat__feed *feed,
+                                                       struct cleat__stored_part *part,
+                                                       struct cleat__call call) {
+  return store->ops->multipart_feed(store, upload, feed, part, call);
 }
 
 static inline cleat_status cleat__store_multipart_complete(struct cleat__store *store,
                                                            const struct cleat__upload *upload,
                                                            const struct cleat__stored_part *parts,
-                                                           size_t count, const atomic_bool *cancel,
-                                                           struct cleat_error *error) {
-  return store->ops->multipart_complete(store, upload, parts, count, cancel, error);
+                                                           size_t count, struct cleat__call call) {
+  return store->ops->multipart_complete(store, upload, parts, count, call);
 }
 
 static inline cleat_status cleat__store_multipart_abort(struct cleat__store *store,
                                                         const struct cleat__upload *upload,
-                                                        const atomic_bool *cancel,
-                                                        struct cleat_error *error) {
-  return store->ops->multipart_abort(store, upload, cancel, error);
+                                                        struct cleat__call call) {
+  return store->ops->multipart_abort(store, upload, call);
 }
 
-static inline cleat_status
-cleat__store_multipart_list_parts(struct cleat__store *store, const struct cleat__upload *upload,
-                                  struct cleat__stored_part **parts, size_t *count,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
-  return store->ops->multipart_list_parts(store, upload, parts, count, cancel, error);
+static inline cleat_status cleat__store_multipart_list_parts(struct cleat__store *store,
+                                                             const struct cleat__upload *upload,
+                                                             struct cleat__stored_part **parts,
+                                                             size_t *count,
+                                                             struct cleat__call call) {
+  return store->ops->multipart_list_parts(store, upload, parts, count, call);
 }
 
 static inline cleat_status cleat__store_multipart_list(struct cleat__store *store,
                                                        const char *prefix, const char *after,
                                                        struct cleat__upload_page *page,
-                                                       const atomic_bool *cancel,
-                                                       struct cleat_error *error) {
-  return store->ops->multipart_list(store, prefix, after, page, cancel, error);
+                                                       struct cleat__call call) {
+  return store->ops->multipart_list(store, prefix, after, page, call);
 }
 
 static inline cleat_status cleat__store_multipart_adopt(struct cleat__store *store,
                                                         const struct cleat__upload *upload,
-                                                        const atomic_bool *cancel,
-                                                        struct cleat_error *error) {
-  return store->ops->multipart_adopt(store, upload, cancel, error);
+                                                        struct cleat__call call) {
+  return store->ops->multipart_adopt(store, upload, call);
 }
 
 static inline cleat_status cleat__store_multipart_held(struct cleat__store *store, const char *key,
@@ -438,16 +429,14 @@ static inline cleat_status cleat__store_multipart_held(struct cleat__store *stor
 
 static inline cleat_status cleat__store_sweep(struct cleat__store *store, const char *prefix,
                                               int64_t before_s, bool dry_run,
-                                              struct cleat__swept *found, const atomic_bool *cancel,
-                                              struct cleat_error *error) {
-  return store->ops->sweep(store, prefix, before_s, dry_run, found, cancel, error);
+                                              struct cleat__swept *found, struct cleat__call call) {
+  return store->ops->sweep(store, prefix, before_s, dry_run, found, call);
 }
 
 static inline cleat_status cleat__store_describe(struct cleat__store *store, const char *key,
                                                  struct cleat__store_facts *facts,
-                                                 const atomic_bool *cancel,
-                                                 struct cleat_error *error) {
-  return store->ops->describe(store, key, facts, cancel, error);
+                                                 struct cleat__call call) {
+  return store->ops->describe(store, key, facts, call);
 }
 
 #endif

@@ -42,21 +42,20 @@ cleat_status cleat__doctor_put_text(struct cleat__doctor *doctor, int object, co
    * started. */
   if (!doctor->made[object])
     doctor->made[object] = true;
-  return cleat__store_put(doctor->store, doctor->keys[object], &span, 1, &options, doctor->cancel,
-                          err);
+  return cleat__store_put(doctor->store, doctor->keys[object], cleat__spans(&span, 1), &options,
+                          cleat__call(doctor->cancel, err));
 }
 
 cleat_status cleat__doctor_is_text(struct cleat__doctor *doctor, int object, const char *text,
                                    bool *same, struct cleat_error *err) {
-  char *bytes = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   cleat_status status =
-      cleat__store_get_small(doctor->store, doctor->keys[object], CLEAT__DOCTOR_BYTES, &bytes,
-                             &size, NULL, doctor->cancel, err);
+      cleat__store_get_small(doctor->store, doctor->keys[object], CLEAT__DOCTOR_BYTES, &small,
+                             cleat__call(doctor->cancel, err));
   if (status != CLEAT_OK)
     return status;
-  *same = size == strlen(text) && memcmp(bytes, text, size) == 0;
-  cleat__free(bytes);
+  *same = small.size == strlen(text) && memcmp(small.bytes, text, small.size) == 0;
+  cleat__free(small.bytes);
   return CLEAT_OK;
 }
 

@@ -126,8 +126,8 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
   for (int i = 0; i < CLEAT__DOCTOR_UPLOADS; i++) {
     if (!doctor->upload_open[i])
       continue;
-    cleat_status status =
-        cleat__store_multipart_abort(doctor->store, &doctor->uploads[i], doctor->cancel, &problem);
+    cleat_status status = cleat__store_multipart_abort(doctor->store, &doctor->uploads[i],
+                                                       cleat__call(doctor->cancel, &problem));
     doctor->upload_open[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
@@ -135,7 +135,7 @@ static cleat_status remove_all(struct cleat__doctor *doctor, struct cleat_error 
     if (!doctor->made[i])
       continue;
     cleat_status status =
-        cleat__store_remove(doctor->store, doctor->keys[i], doctor->cancel, &problem);
+        cleat__store_remove(doctor->store, doctor->keys[i], cleat__call(doctor->cancel, &problem));
     doctor->made[i] = status != CLEAT_OK;
     keep_first(&first, status, &problem, err);
   }
@@ -150,7 +150,8 @@ static cleat_status count_left(struct cleat__doctor *doctor, size_t *left,
   cleat_status status = CLEAT_OK;
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
   if ((doctor->passed & BIT(LIST)) != 0)
-    status = cleat__store_list(doctor->store, folder, false, NULL, &page, doctor->cancel, err);
+    status = cleat__store_list(doctor->store, folder, false, NULL, &page,
+                               cleat__call(doctor->cancel, err));
   *left = page.count;
   cleat__list_page_clear(&page);
   return status;
@@ -262,12 +263,12 @@ static void run_rows(struct cleat__doctor *doctor, struct cleat__doctor_report *
 }
 
 cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__clock *clock,
-                               const struct cleat__log *log, const atomic_bool *cancel,
-                               struct cleat__doctor_report *report, struct cleat_error *err) {
-  struct cleat__doctor doctor = {.store = store, .clock = clock, .cancel = cancel};
+                               const struct cleat__log *log, struct cleat__doctor_report *report,
+                               struct cleat__call call) {
+  struct cleat__doctor doctor = {.store = store, .clock = clock, .cancel = call.cancel};
   const struct cleat__doctor_check *left = &report->checks[CLEAT__DOCTOR_CLEAN_UP];
   atomic_bool never = false;
-  cleat_status status = prepare(&doctor, err);
+  cleat_status status = prepare(&doctor, call.err);
   if (status != CLEAT_OK)
     return status;
   report->safe = true;
@@ -283,5 +284,5 @@ cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__c
   /* After a cancel the caller does not show the report, so the log names what is left. */
   if (left->info.result != CLEAT_CHECK_OK)
     cleat__log(log, CLEAT_LOG_WARNING, "%s; %s", left->seen, left->hint);
-  return cleat__error_set(err, CLEAT_CANCELLED, "the doctor was cancelled");
+  return cleat__error_set(call.err, CLEAT_CANCELLED, "the doctor was cancelled");
 }

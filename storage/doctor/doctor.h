@@ -7,6 +7,7 @@
 #ifndef CLEAT_STORAGE_DOCTOR_DOCTOR_H
 #define CLEAT_STORAGE_DOCTOR_DOCTOR_H
 
+#include "base/call.h"
 #include "storage/common/store.h"
 
 /* No check starts after this time. Lower: the report on a slow store is incomplete. Higher: a user waits longer for
@@ -59,8 +60,8 @@ struct cleat__doctor_report {
  * caller zeroes *report and does not move it. After a failure it holds the checks that ran. Errors: CANCELLED,
  * NO_MEMORY (for the buffers; an error of the store is a failed check). */
 cleat_status cleat__doctor_run(struct cleat__store *store, const struct cleat__clock *clock,
-                               const struct cleat__log *log, const atomic_bool *cancel,
-                               struct cleat__doctor_report *report, struct cleat_error *err);
+                               const struct cleat__log *log, struct cleat__doctor_report *report,
+                               struct cleat__call call);
 
 /* ---- Only for storage/doctor/ ---- */
 

@@ -46,8 +46,8 @@ static cleat_status find_listed(struct cleat__doctor *doctor, struct names *name
   struct cleat__list_page page = {0};
   char folder[sizeof doctor->folder + 1];
   snprintf(folder, sizeof folder, "%s/", doctor->folder);
-  cleat_status status =
-      cleat__store_list(doctor->store, folder, false, NULL, &page, doctor->cancel, err);
+  cleat_status status = cleat__store_list(doctor->store, folder, false, NULL, &page,
+                                          cleat__call(doctor->cancel, err));
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
     const char *key = page.entries[i].key;
     names->named = names->named || strcmp(key, doctor->keys[CLEAT__DOCTOR_NAMED]) == 0;
@@ -101,7 +101,8 @@ void cleat__doctor_list_folders(struct cleat__doctor *doctor, struct cleat__doct
   cleat_status status =
       cleat__doctor_put_text(doctor, CLEAT__DOCTOR_DEEP, "deep", CLEAT__PUT_ALWAYS, NULL, &err);
   if (status == CLEAT_OK)
-    status = cleat__store_list(doctor->store, prefix, true, NULL, &page, doctor->cancel, &err);
+    status = cleat__store_list(doctor->store, prefix, true, NULL, &page,
+                               cleat__call(doctor->cancel, &err));
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++)
     found = found || strcmp(page.entries[i].key, folder) == 0;
   cleat__list_page_clear(&page);

@@ -17,8 +17,8 @@ static cleat_status put_bytes(struct cleat__doctor *doctor, int object, bool wro
                                                  (wrong_checksum ? 1u : 0u),
                                        .wrong_checksum = wrong_checksum};
   doctor->made[object] = true;
-  return cleat__store_put(doctor->store, doctor->keys[object], &span, 1, &options, doctor->cancel,
-                          err);
+  return cleat__store_put(doctor->store, doctor->keys[object], cleat__spans(&span, 1), &options,
+                          cleat__call(doctor->cancel, err));
 }
 
 void cleat__doctor_put(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -35,25 +35,24 @@ void cleat__doctor_put(struct cleat__doctor *doctor, struct cleat__doctor_check 
 
 void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
   const char *key = doctor->keys[CLEAT__DOCTOR_WHOLE];
-  struct cleat__object got = {0}, seen = {0};
+  struct cleat__object seen = {0};
   struct cleat_error err;
-  char *bytes = NULL;
-  size_t size = 0;
-  cleat_status status = cleat__store_get_small(doctor->store, key, 2u * CLEAT__DOCTOR_BYTES, &bytes,
-                                               &size, &got, doctor->cancel, &err);
+  struct cleat__small small = {0};
+  cleat_status status = cleat__store_get_small(doctor->store, key, 2u * CLEAT__DOCTOR_BYTES, &small,
+                                               cleat__call(doctor->cancel, &err));
   if (status == CLEAT_OK)
-    status = cleat__store_head(doctor->store, key, &seen, doctor->cancel, &err);
+    status = cleat__store_head(doctor->store, key, &seen, cleat__call(doctor->cancel, &err));
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
-  else if (size != CLEAT__DOCTOR_BYTES || memcmp(bytes, doctor->bytes, size) != 0)
+  else if (small.size != CLEAT__DOCTOR_BYTES || memcmp(small.bytes, doctor->bytes, small.size) != 0)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: GET returned other bytes than were stored",
                       key);
-  else if (seen.size != size || strcmp(seen.etag, got.etag) != 0)
+  else if (seen.size != small.size || strcmp(seen.etag, small.etag) != 0)
     cleat__doctor_say(check, CLEAT_CHECK_FAILED, "%s: HEAD and GET return different sizes or ETags",
                       key);
   else
     cleat__doctor_say(check, CLEAT_CHECK_OK, "a stored object can be read at once");
-  cleat__free(bytes);
+  cleat__free(small.bytes);
 }
 
 /* ---- ranges ---- */
@@ -61,8 +60,8 @@ void cleat__doctor_get(struct cleat__doctor *doctor, struct cleat__doctor_check 
 static cleat_status get_range(struct cleat__doctor *doctor, uint64_t offset, char *bytes,
                               uint32_t *crc32c, struct cleat_error *err) {
   struct cleat__span span = {bytes, RANGE_BYTES};
-  return cleat__store_get(doctor->store, doctor->keys[CLEAT__DOCTOR_WHOLE], offset, &span, 1,
-                          crc32c, doctor->cancel, err);
+  return cleat__store_get(doctor->store, doctor->keys[CLEAT__DOCTOR_WHOLE], offset,
+                          cleat__spans(&span, 1), crc32c, cleat__call(doctor->cancel, err));
 }
 
 void cleat__doctor_range(struct cleat__doctor *doctor, struct cleat__doctor_check *check) {
@@ -98,8 +97,8 @@ static cleat_status find_listed(struct cleat__doctor *doctor, const char *prefix
                                 struct cleat_error *err) {
   struct cleat__list_page page = {0};
   *found = false;
-  cleat_status status =
-      cleat__store_list(doctor->store, prefix, delimited, NULL, &page, doctor->cancel, err);
+  cleat_status status = cleat__store_list(doctor->store, prefix, delimited, NULL, &page,
+                                          cleat__call(doctor->cancel, err));
   for (size_t i = 0; status == CLEAT_OK && i < page.count; i++) {
     if (strcmp(page.entries[i].key, key) != 0)
       continue;
@@ -161,12 +160,12 @@ void cleat__doctor_delete(struct cleat__doctor *doctor, struct cleat__doctor_che
   struct cleat_error err;
   bool listed = false;
   uint64_t size = 0;
-  cleat_status status = cleat__store_remove(doctor->store, key, doctor->cancel, &err);
+  cleat_status status = cleat__store_remove(doctor->store, key, cleat__call(doctor->cancel, &err));
   if (status != CLEAT_OK) {
     cleat__doctor_fail(check, &err);
     return;
   }
-  status = cleat__store_head(doctor->store, key, &object, doctor->cancel, &err);
+  status = cleat__store_head(doctor->store, key, &object, cleat__call(doctor->cancel, &err));
   if (status == CLEAT_OK) {
     cleat__doctor_say(check, CLEAT_CHECK_IGNORED, "an object that was removed is still there");
     return;

@@ -19,7 +19,8 @@ static cleat_status put_part(struct cleat__doctor *doctor, const struct cleat__u
   part->crc32c = cleat__crc32c(0, span.base, span.length) ^ (wrong_checksum ? 1u : 0u);
   part->has_crc32c = true;
   part->wrong_checksum = wrong_checksum;
-  return cleat__store_multipart_part(doctor->store, upload, &span, 1, part, doctor->cancel, err);
+  return cleat__store_multipart_part(doctor->store, upload, cleat__spans(&span, 1), part,
+                                     cleat__call(doctor->cancel, err));
 }
 
 /* Begins an upload in the entry `which`, where clean_up finds it. */
@@ -29,7 +30,7 @@ static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_uplo
   struct cleat__upload upload = {.size = size, .part_bytes = part_bytes};
   snprintf(upload.key, sizeof upload.key, "%s", doctor->keys[object]);
   cleat_status status =
-      cleat__store_multipart_create(doctor->store, &upload, NULL, doctor->cancel, err);
+      cleat__store_multipart_create(doctor->store, &upload, NULL, cleat__call(doctor->cancel, err));
   if (status == CLEAT_OK) {
     doctor->uploads[which] = upload;
     doctor->upload_open[which] = true;
@@ -39,8 +40,8 @@ static cleat_status create(struct cleat__doctor *doctor, enum cleat__doctor_uplo
 
 static cleat_status drop(struct cleat__doctor *doctor, enum cleat__doctor_upload which,
                          struct cleat_error *err) {
-  cleat_status status =
-      cleat__store_multipart_abort(doctor->store, &doctor->uploads[which], doctor->cancel, err);
+  cleat_status status = cleat__store_multipart_abort(doctor->store, &doctor->uploads[which],
+                                                     cleat__call(doctor->cancel, err));
   doctor->upload_open[which] = status != CLEAT_OK;
   return status;
 }
@@ -56,10 +57,11 @@ static cleat_status compare(struct cleat__doctor *doctor, bool *same, struct cle
   struct cleat__span all = {NULL, (size_t)upload->size};
   const char *key = upload->key;
   uint32_t crc = 0;
-  cleat_status status =
-      cleat__store_get(doctor->store, key, offset, &span, 1, &crc, doctor->cancel, err);
+  cleat_status status = cleat__store_get(doctor->store, key, offset, cleat__spans(&span, 1), &crc,
+                                         cleat__call(doctor->cancel, err));
   if (status == CLEAT_OK)
-    status = cleat__store_get(doctor->store, key, 0, &all, 1, &crc, doctor->cancel, err);
+    status = cleat__store_get(doctor->store, key, 0, cleat__spans(&all, 1), &crc,
+                              cleat__call(doctor->cancel, err));
   *same = status == CLEAT_OK && memcmp(across, doctor->bytes + offset, sizeof across) == 0 &&
           crc == cleat__crc32c(0, doctor->bytes, all.length);
   return status;
@@ -78,7 +80,8 @@ static cleat_status upload_whole(struct cleat__doctor *doctor, struct cleat_erro
     status = put_part(doctor, upload, false, &parts[i], err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__store_multipart_complete(doctor->store, upload, parts, 2, doctor->cancel, err);
+  status = cleat__store_multipart_complete(doctor->store, upload, parts, 2,
+                                           cleat__call(doctor->cancel, err));
   doctor->upload_open[CLEAT__DOCTOR_COMPLETED] = status != CLEAT_OK;
   return status;
 }
@@ -112,7 +115,8 @@ static cleat_status complete_over(struct cleat__doctor *doctor, struct cleat_err
     status = put_part(doctor, upload, false, &part, err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__store_multipart_complete(doctor->store, upload, &part, 1, doctor->cancel, err);
+  status = cleat__store_multipart_complete(doctor->store, upload, &part, 1,
+                                           cleat__call(doctor->cancel, err));
   doctor->upload_open[CLEAT__DOCTOR_REFUSED] = status != CLEAT_OK;
   return status;
 }
@@ -181,8 +185,9 @@ void cleat__doctor_list_parts(struct cleat__doctor *doctor, struct cleat__doctor
   struct cleat__stored_part *parts = NULL;
   struct cleat_error err;
   size_t count = 0;
-  cleat_status status = cleat__store_multipart_list_parts(
-      doctor->store, &doctor->uploads[CLEAT__DOCTOR_DROPPED], &parts, &count, doctor->cancel, &err);
+  cleat_status status =
+      cleat__store_multipart_list_parts(doctor->store, &doctor->uploads[CLEAT__DOCTOR_DROPPED],
+                                        &parts, &count, cleat__call(doctor->cancel, &err));
   if (status != CLEAT_OK)
     cleat__doctor_fail(check, &err);
   else if (count != 1 || parts[0].number != 1 || parts[0].size != CLEAT__DOCTOR_BYTES)

@@ -21,13 +21,13 @@ static void contact(struct cleat__doctor *doctor) {
   int64_t begun = doctor->clock->monotonic_ms(doctor->clock->ctx);
   cleat__error_clear(&doctor->contact_error);
   if (store->ops->describe != NULL) {
-    doctor->contact =
-        cleat__store_describe(store, key, &doctor->facts, doctor->cancel, &doctor->contact_error);
+    doctor->contact = cleat__store_describe(store, key, &doctor->facts,
+                                            cleat__call(doctor->cancel, &doctor->contact_error));
   } else {
     snprintf(doctor->facts.place, sizeof doctor->facts.place, "%s", store->display);
     snprintf(doctor->facts.checksum, sizeof doctor->facts.checksum, "CRC-32C");
     doctor->contact =
-        cleat__store_head(store, key, &object, doctor->cancel, &doctor->contact_error);
+        cleat__store_head(store, key, &object, cleat__call(doctor->cancel, &doctor->contact_error));
     if (doctor->contact == CLEAT_NOT_FOUND)
       doctor->contact = CLEAT_OK;
   }

@@ -143,7 +143,7 @@ void cleat__doctor_if_match(struct cleat__doctor *doctor, struct cleat__doctor_c
   cleat_status status = switch_object(doctor, "old", NULL, &err);
   if (status == CLEAT_OK)
     status = cleat__store_head(doctor->store, doctor->keys[CLEAT__DOCTOR_SWITCHED], &old,
-                               doctor->cancel, &err);
+                               cleat__call(doctor->cancel, &err));
   if (status == CLEAT_OK)
     status = switch_object(doctor, "new", old.etag, &err);
   if (status != CLEAT_OK) {

@@ -116,8 +116,7 @@ static void tell_file_system(const struct statfs *info, char *name, size_t size,
 }
 
 cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
-                                  struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                  struct cleat_error *err) {
+                                  struct cleat__store_facts *facts, struct cleat__call call) {
   const struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__object object;
   struct statfs info;
@@ -127,7 +126,7 @@ cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
   memset(facts, 0, sizeof *facts);
   int failure = find_file_system(files->root, &info, &device, &there);
   if (failure != 0)
-    return cleat__file_fail(files, failure, "check", NULL, err);
+    return cleat__file_fail(files, failure, "check", NULL, call.err);
   tell_file_system(&info, name, sizeof name, facts);
   if (info.f_type == NFS_SUPER_MAGIC)
     find_nfs(device, name, sizeof name);
@@ -135,6 +134,6 @@ cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
            files->root[0] == '\0' ? "/" : files->root, name,
            there ? "" : "; the folder does not exist yet and is made now");
   snprintf(facts->checksum, sizeof facts->checksum, "CRC-32C");
-  cleat_status status = cleat__store_head(store, key, &object, cancel, err);
+  cleat_status status = cleat__store_head(store, key, &object, call);
   return status == CLEAT_NOT_FOUND ? CLEAT_OK : status;
 }

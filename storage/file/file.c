@@ -37,10 +37,10 @@ static struct cleat__file_store *file_store(struct cleat__store *store) {
 /* ---- Writing ---- */
 
 /* Writes the body to the hidden file, compares it with the given checksum, syncs and closes. */
-static int write_and_close(int fd, const struct cleat__span *body, size_t body_count,
-                           uint32_t announced, const atomic_bool *cancel) {
+static int write_and_close(int fd, struct cleat__spans body, uint32_t announced,
+                           const atomic_bool *cancel) {
   uint32_t crc = 0;
-  int failure = cleat__file_write(fd, 0, body, body_count, cancel, &crc);
+  int failure = cleat__file_write(fd, 0, body, cancel, &crc);
   if (failure == 0 && crc != announced)
     failure = EBADMSG;
   if (failure == 0)
@@ -50,27 +50,25 @@ static int write_and_close(int fd, const struct cleat__span *body, size_t body_c
   return failure;
 }
 
-static cleat_status file_put(struct cleat__store *store, const char *key,
-                             const struct cleat__span *body, size_t body_count,
-                             const struct cleat__put_options *options, const atomic_bool *cancel,
-                             struct cleat_error *err) {
+static cleat_status file_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                             const struct cleat__put_options *options, struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct cleat__file_place place;
   char hidden[] = CLEAT__FILE_PUT_PREFIX "0123456789abcdef";
   int fd = -1;
   if (cleat__random_hex(8, hidden + strlen(hidden) - 16) != CLEAT_OK)
-    return cleat__error_set(err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
+    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
                             key);
-  cleat_status status = cleat__file_place_create(files, key, hidden, &place, &fd, err);
+  cleat_status status = cleat__file_place_create(files, key, hidden, &place, &fd, call.err);
   if (status != CLEAT_OK)
     return status;
-  int failure = write_and_close(fd, body, body_count, options->crc32c, cancel);
+  int failure = write_and_close(fd, body, options->crc32c, call.cancel);
   if (failure == EBADMSG)
-    status = cleat__file_changed(files, key, err);
+    status = cleat__file_changed(files, key, call.err);
   else if (failure != 0)
-    status = cleat__file_fail(files, failure, "write", key, err);
+    status = cleat__file_fail(files, failure, "write", key, call.err);
   else
-    status = cleat__file_publish(files, key, &place, hidden, options, cancel, err);
+    status = cleat__file_publish(files, key, &place, hidden, options, call);
   if (status != CLEAT_OK)
     unlinkat(place.folder, hidden, 0);
   cleat__file_place_close(&place);
@@ -105,18 +103,17 @@ static int open_name(const struct cleat__file_store *files, const struct cleat__
 
 /* Opens the object of `key`, a regular file. NOT_FOUND if there is none. */
 static cleat_status open_object(const struct cleat__file_store *files, const char *key, int *fd,
-                                struct stat *info, const atomic_bool *cancel,
-                                struct cleat_error *err) {
+                                struct stat *info, struct cleat__call call) {
   struct cleat__file_place place;
   int found = -1;
   int failure = ESTALE;
   memset(info, 0, sizeof *info);
   /* ESTALE: another machine has removed the file or its folder since it was found. Try the name again. */
   for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
-    cleat_status status = cleat__file_place_open(files, key, false, "read", &place, err);
+    cleat_status status = cleat__file_place_open(files, key, false, "read", &place, call.err);
     if (status != CLEAT_OK)
       return status;
-    failure = open_name(files, &place, &found, info, cancel);
+    failure = open_name(files, &place, &found, info, call.cancel);
     cleat__file_place_close(&place);
   }
   if (failure == 0 && S_ISREG(info->st_mode)) {
@@ -126,8 +123,9 @@ static cleat_status open_object(const struct cleat__file_store *files, const cha
   if (failure == 0)
     close(found);
   if (failure == 0 || failure == ELOOP)
-    return cleat__error_set(err, CLEAT_NOT_FOUND, "%s/%s is not a regular file", files->root, key);
-  return cleat__file_fail(files, failure, "read", key, err);
+    return cleat__error_set(call.err, CLEAT_NOT_FOUND, "%s/%s is not a regular file", files->root,
+                            key);
+  return cleat__file_fail(files, failure, "read", key, call.err);
 }
 
 /* Reads exactly `size` bytes. Returns 0, an errno value, or ENODATA if the file ends early. */
@@ -163,21 +161,21 @@ static int read_span(int fd, uint64_t offset, const struct cleat__span *span, ch
   return 0;
 }
 
-static int read_spans(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
-                      char *scratch, const atomic_bool *cancel, uint32_t *crc) {
+static int read_spans(int fd, uint64_t offset, struct cleat__spans spans, char *scratch,
+                      const atomic_bool *cancel, uint32_t *crc) {
   *crc = 0;
-  for (size_t i = 0; i < count; i++) {
-    int failure = read_span(fd, offset, &spans[i], scratch, cancel, crc);
+  for (size_t i = 0; i < spans.count; i++) {
+    int failure = read_span(fd, offset, &spans.items[i], scratch, cancel, crc);
     if (failure != 0)
       return failure;
-    offset += spans[i].length;
+    offset += spans.items[i].length;
   }
   return 0;
 }
 
-static bool has_gap(const struct cleat__span *spans, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (spans[i].base == NULL && spans[i].length > 0)
+static bool has_gap(struct cleat__spans spans) {
+  for (size_t i = 0; i < spans.count; i++)
+    if (spans.items[i].base == NULL && spans.items[i].length > 0)
       return true;
   return false;
 }
@@ -189,33 +187,38 @@ static cleat_status too_short(const struct cleat__file_store *files, const char 
                           files->root, key, (unsigned long long)size, (unsigned long long)wanted);
 }
 
-static cleat_status read_object(const struct cleat__file_store *files, const char *key, int fd,
-                                uint64_t size, uint64_t offset, const struct cleat__span *into,
-                                size_t into_count, uint32_t *crc32c, const atomic_bool *cancel,
-                                struct cleat_error *err) {
-  uint64_t length = cleat__spans_length(into, into_count);
+struct opened {
+  const char *key;
+  int fd;
+  uint64_t size;
+};
+
+static cleat_status read_object(const struct cleat__file_store *files, const struct opened *object,
+                                uint64_t offset, struct cleat__spans into, uint32_t *crc32c,
+                                struct cleat__call call) {
+  uint64_t length = cleat__spans_length(into);
   uint32_t crc = 0;
   char *scratch = NULL;
   if (length == 0) {
     *crc32c = 0;
     return CLEAT_OK;
   }
-  if (offset > size || length > size - offset)
-    return too_short(files, key, size, offset + length, err);
-  if (has_gap(into, into_count)) {
+  if (offset > object->size || length > object->size - offset)
+    return too_short(files, object->key, object->size, offset + length, call.err);
+  if (has_gap(into)) {
     scratch = cleat__alloc(SCRATCH_BYTES);
     if (scratch == NULL)
-      return cleat__error_no_memory(err, "reading a file");
+      return cleat__error_no_memory(call.err, "reading a file");
   }
   /* A hint that doubles the read-ahead of the kernel. Its failure does not matter. */
   if (length > READ_CHUNK_BYTES)
-    (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_SEQUENTIAL);
-  int failure = read_spans(fd, offset, into, into_count, scratch, cancel, &crc);
+    (void)posix_fadvise(object->fd, (off_t)offset, (off_t)length, POSIX_FADV_SEQUENTIAL);
+  int failure = read_spans(object->fd, offset, into, scratch, call.cancel, &crc);
   cleat__free(scratch);
   if (failure == ENODATA)
-    return too_short(files, key, size, offset + length, err);
+    return too_short(files, object->key, object->size, offset + length, call.err);
   if (failure != 0)
-    return cleat__file_fail(files, failure, "read", key, err);
+    return cleat__file_fail(files, failure, "read", object->key, call.err);
   *crc32c = crc;
   return CLEAT_OK;
 }
@@ -227,21 +230,20 @@ static bool is_gone(cleat_status status, const struct cleat_error *err, int *tri
 }
 
 static cleat_status file_get(struct cleat__store *store, const char *key, uint64_t offset,
-                             const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                             const atomic_bool *cancel, struct cleat_error *err) {
+                             struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
   cleat_status status = CLEAT_OK;
   int tries = 0;
   do {
     int fd = -1;
-    status = open_object(files, key, &fd, &info, cancel, err);
+    status = open_object(files, key, &fd, &info, call);
     if (status != CLEAT_OK)
       return status;
-    status = read_object(files, key, fd, (uint64_t)info.st_size, offset, into, into_count, crc32c,
-                         cancel, err);
+    const struct opened object = {key, fd, (uint64_t)info.st_size};
+    status = read_object(files, &object, offset, into, crc32c, call);
     close(fd);
-  } while (is_gone(status, err, &tries));
+  } while (is_gone(status, call.err, &tries));
   return status;
 }
 
@@ -251,56 +253,52 @@ static void describe(const struct stat *info, struct cleat__object *object) {
 }
 
 /* Reads a whole open file of at most `cap` bytes, and adds a NUL. */
-static cleat_status read_small(const struct cleat__file_store *files, const char *key, int fd,
-                               uint64_t size, size_t cap, char **bytes, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+static cleat_status read_small(const struct cleat__file_store *files, const struct opened *object,
+                               size_t cap, struct cleat__small *small, struct cleat__call call) {
   uint32_t crc = 0;
-  if (size > cap)
-    return cleat__error_set(err, CLEAT_LIMIT, "%s/%s has %llu bytes; the limit here is %zu",
-                            files->root, key, (unsigned long long)size, cap);
-  char *text = cleat__alloc((size_t)size + 1);
+  if (object->size > cap)
+    return cleat__error_set(call.err, CLEAT_LIMIT, "%s/%s has %llu bytes; the limit here is %zu",
+                            files->root, object->key, (unsigned long long)object->size, cap);
+  char *text = cleat__alloc((size_t)object->size + 1);
   if (text == NULL)
-    return cleat__error_no_memory(err, "reading a file");
-  struct cleat__span whole = {.base = text, .length = (size_t)size};
-  cleat_status status = read_object(files, key, fd, size, 0, &whole, 1, &crc, cancel, err);
+    return cleat__error_no_memory(call.err, "reading a file");
+  struct cleat__span whole = {.base = text, .length = (size_t)object->size};
+  cleat_status status = read_object(files, object, 0, cleat__spans(&whole, 1), &crc, call);
   if (status != CLEAT_OK) {
     cleat__free(text);
     return status;
   }
-  text[size] = '\0';
-  *bytes = text;
+  text[object->size] = '\0';
+  small->bytes = text;
+  small->size = (size_t)object->size;
   return CLEAT_OK;
 }
 
 static cleat_status file_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                   char **bytes, size_t *size, struct cleat__object *object,
-                                   const atomic_bool *cancel, struct cleat_error *err) {
+                                   struct cleat__small *small, struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct stat info;
   cleat_status status = CLEAT_OK;
   int tries = 0;
   do {
     int fd = -1;
-    status = open_object(files, key, &fd, &info, cancel, err);
+    status = open_object(files, key, &fd, &info, call);
     if (status != CLEAT_OK)
       return status;
-    status = read_small(files, key, fd, (uint64_t)info.st_size, cap, bytes, cancel, err);
+    const struct opened opened = {key, fd, (uint64_t)info.st_size};
+    status = read_small(files, &opened, cap, small, call);
     close(fd);
-  } while (is_gone(status, err, &tries));
-  if (status != CLEAT_OK)
-    return status;
-  *size = (size_t)info.st_size;
-  if (object != NULL)
-    describe(&info, object);
-  return CLEAT_OK;
+  } while (is_gone(status, call.err, &tries));
+  if (status == CLEAT_OK)
+    cleat__file_etag(&info, small->etag);
+  return status;
 }
 
 static cleat_status file_head(struct cleat__store *store, const char *key,
-                              struct cleat__object *object, const atomic_bool *cancel,
-                              struct cleat_error *err) {
+                              struct cleat__object *object, struct cleat__call call) {
   struct stat info;
   int fd = -1;
-  cleat_status status = open_object(file_store(store), key, &fd, &info, cancel, err);
+  cleat_status status = open_object(file_store(store), key, &fd, &info, call);
   if (status != CLEAT_OK)
     return status;
   close(fd);
@@ -311,21 +309,21 @@ static cleat_status file_head(struct cleat__store *store, const char *key,
 /* ---- Removing ---- */
 
 static cleat_status file_remove(struct cleat__store *store, const char *key,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   const struct cleat__file_store *files = file_store(store);
   struct cleat__file_place place;
   int failure = ESTALE;
   for (int tries = 0; tries < CLEAT__FILE_VANISH_TRIES && failure == ESTALE; tries++) {
-    cleat_status status = cleat__file_place_open(files, key, false, "remove", &place, err);
+    cleat_status status = cleat__file_place_open(files, key, false, "remove", &place, call.err);
     if (status == CLEAT_NOT_FOUND)
       return CLEAT_OK;
     if (status != CLEAT_OK)
       return status;
-    failure = cleat__file_unlink(files, &place, cancel);
+    failure = cleat__file_unlink(files, &place, call.cancel);
     cleat__file_place_close(&place);
   }
   if (failure != 0)
-    return cleat__file_fail(files, failure, "remove", key, err);
+    return cleat__file_fail(files, failure, "remove", key, call.err);
   cleat__file_remove_empty(files, key);
   return CLEAT_OK;
 }

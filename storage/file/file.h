@@ -16,6 +16,7 @@
 #ifndef CLEAT_STORAGE_FILE_FILE_H
 #define CLEAT_STORAGE_FILE_FILE_H
 
+#include "base/call.h"
 #include "storage/common/store.h"
 
 #include <limits.h>
@@ -93,14 +94,14 @@ void cleat__file_remove_empty(const struct cleat__file_store *store, const char 
 /* ---- file/write.c ---- */
 
 /* Writes all spans at `offset`. *crc32c is the CRC-32C of the bytes. Returns 0 or an errno value. */
-int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
-                      const atomic_bool *cancel, uint32_t *crc32c);
+int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel,
+                      uint32_t *crc32c);
 
 /* Does the same with the bytes that `feed` reads. Returns 0, an errno value, or CLEAT__FILE_FEED_FAILED: the feed
  * failed and has filled *err. */
 #define CLEAT__FILE_FEED_FAILED (-1)
 int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
-                           const atomic_bool *cancel, uint32_t *crc32c, struct cleat_error *err);
+                           uint32_t *crc32c, struct cleat__call call);
 
 /* Makes the opaque ETag of one state of one file. */
 void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
@@ -110,8 +111,7 @@ void cleat__file_etag(const struct stat *info, char etag[CLEAT__ETAG_MAX]);
  * `options` NULL: no condition. */
 cleat_status cleat__file_publish(const struct cleat__file_store *store, const char *key,
                                  const struct cleat__file_place *place, const char *hidden,
-                                 const struct cleat__put_options *options,
-                                 const atomic_bool *cancel, struct cleat_error *err);
+                                 const struct cleat__put_options *options, struct cleat__call call);
 
 /* Removes the name of `key` in such a way that a running conditional put notices it. Returns 0 (also if absent) or
  * an errno value. */
@@ -162,51 +162,46 @@ bool cleat__file_may_reappear(const struct cleat__file_store *store, int folder,
 
 cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
                               const char *after, struct cleat__list_page *page,
-                              const atomic_bool *cancel, struct cleat_error *err);
+                              struct cleat__call call);
 cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                          const char *content_type, const atomic_bool *cancel,
-                                          struct cleat_error *err);
+                                          const char *content_type, struct cleat__call call);
 cleat_status cleat__file_multipart_part(struct cleat__store *store,
                                         const struct cleat__upload *upload,
-                                        const struct cleat__span *body, size_t body_count,
-                                        struct cleat__stored_part *part, const atomic_bool *cancel,
-                                        struct cleat_error *err);
+                                        struct cleat__spans body, struct cleat__stored_part *part,
+                                        struct cleat__call call);
 cleat_status cleat__file_multipart_feed(struct cleat__store *store,
                                         const struct cleat__upload *upload,
                                         const struct cleat__feed *feed,
-                                        struct cleat__stored_part *part, const atomic_bool *cancel,
-                                        struct cleat_error *err);
+                                        struct cleat__stored_part *part, struct cleat__call call);
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             const struct cleat__stored_part *parts, size_t count,
-                                            const atomic_bool *cancel, struct cleat_error *err);
+                                            struct cleat__call call);
 cleat_status cleat__file_multipart_abort(struct cleat__store *store,
                                          const struct cleat__upload *upload,
-                                         const atomic_bool *cancel, struct cleat_error *err);
+                                         struct cleat__call call);
 cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
                                               const struct cleat__upload *upload,
                                               struct cleat__stored_part **parts, size_t *count,
-                                              const atomic_bool *cancel, struct cleat_error *err);
+                                              struct cleat__call call);
 
 /* The describe of the table, in file/facts.c. */
 cleat_status cleat__file_describe(struct cleat__store *store, const char *key,
-                                  struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                  struct cleat_error *err);
+                                  struct cleat__store_facts *facts, struct cleat__call call);
 
 /* Of file/uploads.c. */
 cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix,
                                         const char *after, struct cleat__upload_page *page,
-                                        const atomic_bool *cancel, struct cleat_error *err);
+                                        struct cleat__call call);
 cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
                                          const struct cleat__upload *upload,
-                                         const atomic_bool *cancel, struct cleat_error *err);
+                                         struct cleat__call call);
 
 /* Of file/sweep.c. */
 cleat_status cleat__file_multipart_held(struct cleat__store *store, const char *key, const char *id,
                                         bool *held, uint64_t *bytes, struct cleat_error *err);
 cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
-                               bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
-                               struct cleat_error *err);
+                               bool dry_run, struct cleat__swept *found, struct cleat__call call);
 
 /* Keeps `fd` for the upload, and owns it on success. False: no free entry, or no memory. */
 bool cleat__file_pin(struct cleat__file_store *store, const char *id, int fd);

@@ -204,15 +204,15 @@ static cleat_status walk_folder(struct walk *walk, int fd, size_t length) {
 
 cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bool delimited,
                               const char *after, struct cleat__list_page *page,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__call call) {
   struct cleat__list_page found = {0};
   struct walk walk = {.store = (struct cleat__file_store *)store,
                       .prefix = prefix,
                       .after = after == NULL ? "" : after,
                       .delimited = delimited,
                       .page = &found,
-                      .cancel = cancel,
-                      .err = err};
+                      .cancel = call.cancel,
+                      .err = call.err};
   struct cleat__file_place place;
   /* No key is that long, so the page is empty. */
   if (strlen(prefix) > CLEAT__KEY_MAX) {
@@ -220,7 +220,7 @@ cleat_status cleat__file_list(struct cleat__store *store, const char *prefix, bo
     return CLEAT_OK;
   }
   /* The folder of the prefix is the folder of a key with that prefix. */
-  cleat_status status = cleat__file_place_open(walk.store, prefix, false, "list", &place, err);
+  cleat_status status = cleat__file_place_open(walk.store, prefix, false, "list", &place, call.err);
   if (status == CLEAT_OK) {
     size_t length = (size_t)(place.name - prefix);
     snprintf(walk.key, sizeof walk.key, "%.*s", (int)length, prefix);

@@ -200,8 +200,7 @@ static int make_data(struct cleat__file_store *files, int folder, const char *hi
 /* The journal is made first and removed last. So an upload can be found and cleaned up wherever its process was
  * killed. */
 cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                          const char *content_type, const atomic_bool *cancel,
-                                          struct cleat_error *err) {
+                                          const char *content_type, struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
   char hidden[CLEAT__FILE_HIDDEN_MAX - sizeof ".parts"];
@@ -209,16 +208,16 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
   char id[CLEAT__FILE_UPLOAD_ID_HEX];
   int fd = -1;
   (void)content_type;
-  (void)cancel;
   if (upload->part_bytes == 0 || cleat__file_part_count(upload) > store->max_parts)
-    return cleat__error_set(err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts", upload->key,
-                            store->max_parts);
+    return cleat__error_set(call.err, CLEAT_LIMIT, "%s needs more than %" PRIu32 " parts",
+                            upload->key, store->max_parts);
   if (cleat__random_hex(CLEAT__FILE_UPLOAD_ID_BYTES, id) != CLEAT_OK)
-    return cleat__error_set(err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
+    return cleat__error_set(call.err, CLEAT_IO, "cannot write %s: the system gives no random bytes",
                             upload->key);
   snprintf(hidden, sizeof hidden, CLEAT__FILE_UPLOAD_PREFIX "%s", id);
   snprintf(journal, sizeof journal, "%s.parts", hidden);
-  cleat_status status = cleat__file_place_create(files, upload->key, journal, &place, &fd, err);
+  cleat_status status =
+      cleat__file_place_create(files, upload->key, journal, &place, &fd, call.err);
   if (status != CLEAT_OK)
     return status;
   int failure = cleat__file_journal_begin(fd, place.name);
@@ -229,14 +228,14 @@ cleat_status cleat__file_multipart_create(struct cleat__store *store, struct cle
   if (failure == 0) {
     memcpy(upload->id, id, sizeof id);
   } else {
-    cleat__file_fail(files, failure, "reserve space for", upload->key, err);
+    cleat__file_fail(files, failure, "reserve space for", upload->key, call.err);
     unlinkat(place.folder, journal, 0);
   }
   cleat__file_place_close(&place);
   if (failure == 0)
     return CLEAT_OK;
   cleat__file_remove_empty(files, upload->key);
-  return err->status;
+  return call.err->status;
 }
 
 /* ---- Part ---- */
@@ -287,42 +286,40 @@ static cleat_status end_part(struct cleat__file_store *files, const struct cleat
 
 cleat_status cleat__file_multipart_part(struct cleat__store *store,
                                         const struct cleat__upload *upload,
-                                        const struct cleat__span *body, size_t body_count,
-                                        struct cleat__stored_part *part, const atomic_bool *cancel,
-                                        struct cleat_error *err) {
+                                        struct cleat__spans body, struct cleat__stored_part *part,
+                                        struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
   uint32_t crc = 0;
-  cleat_status status = check_part(upload, part, cleat__spans_length(body, body_count), err);
+  cleat_status status = check_part(upload, part, cleat__spans_length(body), call.err);
   if (status == CLEAT_OK)
-    status = open_upload(files, upload, "write", &open, err);
+    status = open_upload(files, upload, "write", &open, call.err);
   if (status != CLEAT_OK)
     return status;
-  int failure = cleat__file_write(open.fd, (part->number - 1) * upload->part_bytes, body,
-                                  body_count, cancel, &crc);
+  int failure =
+      cleat__file_write(open.fd, (part->number - 1) * upload->part_bytes, body, call.cancel, &crc);
   if (failure == 0)
     failure = note_part(&open, upload, part, crc);
-  return end_part(files, upload, &open, failure, part, err);
+  return end_part(files, upload, &open, failure, part, call.err);
 }
 
 cleat_status cleat__file_multipart_feed(struct cleat__store *store,
                                         const struct cleat__upload *upload,
                                         const struct cleat__feed *feed,
-                                        struct cleat__stored_part *part, const atomic_bool *cancel,
-                                        struct cleat_error *err) {
+                                        struct cleat__stored_part *part, struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
   uint32_t crc = 0;
-  cleat_status status = check_part(upload, part, feed->length, err);
+  cleat_status status = check_part(upload, part, feed->length, call.err);
   if (status == CLEAT_OK)
-    status = open_upload(files, upload, "write", &open, err);
+    status = open_upload(files, upload, "write", &open, call.err);
   if (status != CLEAT_OK)
     return status;
-  int failure = cleat__file_write_feed(open.fd, (part->number - 1) * upload->part_bytes, feed,
-                                       cancel, &crc, err);
+  int failure =
+      cleat__file_write_feed(open.fd, (part->number - 1) * upload->part_bytes, feed, &crc, call);
   if (failure == 0)
     failure = note_part(&open, upload, part, crc);
-  return end_part(files, upload, &open, failure, part, err);
+  return end_part(files, upload, &open, failure, part, call.err);
 }
 
 /* ---- List parts ---- */
@@ -330,23 +327,22 @@ cleat_status cleat__file_multipart_feed(struct cleat__store *store,
 cleat_status cleat__file_multipart_list_parts(struct cleat__store *store,
                                               const struct cleat__upload *upload,
                                               struct cleat__stored_part **parts, size_t *count,
-                                              const atomic_bool *cancel, struct cleat_error *err) {
+                                              struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
   uint32_t slots = 0;
   int journal = -1;
   size_t found_count = 0;
   struct cleat__stored_part *found = NULL;
-  (void)cancel;
-  cleat_status status = open_upload(files, upload, "read the parts of", &open, err);
+  cleat_status status = open_upload(files, upload, "read the parts of", &open, call.err);
   if (status != CLEAT_OK)
     return status;
   status = cleat__file_journal_open(files, upload, open.place.folder, open.journal, &journal,
-                                    &slots, err);
+                                    &slots, call.err);
   if (status == CLEAT_OK) {
     found = cleat__calloc(slots, sizeof *found);
     if (found == NULL)
-      status = cleat__error_no_memory(err, "a list of parts");
+      status = cleat__error_no_memory(call.err, "a list of parts");
   }
   for (uint32_t number = 1; number <= slots && found != NULL; number++)
     if (cleat__file_journal_read(journal, upload, number, &found[found_count]))
@@ -393,41 +389,41 @@ static cleat_status check_parts(const struct cleat__file_store *files,
 /* Syncs the bytes and gives the file its final name. */
 static cleat_status finish(const struct cleat__file_store *files,
                            const struct cleat__upload *upload, const struct open_upload *open,
-                           const atomic_bool *cancel, struct cleat_error *err) {
+                           struct cleat__call call) {
   struct stat info;
   int failure = fstat(open->fd, &info) == 0 ? 0 : errno;
   if (failure == 0 && (uint64_t)info.st_size != upload->size)
-    return cleat__error_set(err, CLEAT_INTEGRITY, "%s cannot be completed: its size was changed",
-                            upload->key);
+    return cleat__error_set(call.err, CLEAT_INTEGRITY,
+                            "%s cannot be completed: its size was changed", upload->key);
   if (failure == 0)
     failure = cleat__sync_file(open->fd);
   if (failure != 0)
-    return cleat__file_fail(files, failure, "make durable", upload->key, err);
+    return cleat__file_fail(files, failure, "make durable", upload->key, call.err);
   static const struct cleat__put_options create_only = {.condition = CLEAT__PUT_CREATE_ONLY};
   return cleat__file_publish(files, upload->key, &open->place, open->data,
-                             upload->create_only ? &create_only : NULL, cancel, err);
+                             upload->create_only ? &create_only : NULL, call);
 }
 
 /* Called when the upload is gone. An earlier complete may have succeeded, in another process, or with a lost reply.
  * It may have failed only in its last step, the sync of the folder. So that sync is repeated here. */
 static cleat_status settle_lost_reply(struct cleat__file_store *files,
-                                      const struct cleat__upload *upload, const atomic_bool *cancel,
-                                      struct cleat_error *err) {
+                                      const struct cleat__upload *upload, struct cleat__call call) {
   struct cleat__object object;
   struct cleat_error ignored;
   struct cleat__file_place place;
-  cleat_status status = cleat__store_head(&files->base, upload->key, &object, cancel, &ignored);
+  cleat_status status =
+      cleat__store_head(&files->base, upload->key, &object, cleat__call(call.cancel, &ignored));
   if (status != CLEAT_OK || object.size != upload->size)
-    return no_such_upload(upload, err);
+    return no_such_upload(upload, call.err);
   if (upload->create_only)
-    return cleat__error_set(err, CLEAT_EXISTS, "%s exists already", upload->key);
-  status = cleat__file_place_open(files, upload->key, false, "complete", &place, err);
+    return cleat__error_set(call.err, CLEAT_EXISTS, "%s exists already", upload->key);
+  status = cleat__file_place_open(files, upload->key, false, "complete", &place, call.err);
   if (status != CLEAT_OK)
     return status;
   int failure = cleat__sync_folder(place.folder);
   cleat__file_place_close(&place);
   if (failure != 0)
-    return cleat__file_fail(files, failure, "make durable", upload->key, err);
+    return cleat__file_fail(files, failure, "make durable", upload->key, call.err);
   return CLEAT_OK;
 }
 
@@ -440,20 +436,20 @@ static bool is_pending(const struct open_upload *open) {
 cleat_status cleat__file_multipart_complete(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             const struct cleat__stored_part *parts, size_t count,
-                                            const atomic_bool *cancel, struct cleat_error *err) {
+                                            struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct open_upload open;
-  cleat_status status = open_upload(files, upload, "complete", &open, err);
+  cleat_status status = open_upload(files, upload, "complete", &open, call.err);
   if (status == CLEAT_NOT_FOUND)
-    return settle_lost_reply(files, upload, cancel, err);
+    return settle_lost_reply(files, upload, call);
   if (status != CLEAT_OK)
     return status;
   if (!is_pending(&open)) {
-    status = settle_lost_reply(files, upload, cancel, err);
+    status = settle_lost_reply(files, upload, call);
   } else {
-    status = check_parts(files, upload, &open, parts, count, err);
+    status = check_parts(files, upload, &open, parts, count, call.err);
     if (status == CLEAT_OK)
-      status = finish(files, upload, &open, cancel, err);
+      status = finish(files, upload, &open, call);
   }
   if (status == CLEAT_OK)
     unlinkat(open.place.folder, open.journal, 0);
@@ -465,16 +461,16 @@ cleat_status cleat__file_multipart_complete(struct cleat__store *store,
 
 cleat_status cleat__file_multipart_abort(struct cleat__store *store,
                                          const struct cleat__upload *upload,
-                                         const atomic_bool *cancel, struct cleat_error *err) {
+                                         struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
   char data[CLEAT__FILE_HIDDEN_MAX];
   char journal[CLEAT__FILE_HIDDEN_MAX];
-  (void)cancel;
   if (!hidden_names(upload, data, journal))
     return CLEAT_OK;
   unpin(files, upload->id);
-  cleat_status status = cleat__file_place_open(files, upload->key, false, "abort", &place, err);
+  cleat_status status =
+      cleat__file_place_open(files, upload->key, false, "abort", &place, call.err);
   if (status == CLEAT_NOT_FOUND)
     return CLEAT_OK;
   if (status != CLEAT_OK)
@@ -485,7 +481,7 @@ cleat_status cleat__file_multipart_abort(struct cleat__store *store,
   cleat__file_place_close(&place);
   /* ESTALE: another machine has removed the folder. */
   if (failure != 0 && failure != ENOENT && failure != ESTALE)
-    return cleat__file_fail(files, failure, "abort the upload of", upload->key, err);
+    return cleat__file_fail(files, failure, "abort the upload of", upload->key, call.err);
   cleat__file_remove_empty(files, upload->key);
   return CLEAT_OK;
 }

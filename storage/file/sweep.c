@@ -182,16 +182,16 @@ static cleat_status walk_folder(struct sweep *sweep, int fd, size_t length, unsi
 }
 
 cleat_status cleat__file_sweep(struct cleat__store *store, const char *prefix, int64_t before_s,
-                               bool dry_run, struct cleat__swept *found, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+                               bool dry_run, struct cleat__swept *found, struct cleat__call call) {
   struct sweep sweep = {.store = (struct cleat__file_store *)store,
                         .before_s = before_s,
                         .dry_run = dry_run,
                         .found = found,
-                        .cancel = cancel,
-                        .err = err};
+                        .cancel = call.cancel,
+                        .err = call.err};
   struct cleat__file_place place;
-  cleat_status status = cleat__file_place_open(sweep.store, prefix, false, "list", &place, err);
+  cleat_status status =
+      cleat__file_place_open(sweep.store, prefix, false, "list", &place, call.err);
   if (status == CLEAT_NOT_FOUND)
     return CLEAT_OK;
   if (status != CLEAT_OK)

@@ -189,19 +189,21 @@ static cleat_status cut_page(struct cleat__upload_page *found, const char *after
 
 cleat_status cleat__file_multipart_list(struct cleat__store *store, const char *prefix,
                                         const char *after, struct cleat__upload_page *page,
-                                        const atomic_bool *cancel, struct cleat_error *err) {
-  struct uploads_walk walk = {
-      .store = (struct cleat__file_store *)store, .prefix = prefix, .cancel = cancel, .err = err};
+                                        struct cleat__call call) {
+  struct uploads_walk walk = {.store = (struct cleat__file_store *)store,
+                              .prefix = prefix,
+                              .cancel = call.cancel,
+                              .err = call.err};
   struct cleat__file_place place;
   cleat_status status = CLEAT_NOT_FOUND;
   if (strlen(prefix) <= CLEAT__KEY_MAX)
-    status = cleat__file_place_open(walk.store, prefix, false, "list", &place, err);
+    status = cleat__file_place_open(walk.store, prefix, false, "list", &place, call.err);
   if (status == CLEAT_OK) {
     size_t length = (size_t)(place.name - prefix);
     snprintf(walk.key, sizeof walk.key, "%.*s", (int)length, prefix);
     status = walk_uploads(&walk, place.folder, length, 0);
     if (status == CLEAT_OK)
-      status = cut_page(&walk.found, after, err);
+      status = cut_page(&walk.found, after, call.err);
   } else if (status == CLEAT_NOT_FOUND) {
     status = CLEAT_OK;
   }
@@ -246,7 +248,7 @@ static int read_crc(int fd, uint64_t offset, uint64_t size, void *block, const a
 static cleat_status check_notes(const struct cleat__file_store *files,
                                 const struct cleat__upload *upload,
                                 const struct cleat__file_place *place, const char *name, int fd,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   struct cleat__stored_part part;
   uint32_t slots = 0;
   uint32_t crc = 0;
@@ -254,19 +256,19 @@ static cleat_status check_notes(const struct cleat__file_store *files,
   int failure = 0;
   void *block = cleat__alloc(READ_BYTES);
   if (block == NULL)
-    return cleat__error_no_memory(err, "a part");
+    return cleat__error_no_memory(call.err, "a part");
   cleat_status status =
-      cleat__file_journal_open(files, upload, place->folder, name, &journal, &slots, err);
+      cleat__file_journal_open(files, upload, place->folder, name, &journal, &slots, call.err);
   for (uint32_t number = 1; number <= slots && status == CLEAT_OK && failure == 0; number++) {
     if (!cleat__file_journal_read(journal, upload, number, &part))
       continue;
-    failure = read_crc(fd, (number - 1) * upload->part_bytes, part.size, block, cancel, &crc);
+    failure = read_crc(fd, (number - 1) * upload->part_bytes, part.size, block, call.cancel, &crc);
     /* An unreadable part counts as absent. Writing it again may work. */
     if (failure == EIO || (failure == 0 && crc != part.crc32c))
       failure = cleat__file_journal_drop(place->folder, name, number);
   }
   if (failure != 0)
-    status = cleat__file_fail(files, failure, "read the parts of", upload->key, err);
+    status = cleat__file_fail(files, failure, "read the parts of", upload->key, call.err);
   if (journal >= 0)
     close(journal);
   cleat__free(block);
@@ -306,7 +308,7 @@ static cleat_status lock_upload(const struct cleat__file_store *files,
 
 cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
                                          const struct cleat__upload *upload,
-                                         const atomic_bool *cancel, struct cleat_error *err) {
+                                         struct cleat__call call) {
   struct cleat__file_store *files = (struct cleat__file_store *)store;
   struct cleat__file_place place;
   char data[CLEAT__FILE_HIDDEN_MAX];
@@ -314,17 +316,18 @@ cleat_status cleat__file_multipart_adopt(struct cleat__store *store,
   uint8_t id[CLEAT__FILE_UPLOAD_ID_BYTES];
   int fd = -1;
   if (!cleat__unhex(upload->id, sizeof id, id) || upload->part_bytes == 0)
-    return not_to_be_had(upload, "its id is not one of this store", err);
+    return not_to_be_had(upload, "its id is not one of this store", call.err);
   snprintf(data, sizeof data, CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload->id);
   snprintf(journal, sizeof journal, CLEAT__FILE_UPLOAD_PREFIX "%.32s" JOURNAL_ENDING, upload->id);
-  cleat_status status = cleat__file_place_open(files, upload->key, false, "write", &place, err);
+  cleat_status status =
+      cleat__file_place_open(files, upload->key, false, "write", &place, call.err);
   if (status != CLEAT_OK)
     return status;
-  status = lock_upload(files, upload, place.folder, data, &fd, err);
+  status = lock_upload(files, upload, place.folder, data, &fd, call.err);
   if (status == CLEAT_OK)
-    status = check_notes(files, upload, &place, journal, fd, cancel, err);
+    status = check_notes(files, upload, &place, journal, fd, call);
   if (status == CLEAT_OK && !cleat__file_pin(files, upload->id, fd))
-    status = not_to_be_had(upload, "too many uploads are open", err);
+    status = not_to_be_had(upload, "too many uploads are open", call.err);
   if (status != CLEAT_OK && fd >= 0)
     (void)cleat__file_lock_close(fd);
   cleat__file_place_close(&place);

@@ -47,16 +47,16 @@
 
 /* Gets the next ranges of the stream, at most CHUNK_BYTES. Returns how many. Does not move the cursor. */
 static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[CHUNK_RANGES]) {
-  assert(cursor->index <= cursor->count);
+  assert(cursor->index <= cursor->spans.count);
   size_t room = CHUNK_BYTES;
   int count = 0;
   size_t offset = cursor->offset;
-  for (size_t i = cursor->index; i < cursor->count && room > 0 && count < CHUNK_RANGES; i++) {
-    size_t length = cursor->spans[i].length - offset;
+  for (size_t i = cursor->index; i < cursor->spans.count && room > 0 && count < CHUNK_RANGES; i++) {
+    size_t length = cursor->spans.items[i].length - offset;
     if (length > room)
       length = room;
     if (length > 0)
-      ranges[count++] = (struct iovec){(char *)cursor->spans[i].base + offset, length};
+      ranges[count++] = (struct iovec){(char *)cursor->spans.items[i].base + offset, length};
     room -= length;
     offset = 0;
   }
@@ -66,8 +66,8 @@ static int gather(const struct cleat__span_cursor *cursor, struct iovec ranges[C
 /* Moves the cursor by `size` bytes, which are in the ranges. Returns the continued checksum. */
 static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t crc) {
   while (size > 0) {
-    assert(cursor->index < cursor->count);
-    const struct cleat__span *span = &cursor->spans[cursor->index];
+    assert(cursor->index < cursor->spans.count);
+    const struct cleat__span *span = &cursor->spans.items[cursor->index];
     size_t length = span->length - cursor->offset;
     if (length > size)
       length = size;
@@ -82,13 +82,13 @@ static uint32_t advance(struct cleat__span_cursor *cursor, size_t size, uint32_t
   return crc;
 }
 
-int cleat__file_write(int fd, uint64_t offset, const struct cleat__span *spans, size_t count,
-                      const atomic_bool *cancel, uint32_t *crc32c) {
+int cleat__file_write(int fd, uint64_t offset, struct cleat__spans spans, const atomic_bool *cancel,
+                      uint32_t *crc32c) {
   assert(fd >= 0);
   struct cleat__span_cursor cursor;
   struct iovec ranges[CHUNK_RANGES];
   uint32_t crc = 0;
-  cleat__span_cursor_init(&cursor, spans, count);
+  cleat__span_cursor_init(&cursor, spans);
   for (;;) {
     int ranges_count = gather(&cursor, ranges);
     if (ranges_count == 0)
@@ -122,17 +122,17 @@ static cleat_status write_block(void *ctx, const void *bytes, size_t size,
   struct feeding *feeding = ctx;
   struct cleat__span span = {(void *)(uintptr_t)bytes, size};
   uint32_t ignored = 0;
-  feeding->failure =
-      cleat__file_write(feeding->fd, feeding->offset, &span, 1, feeding->cancel, &ignored);
+  feeding->failure = cleat__file_write(feeding->fd, feeding->offset, cleat__spans(&span, 1),
+                                       feeding->cancel, &ignored);
   feeding->crc = cleat__crc32c(feeding->crc, bytes, size);
   feeding->offset += size;
   return feeding->failure == 0 ? CLEAT_OK : cleat__error_set(err, CLEAT_IO, "cannot write");
 }
 
 int cleat__file_write_feed(int fd, uint64_t offset, const struct cleat__feed *feed,
-                           const atomic_bool *cancel, uint32_t *crc32c, struct cleat_error *err) {
-  struct feeding feeding = {.fd = fd, .offset = offset, .cancel = cancel};
-  cleat_status status = cleat__feed_each(feed, cancel, write_block, &feeding, err);
+                           uint32_t *crc32c, struct cleat__call call) {
+  struct feeding feeding = {.fd = fd, .offset = offset, .cancel = call.cancel};
+  cleat_status status = cleat__feed_each(feed, write_block, &feeding, call);
   *crc32c = feeding.crc;
   if (status == CLEAT_OK)
     return 0;
@@ -342,21 +342,21 @@ static cleat_status explain(const struct cleat__file_store *store, const char *k
 cleat_status cleat__file_publish(const struct cleat__file_store *store, const char *key,
                                  const struct cleat__file_place *place, const char *hidden,
                                  const struct cleat__put_options *options,
-                                 const atomic_bool *cancel, struct cleat_error *err) {
+                                 struct cleat__call call) {
   enum cleat__put_condition condition = options == NULL ? CLEAT__PUT_ALWAYS : options->condition;
   int failure = EEXIST;
   /* A new name needs no lock. So objects of a new checkpoint never need one. */
   if (condition != CLEAT__PUT_IF_MATCH)
-    failure = create_name(store, place, hidden, condition == CLEAT__PUT_CREATE_ONLY, cancel);
+    failure = create_name(store, place, hidden, condition == CLEAT__PUT_CREATE_ONLY, call.cancel);
   if (condition == CLEAT__PUT_IF_MATCH)
-    failure = replace_name(store, place, hidden, options->etag, cancel);
+    failure = replace_name(store, place, hidden, options->etag, call.cancel);
   else if (condition == CLEAT__PUT_ALWAYS && (failure == EEXIST || failure == EOPNOTSUPP))
-    failure = replace_name(store, place, hidden, NULL, cancel);
+    failure = replace_name(store, place, hidden, NULL, call.cancel);
   if (failure != 0)
-    return explain(store, key, condition, failure, err);
+    return explain(store, key, condition, failure, call.err);
   failure = cleat__sync_folder(place->folder);
   if (failure != 0)
-    return cleat__file_fail(store, failure, "make durable", key, err);
+    return cleat__file_fail(store, failure, "make durable", key, call.err);
   return CLEAT_OK;
 }
 

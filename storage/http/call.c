@@ -60,12 +60,11 @@ static CURLcode let_body_go(struct cleat__http_call *call) {
 }
 
 uint64_t cleat__http_body_bytes(const struct cleat__http_request *request) {
-  return request->feed != NULL ? request->feed->length
-                               : cleat__spans_length(request->body, request->body_count);
+  return request->feed != NULL ? request->feed->length : cleat__spans_length(request->body);
 }
 
 static void rewind_body(struct cleat__http_call *call) {
-  cleat__span_cursor_init(&call->body, call->request->body, call->request->body_count);
+  cleat__span_cursor_init(&call->body, call->request->body);
   call->fed_bytes = 0;
   call->unread_bytes = cleat__http_body_bytes(call->request);
 }
@@ -335,7 +334,7 @@ void cleat__http_call_init(struct cleat__http_call *call, CURL *curl,
                            struct cleat__http_reply *reply) {
   *call = (struct cleat__http_call){.curl = curl, .request = request, .reply = reply};
   rewind_body(call);
-  cleat__span_cursor_init(&call->into, request->into, request->into_count);
+  cleat__span_cursor_init(&call->into, request->into);
   call->idle_ms = request->idle_ms > 0 ? request->idle_ms : CLEAT__HTTP_IDLE_MS;
   call->pace_bytes_s = request->pace_bytes_s < 0    ? 0
                        : request->pace_bytes_s == 0 ? CLEAT__HTTP_PACE_BYTES_S

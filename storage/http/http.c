@@ -409,9 +409,9 @@ static bool on_is_due(void *ctx, int64_t elapsed_ms) {
 /* Whether bytes between the wanted ranges are discarded. Then the result of two transfers cannot be checked. */
 static bool has_gaps(const struct cleat__http_request *request) {
   size_t gaps = 0;
-  for (size_t i = 0; i < request->into_count; i++)
-    gaps += request->into[i].base == NULL;
-  return gaps > 0 && gaps < request->into_count;
+  for (size_t i = 0; i < request->into.count; i++)
+    gaps += request->into.items[i].base == NULL;
+  return gaps > 0 && gaps < request->into.count;
 }
 
 static CURL *on_second(void *ctx, bool *alone) {
@@ -448,10 +448,10 @@ static uint64_t moved_bytes(CURL *curl) {
 /* Computes the checksum again: two transfers wrote into the same memory, so neither checksum is valid. */
 static void check_again(const struct cleat__http_request *request,
                         struct cleat__http_reply *reply) {
-  uint64_t size = cleat__spans_length(request->into, request->into_count);
-  if (request->into_spans && request->into_count > 0 && request->into[0].base != NULL &&
+  uint64_t size = cleat__spans_length(request->into);
+  if (request->into_spans && request->into.count > 0 && request->into.items[0].base != NULL &&
       !has_gaps(request) && reply->body_bytes == size)
-    reply->crc32c = cleat__spans_crc32c(request->into, request->into_count);
+    reply->crc32c = cleat__spans_crc32c(request->into);
 }
 
 /* After two transfers, the handle and reply of the winner become those of the request. */

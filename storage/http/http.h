@@ -74,13 +74,11 @@ struct cleat__http_request {
   const char *const *headers; /* "Name: value" */
   size_t header_count;
   bool has_body; /* send `body` with a Content-Length, even if it is empty */
-  const struct cleat__span *body;
-  size_t body_count;
+  struct cleat__spans body;
   const struct cleat__feed *feed; /* used instead of `body` if not NULL */
   struct cleat_error *feed_err;   /* filled if the feed fails: CLEAT__TRANSPORT_FEED */
   bool into_spans; /* the body of a 2xx reply goes into `into`; otherwise into reply->text */
-  const struct cleat__span *into;
-  size_t into_count;
+  struct cleat__spans into;
   size_t text_cap;      /* limit of bytes for the text of a 2xx reply */
   int64_t idle_ms;      /* TIMEOUT after this time without a moving byte; 0: CLEAT__HTTP_IDLE_MS */
   int64_t pace_bytes_s; /* TIMEOUT if a body is slower; 0: CLEAT__HTTP_PACE_BYTES_S, -1: no limit */

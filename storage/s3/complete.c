@@ -81,8 +81,7 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
                                       .headers = headers,
                                       .header_count = header_count,
                                       .has_body = true,
-                                      .body = &span,
-                                      .body_count = 1,
+                                      .body = cleat__spans(&span, 1),
                                       .sign_body = true,
                                       .text_cap = CLEAT__XML_MAX,
                                       .idle_ms = COMPLETE_IDLE_MS,
@@ -95,7 +94,7 @@ static cleat_status send_complete(const struct completion *completion, unsigned 
                                       .failed_tries = failed_tries};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, completion->cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cleat__call(completion->cancel, err));
   cleat__http_reply_clear(&reply);
   if (status != CLEAT_OK && doubt.gone.status != CLEAT_OK)
     *err = doubt.gone;
@@ -109,8 +108,8 @@ enum found { FOUND_NOTHING = 0, FOUND_IT, FOUND_OTHER_SIZE };
 static cleat_status find_object(const struct completion *completion, enum found *found,
                                 struct cleat_error *err) {
   struct cleat__object object;
-  cleat_status status =
-      cleat__s3_head(completion->store, completion->upload->key, &object, completion->cancel, err);
+  cleat_status status = cleat__s3_head(completion->store, completion->upload->key, &object,
+                                       cleat__call(completion->cancel, err));
   *found = status != CLEAT_OK                        ? FOUND_NOTHING
            : object.size == completion->upload->size ? FOUND_IT
                                                      : FOUND_OTHER_SIZE;
@@ -184,9 +183,9 @@ static cleat_status complete_learning(struct completion *completion, struct clea
     bool guards = (trials[i] & CLEAT__STORE_NO_CREATE_ONLY) != 0;
     if ((trials[i] & known) != known || (guards && !create_only))
       continue;
-    cleat_status status =
-        guards ? cleat__s3_check_free(s3, completion->upload->key, completion->cancel, err)
-               : CLEAT_OK;
+    cleat_status status = guards ? cleat__s3_check_free(s3, completion->upload->key,
+                                                        cleat__call(completion->cancel, err))
+                                 : CLEAT_OK;
     if (status == CLEAT_EXISTS)
       cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
     completion->without = trials[i];
@@ -207,7 +206,7 @@ static cleat_status complete_learning(struct completion *completion, struct clea
 
 static cleat_status complete_with(struct cleat__store *store, const struct cleat__upload *upload,
                                   const struct cleat__stored_part *parts, size_t count,
-                                  const atomic_bool *cancel, struct cleat_error *err) {
+                                  struct cleat__call call) {
   const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
   enum cleat__s3_named named = config->crc64nvme   ? CLEAT__S3_NAME_CRC64NVME
                                : config->checksums ? CLEAT__S3_NAME_CRC32C
@@ -217,13 +216,13 @@ static cleat_status complete_with(struct cleat__store *store, const struct cleat
   cleat__buffer_init(&body, COMPLETE_BODY_MAX);
   cleat_status status = cleat__s3_xml_complete_body(parts, count, named, &body);
   if (status != CLEAT_OK) {
-    cleat__error_set(err, status, "the list of %zu parts cannot be written", count);
+    cleat__error_set(call.err, status, "the list of %zu parts cannot be written", count);
     goto done;
   }
-  struct completion completion = {store, upload, parts, count, &body, 0, cancel};
+  struct completion completion = {store, upload, parts, count, &body, 0, call.cancel};
   status = complete_learning(&completion, &problem);
   if (status != CLEAT_OK)
-    *err = problem;
+    *call.err = problem;
 
 done:
   cleat__buffer_clear(&body);
@@ -249,8 +248,8 @@ static struct cleat__stored_part *relist(struct cleat__store *store,
   struct cleat_error ignored;
   size_t held_count = 0;
   bool changed = false, same = true;
-  if (cleat__s3_multipart_list_parts(store, upload, &held, &held_count, cancel, &ignored) !=
-      CLEAT_OK)
+  if (cleat__s3_multipart_list_parts(store, upload, &held, &held_count,
+                                     cleat__call(cancel, &ignored)) != CLEAT_OK)
     return NULL;
   same = held_count == count;
   for (size_t i = 0; same && i < count; i++) {
@@ -267,14 +266,14 @@ static struct cleat__stored_part *relist(struct cleat__store *store,
 cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
                                           const struct cleat__upload *upload,
                                           const struct cleat__stored_part *parts, size_t count,
-                                          const atomic_bool *cancel, struct cleat_error *err) {
-  cleat_status status = complete_with(store, upload, parts, count, cancel, err);
-  if (status == CLEAT_OK || strcmp(err->s3_code, "InvalidPart") != 0)
+                                          struct cleat__call call) {
+  cleat_status status = complete_with(store, upload, parts, count, call);
+  if (status == CLEAT_OK || strcmp(call.err->s3_code, "InvalidPart") != 0)
     return status;
   /* No checksum protects the headers of a reply: an ETag may have been damaged in transit. */
-  struct cleat__stored_part *listed = relist(store, upload, parts, count, cancel);
+  struct cleat__stored_part *listed = relist(store, upload, parts, count, call.cancel);
   if (listed != NULL)
-    status = complete_with(store, upload, listed, count, cancel, err);
+    status = complete_with(store, upload, listed, count, call);
   cleat__free(listed);
   return status;
 }

@@ -35,7 +35,7 @@ static void tell_keys(struct cleat__s3 *s3, const atomic_bool *cancel,
   snprintf(facts->keys, sizeof facts->keys, "%s", cleat__s3_credentials_source(s3->chain));
   /* After a failed search for credentials, a second search would only take the time again. */
   if (facts->keys[0] == '\0' ||
-      cleat__s3_credentials_get(s3->chain, cancel, &keys, &ignored) != CLEAT_OK)
+      cleat__s3_credentials_get(s3->chain, &keys, cleat__call(cancel, &ignored)) != CLEAT_OK)
     return;
   facts->keys_end_s = keys.expires_s;
   cleat__s3_credentials_wipe(&keys);
@@ -50,8 +50,7 @@ static void tell_clock(struct cleat__s3 *s3, const char *date, struct cleat__sto
 }
 
 cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
-                                struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                struct cleat_error *err) {
+                                struct cleat__store_facts *facts, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__http_reply reply;
   struct cleat_error problem;
@@ -62,23 +61,24 @@ cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
                                       .key = key,
                                       .text_cap = ANSWER_MAX};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, &problem);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, cleat__call(call.cancel, &problem));
   memset(facts, 0, sizeof *facts);
   tell_place(s3, facts);
-  tell_keys(s3, cancel, facts);
+  tell_keys(s3, call.cancel, facts);
   tell_clock(s3, reply.date, facts);
   int reply_status = reply.status;
   cleat__http_reply_clear(&reply);
   if (status == CLEAT_OK) {
     status = cleat__error_set(
-        err, CLEAT_STORE,
+        call.err, CLEAT_STORE,
         "%s returned an object for a random name: it seems to answer every request", facts->place);
-    err->http_status = reply_status;
-    cleat__error_hint(err, "check that this is the endpoint of an S3 store and not of a web page");
+    call.err->http_status = reply_status;
+    cleat__error_hint(call.err,
+                      "check that this is the endpoint of an S3 store and not of a web page");
     return status;
   }
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
-  *err = problem;
+  *call.err = problem;
   return status;
 }

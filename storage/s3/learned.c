@@ -47,16 +47,16 @@ cleat_status cleat__s3_lacking(const struct cleat__s3 *s3, const char *operation
                           operation, s3->configs[0].endpoint);
 }
 
-cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
-                                  struct cleat_error *err) {
+cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, struct cleat__call call) {
   struct cleat__object object;
   struct cleat_error problem;
-  cleat_status status = cleat__s3_head(&s3->store, key, &object, cancel, &problem);
+  cleat_status status =
+      cleat__s3_head(&s3->store, key, &object, cleat__call(call.cancel, &problem));
   if (status == CLEAT_OK)
-    return cleat__error_set(err, CLEAT_EXISTS, "%s exists already", key);
+    return cleat__error_set(call.err, CLEAT_EXISTS, "%s exists already", key);
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
-  *err = problem;
+  *call.err = problem;
   return status;
 }
 
@@ -76,7 +76,8 @@ static bool is_there(struct cleat__s3 *s3, const char *name, const atomic_bool *
   struct cleat__object object;
   struct cleat_error ignored;
   return strncmp(name, root, strlen(root)) == 0 &&
-         cleat__s3_head(&s3->store, name + strlen(root), &object, cancel, &ignored) == CLEAT_OK;
+         cleat__s3_head(&s3->store, name + strlen(root), &object, cleat__call(cancel, &ignored)) ==
+             CLEAT_OK;
 }
 
 bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form,
@@ -100,38 +101,38 @@ bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form
 
 /* Puts without the condition. Another writer may write between the HEAD and the put. */
 static cleat_status put_unguarded(struct cleat__store *store, const char *key,
-                                  const struct cleat__span *body, size_t body_count,
+                                  struct cleat__spans body,
                                   const struct cleat__put_options *options,
-                                  const atomic_bool *cancel, struct cleat_error *err) {
+                                  struct cleat__call call) {
   struct cleat__put_options unguarded = *options;
   unguarded.condition = CLEAT__PUT_UNGUARDED;
-  cleat_status status = cleat__s3_check_free((struct cleat__s3 *)store, key, cancel, err);
-  return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
-                            : status;
+  cleat_status status = cleat__s3_check_free((struct cleat__s3 *)store, key, call);
+  return status == CLEAT_OK ? cleat__s3_put(store, key, body, &unguarded, call) : status;
 }
 
 cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
-                                    const struct cleat__span *body, size_t body_count,
+                                    struct cleat__spans body,
                                     const struct cleat__put_options *options,
-                                    const atomic_bool *cancel, struct cleat_error *err) {
+                                    struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat_error refusal;
   if (options->condition != CLEAT__PUT_CREATE_ONLY)
-    return cleat__s3_put(store, key, body, body_count, options, cancel, err);
+    return cleat__s3_put(store, key, body, options, call);
   if (cleat__s3_lacks(s3, CLEAT__STORE_NO_CREATE_ONLY))
-    return put_unguarded(store, key, body, body_count, options, cancel, err);
-  cleat_status status = cleat__s3_put(store, key, body, body_count, options, cancel, &refusal);
+    return put_unguarded(store, key, body, options, call);
+  cleat_status status =
+      cleat__s3_put(store, key, body, options, cleat__call(call.cancel, &refusal));
   if (!cleat__s3_is_refusal(status, &refusal)) {
     if (status != CLEAT_OK)
-      *err = refusal;
+      *call.err = refusal;
     return status;
   }
-  status = put_unguarded(store, key, body, body_count, options, cancel, err);
+  status = put_unguarded(store, key, body, options, call);
   if (status == CLEAT_OK)
     cleat__s3_learn(s3, CLEAT__STORE_NO_CREATE_ONLY);
   else if (status == CLEAT_EXISTS)
     cleat__s3_learn(s3, CLEAT__STORE_REFUSED_CREATE_ONLY);
-  else if (cleat__s3_is_refusal(status, err))
-    *err = refusal;
+  else if (cleat__s3_is_refusal(status, call.err))
+    *call.err = refusal;
   return status;
 }

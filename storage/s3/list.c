@@ -35,14 +35,14 @@ static size_t list_query(const char *prefix, bool delimited, const char *after,
 
 cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited,
                             const char *after, struct cleat__list_page *page,
-                            const atomic_bool *cancel, struct cleat_error *err) {
+                            struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct listing listing = {.root = s3->configs[0].root, .form = {cleat__s3_known_keys(s3), NULL}};
   struct cleat__s3_pair query[6];
   struct cleat__http_reply reply;
   char *full_prefix = cleat__strprintf("%s%s", listing.root, prefix);
   if (full_prefix == NULL)
-    return cleat__error_no_memory(err, "a key");
+    return cleat__error_no_memory(call.err, "a key");
   struct cleat__s3_request request = {.operation = "LIST",
                                       .kind = CLEAT__S3_LIST,
                                       .method = "GET",
@@ -53,11 +53,11 @@ cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool
                                       .accept = accept_list,
                                       .accept_ctx = &listing};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
-  if (status == CLEAT_OK && cleat__s3_learn_keys(s3, &listing.form, cancel)) {
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
+  if (status == CLEAT_OK && cleat__s3_learn_keys(s3, &listing.form, call.cancel)) {
     cleat__list_page_clear(&listing.page);
     listing.page = (struct cleat__list_page){0};
-    status = cleat__s3_send(s3, &request, &reply, cancel, err);
+    status = cleat__s3_send(s3, &request, &reply, call);
   }
   if (status == CLEAT_OK)
     *page = listing.page;

@@ -21,8 +21,7 @@ static cleat_status accept_upload_id(void *ctx, const struct cleat__http_reply *
 }
 
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                        const char *content_type, const atomic_bool *cancel,
-                                        struct cleat_error *err) {
+                                        const char *content_type, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   char id[CLEAT__UPLOAD_ID_MAX + 1];
   struct cleat__s3_pair query[] = {{"uploads", ""}};
@@ -50,7 +49,7 @@ cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat
                                       .accept_ctx = id};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   if (status == CLEAT_OK)
     snprintf(upload->id, sizeof upload->id, "%s", id);
   cleat__http_reply_clear(&reply);
@@ -70,15 +69,13 @@ static cleat_status accept_part(void *ctx, const struct cleat__http_reply *reply
 
 /* The bytes of a part: `spans`, or what `feed` reads. */
 struct body {
-  const struct cleat__span *spans;
-  size_t count;
+  struct cleat__spans spans;
   const struct cleat__feed *feed;
 };
 
 static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                              const struct body *body, const struct cleat__s3_pair *checksum,
-                              struct cleat__stored_part *part, const atomic_bool *cancel,
-                              struct cleat_error *err) {
+                              const struct body *body, const struct cleat__s3_checksum *checksum,
+                              struct cleat__stored_part *part, struct cleat__call call) {
   char number[NUMBER_TEXT], operation[32];
   snprintf(number, sizeof number, "%u", part->number);
   snprintf(operation, sizeof operation, "UploadPart %u", part->number);
@@ -90,11 +87,10 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
                                       .key = upload->key,
                                       .query = query,
                                       .query_count = 2,
-                                      .headers = checksum,
-                                      .header_count = checksum != NULL ? 1 : 0,
+                                      .headers = &checksum->header,
+                                      .header_count = checksum->count,
                                       .has_body = true,
                                       .body = body->spans,
-                                      .body_count = body->count,
                                       .feed = body->feed,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .repeatable = true,
@@ -103,33 +99,29 @@ static cleat_status send_part(struct cleat__s3 *s3, const struct cleat__upload *
                                       .pointless_ctx = &doubt};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   /* Checked here and not after Create: the reply of MinIO to Create does not confirm encryption. */
   if (status == CLEAT_OK)
-    status = cleat__s3_check_encrypted(s3, upload->key, &reply, err);
+    status = cleat__s3_check_encrypted(s3, upload->key, &reply, call.err);
   if (status == CLEAT_OK)
     snprintf(part->etag, sizeof part->etag, "%s", reply.etag);
   cleat__http_reply_clear(&reply);
   if (status != CLEAT_OK && doubt.gone.status != CLEAT_OK)
-    *err = doubt.gone;
-  return status == CLEAT_OK ? CLEAT_OK : err->status;
+    *call.err = doubt.gone;
+  return status == CLEAT_OK ? CLEAT_OK : call.err->status;
 }
 
 cleat_status cleat__s3_multipart_part(struct cleat__store *store,
-                                      const struct cleat__upload *upload,
-                                      const struct cleat__span *body, size_t body_count,
-                                      struct cleat__stored_part *part, const atomic_bool *cancel,
-                                      struct cleat_error *err) {
+                                      const struct cleat__upload *upload, struct cleat__spans body,
+                                      struct cleat__stored_part *part, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  char crc[CLEAT__S3_CHECKSUM_TEXT];
-  struct cleat__s3_pair header;
-  struct body sent = {.spans = body, .count = body_count};
-  size_t header_count = 0;
+  struct cleat__s3_checksum checksum = {.count = 0};
+  struct body sent = {.spans = body};
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (part->has_crc32c || part->has_crc64nvme)
-    header_count = cleat__s3_checksum_header(s3, body, body_count, part->crc32c,
-                                             part->wrong_checksum, &part->crc64nvme, crc, &header);
-  return send_part(s3, upload, &sent, header_count > 0 ? &header : NULL, part, cancel, err);
+    cleat__s3_checksum_header(s3, body, part->crc32c, part->wrong_checksum, &part->crc64nvme,
+                              &checksum);
+  return send_part(s3, upload, &sent, &checksum, part, call);
 }
 
 struct crc64 {
@@ -146,47 +138,43 @@ static cleat_status take_crc64(void *ctx, const void *bytes, size_t size, struct
 
 /* Computes the CRC-64/NVME in an extra pass over the feed. */
 static cleat_status feed_checksum(const struct cleat__s3 *s3, const struct cleat__feed *feed,
-                                  struct cleat__stored_part *part, const atomic_bool *cancel,
-                                  char text[CLEAT__S3_CHECKSUM_TEXT], struct cleat__s3_pair *header,
-                                  size_t *header_count, struct cleat_error *err) {
+                                  struct cleat__stored_part *part,
+                                  struct cleat__s3_checksum *checksum, struct cleat__call call) {
   struct crc64 crc64 = {.tables = s3->crc64};
   part->has_crc64nvme = s3->configs[0].crc64nvme;
   if (!part->has_crc64nvme) {
     if (part->has_crc32c)
-      *header_count = cleat__s3_checksum_header(s3, NULL, 0, part->crc32c, part->wrong_checksum,
-                                                &part->crc64nvme, text, header);
+      cleat__s3_checksum_header(s3, cleat__spans(NULL, 0), part->crc32c, part->wrong_checksum,
+                                &part->crc64nvme, checksum);
     return CLEAT_OK;
   }
-  cleat_status status = cleat__feed_each(feed, cancel, take_crc64, &crc64, err);
+  cleat_status status = cleat__feed_each(feed, take_crc64, &crc64, call);
   if (status != CLEAT_OK)
     return status;
   part->crc64nvme = crc64.crc ^ (part->wrong_checksum ? 1 : 0);
-  cleat__crc64_base64(part->crc64nvme, text);
-  *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
-  *header_count = 1;
+  cleat__crc64_base64(part->crc64nvme, checksum->text);
+  checksum->header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", checksum->text};
+  checksum->count = 1;
   return CLEAT_OK;
 }
 
 cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
                                       const struct cleat__upload *upload,
                                       const struct cleat__feed *feed,
-                                      struct cleat__stored_part *part, const atomic_bool *cancel,
-                                      struct cleat_error *err) {
+                                      struct cleat__stored_part *part, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
-  char crc[CLEAT__S3_CHECKSUM_TEXT];
-  struct cleat__s3_pair header;
+  struct cleat__s3_checksum checksum = {.count = 0};
   struct body sent = {.feed = feed};
-  size_t header_count = 0;
-  cleat_status status = feed_checksum(s3, feed, part, cancel, crc, &header, &header_count, err);
+  cleat_status status = feed_checksum(s3, feed, part, &checksum, call);
   if (status != CLEAT_OK)
     return status;
-  return send_part(s3, upload, &sent, header_count > 0 ? &header : NULL, part, cancel, err);
+  return send_part(s3, upload, &sent, &checksum, part, call);
 }
 
 /* ---- abort ---- */
 
 static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload *upload,
-                               const atomic_bool *cancel, struct cleat_error *err) {
+                               struct cleat__call call) {
   struct cleat__s3_pair query[] = {{"uploadId", upload->id}};
   struct cleat__s3_request request = {.operation = "AbortMultipartUpload",
                                       .kind = CLEAT__S3_ABORT,
@@ -199,18 +187,18 @@ static cleat_status send_abort(struct cleat__s3 *s3, const struct cleat__upload 
                                       .accept = cleat__s3_accept_removed};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   cleat__http_reply_clear(&reply);
   return status;
 }
 
 /* Sets *left to the number of parts that the store still holds; 0 if it cannot tell. */
 static cleat_status count_parts(struct cleat__store *store, const struct cleat__upload *upload,
-                                size_t *left, const atomic_bool *cancel, struct cleat_error *err) {
+                                size_t *left, struct cleat__call call) {
   struct cleat__stored_part *parts = NULL;
-  cleat_status status = cleat__s3_multipart_list_parts(store, upload, &parts, left, cancel, err);
+  cleat_status status = cleat__s3_multipart_list_parts(store, upload, &parts, left, call);
   cleat__free(parts);
-  if (cleat__object_is_absent(status, err) ||
+  if (cleat__object_is_absent(status, call.err) ||
       cleat__s3_lacks((struct cleat__s3 *)store, CLEAT__STORE_NO_LIST_PARTS)) {
     *left = 0;
     return CLEAT_OK;
@@ -220,24 +208,24 @@ static cleat_status count_parts(struct cleat__store *store, const struct cleat__
 
 cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
                                        const struct cleat__upload *upload,
-                                       const atomic_bool *cancel, struct cleat_error *err) {
+                                       struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   const struct cleat__clock *clock = s3->retry.clock;
   struct cleat_error problem;
   size_t left = 0;
   for (int round = 0; round < ABORT_ROUNDS; round++) {
-    cleat_status status = send_abort(s3, upload, cancel, &problem);
+    cleat_status status = send_abort(s3, upload, cleat__call(call.cancel, &problem));
     if (status == CLEAT_OK || cleat__object_is_absent(status, &problem))
-      status = count_parts(store, upload, &left, cancel, &problem);
+      status = count_parts(store, upload, &left, cleat__call(call.cancel, &problem));
     if (status != CLEAT_OK) {
-      *err = problem;
+      *call.err = problem;
       return status;
     }
     if (left == 0)
       return CLEAT_OK;
-    clock->wait_ms(clock->ctx, (int64_t)ABORT_FIRST_WAIT_MS << round, cancel);
+    clock->wait_ms(clock->ctx, (int64_t)ABORT_FIRST_WAIT_MS << round, call.cancel);
   }
-  return cleat__error_set(err, CLEAT_STORE,
+  return cleat__error_set(call.err, CLEAT_STORE,
                           "AbortMultipartUpload %s: the store still holds %zu parts of it",
                           upload->key, left);
 }

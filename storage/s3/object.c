@@ -25,25 +25,24 @@ static cleat_status accept_etag(void *ctx, const struct cleat__http_reply *reply
   return CLEAT_OK;
 }
 
-size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, bool wrong,
-                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
-                                 struct cleat__s3_pair *header) {
-  if (!s3->configs[0].checksums)
-    return 0;
+void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body,
+                               uint32_t crc32c, bool wrong, uint64_t *crc64nvme,
+                               struct cleat__s3_checksum *checksum) {
+  checksum->count = s3->configs[0].checksums ? 1 : 0;
+  if (checksum->count == 0)
+    return;
   if (!s3->configs[0].crc64nvme) {
-    cleat__crc32c_base64(crc32c, text);
-    *header = (struct cleat__s3_pair){"x-amz-checksum-crc32c", text};
-    return 1;
+    cleat__crc32c_base64(crc32c, checksum->text);
+    checksum->header = (struct cleat__s3_pair){"x-amz-checksum-crc32c", checksum->text};
+    return;
   }
   uint64_t crc = 0;
-  for (size_t i = 0; i < body_count; i++)
-    crc = cleat__crc64nvme(s3->crc64, crc, body[i].base, body[i].length);
+  for (size_t i = 0; i < body.count; i++)
+    crc = cleat__crc64nvme(s3->crc64, crc, body.items[i].base, body.items[i].length);
   crc ^= wrong ? 1 : 0;
   *crc64nvme = crc;
-  cleat__crc64_base64(crc, text);
-  *header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", text};
-  return 1;
+  cleat__crc64_base64(crc, checksum->text);
+  checksum->header = (struct cleat__s3_pair){"x-amz-checksum-crc64nvme", checksum->text};
 }
 
 static size_t put_headers(const struct cleat__put_options *options,
@@ -78,19 +77,18 @@ cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *k
   return err->status;
 }
 
-cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
-                           const struct cleat__span *body, size_t body_count,
-                           const struct cleat__put_options *options, const atomic_bool *cancel,
-                           struct cleat_error *err) {
+cleat_status cleat__s3_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                           const struct cleat__put_options *options, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_pair headers[4];
   struct cleat__http_reply reply;
-  char crc[CLEAT__S3_CHECKSUM_TEXT];
+  struct cleat__s3_checksum checksum;
   uint64_t crc64nvme = 0;
   size_t header_count = put_headers(options, headers);
-  header_count +=
-      cleat__s3_checksum_header(s3, body, body_count, options->crc32c, options->wrong_checksum,
-                                &crc64nvme, crc, &headers[header_count]);
+  cleat__s3_checksum_header(s3, body, options->crc32c, options->wrong_checksum, &crc64nvme,
+                            &checksum);
+  if (checksum.count > 0)
+    headers[header_count++] = checksum.header;
   struct cleat__s3_request request = {
       .operation = "PUT",
       .kind = CLEAT__S3_PUT,
@@ -100,7 +98,6 @@ cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
       .header_count = header_count,
       .has_body = true,
       .body = body,
-      .body_count = body_count,
       .text_cap = CLEAT__S3_TEXT_IGNORED,
       .grace_ms = CLEAT__S3_GRACE_MS,
       .repeatable = options->condition == CLEAT__PUT_ALWAYS,
@@ -108,14 +105,14 @@ cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
       .failed_tries = options->failed_tries,
       .precondition_status = options->condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   if (status == CLEAT_OK)
-    status = cleat__s3_check_encrypted(s3, key, &reply, err);
+    status = cleat__s3_check_encrypted(s3, key, &reply, call.err);
   cleat__http_reply_clear(&reply);
   /* An object that no longer exists does not have that ETag. */
   if (status == CLEAT_NOT_FOUND && options->condition == CLEAT__PUT_IF_MATCH &&
-      strcmp(err->s3_code, "NoSuchBucket") != 0)
-    status = err->status = CLEAT_LOST;
+      strcmp(call.err->s3_code, "NoSuchBucket") != 0)
+    status = call.err->status = CLEAT_LOST;
   return status;
 }
 
@@ -162,9 +159,8 @@ static cleat_status accept_range(void *ctx, const struct cleat__http_reply *repl
 }
 
 cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset,
-                           const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                           const atomic_bool *cancel, struct cleat_error *err) {
-  struct range range = {offset, cleat__spans_length(into, into_count)};
+                           struct cleat__spans into, uint32_t *crc32c, struct cleat__call call) {
+  struct range range = {offset, cleat__spans_length(into)};
   struct cleat__http_reply reply;
   char text[8 + 2 * NUMBER_TEXT];
   if (range.length == 0) {
@@ -182,16 +178,15 @@ cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t
                                       .header_count = 1,
                                       .into_spans = true,
                                       .into = into,
-                                      .into_count = into_count,
                                       .repeatable = true,
                                       .accept = accept_range,
                                       .accept_ctx = &range};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply, call);
   if (status == CLEAT_OK)
     *crc32c = reply.crc32c;
-  else if (err->http_status == 416) /* the range begins at or after the end of the object */
-    status = err->status = CLEAT_INTEGRITY;
+  else if (call.err->http_status == 416) /* the range begins at or after the end of the object */
+    status = call.err->status = CLEAT_INTEGRITY;
   cleat__http_reply_clear(&reply);
   return status;
 }
@@ -236,8 +231,7 @@ static cleat_status accept_small(void *ctx, const struct cleat__http_reply *repl
 }
 
 cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                 char **bytes, size_t *size, struct cleat__object *object,
-                                 const atomic_bool *cancel, struct cleat_error *err) {
+                                 struct cleat__small *small, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__s3_pair headers[] = {{"x-amz-checksum-mode", "ENABLED"}};
   struct cleat__http_reply reply;
@@ -251,19 +245,18 @@ cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, si
                                       .accept = accept_small,
                                       .accept_ctx = s3};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   if (status != CLEAT_OK)
     goto done;
   size_t length = reply.text.length;
   char *text = cleat__buffer_take(&reply.text);
   if (text == NULL) {
-    status = cleat__error_no_memory(err, "an object");
+    status = cleat__error_no_memory(call.err, "an object");
     goto done;
   }
-  *bytes = text;
-  *size = length;
-  if (object != NULL)
-    fill_object(object, length, reply.etag);
+  small->bytes = text;
+  small->size = length;
+  snprintf(small->etag, sizeof small->etag, "%s", reply.etag);
 
 done:
   cleat__http_reply_clear(&reply);
@@ -298,8 +291,7 @@ static void read_checksum(const char *text, struct cleat__object *object) {
 }
 
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
-                            struct cleat__object *object, const atomic_bool *cancel,
-                            struct cleat_error *err) {
+                            struct cleat__object *object, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__http_reply reply;
   struct cleat__s3_pair mode = {"x-amz-checksum-mode", "ENABLED"};
@@ -311,7 +303,7 @@ cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
                                       .header_count = s3->configs[0].checksums ? 1 : 0,
                                       .accept = accept_head};
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   if (status == CLEAT_OK) {
     fill_object(object, (uint64_t)reply.content_length, reply.etag);
     read_checksum(reply.stored_crc32c, object);
@@ -334,7 +326,7 @@ cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply 
 }
 
 cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__call call) {
   struct cleat__http_reply reply;
   struct cleat_error problem;
   struct cleat__s3_request request = {.operation = "DELETE",
@@ -345,13 +337,13 @@ cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
                                       .text_cap = CLEAT__S3_TEXT_IGNORED,
                                       .accept = cleat__s3_accept_removed};
   cleat__http_reply_init(&reply);
-  cleat_status status =
-      cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cancel, &problem);
+  cleat_status status = cleat__s3_send((struct cleat__s3 *)store, &request, &reply,
+                                       cleat__call(call.cancel, &problem));
   cleat__http_reply_clear(&reply);
   /* S3 answers 204 for an absent key. Some stores answer 404. */
   if (status == CLEAT_NOT_FOUND && strcmp(problem.s3_code, "NoSuchBucket") != 0)
     return CLEAT_OK;
   if (status != CLEAT_OK)
-    *err = problem;
+    *call.err = problem;
   return status;
 }

@@ -19,7 +19,7 @@ static cleat_status accept_parts(void *ctx, const struct cleat__http_reply *repl
 
 static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *upload,
                               uint32_t marker, struct cleat__s3_parts_page *page,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__call call) {
   char number[NUMBER_TEXT];
   snprintf(number, sizeof number, "%u", marker);
   struct cleat__s3_pair query[] = {
@@ -35,7 +35,7 @@ static cleat_status list_page(struct cleat__s3 *s3, const struct cleat__upload *
                                       .accept_ctx = page};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   cleat__http_reply_clear(&reply);
   return status;
 }
@@ -61,20 +61,20 @@ static cleat_status add_parts(const struct cleat__s3_parts_page *page,
 cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
-                                            const atomic_bool *cancel, struct cleat_error *err) {
+                                            struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
   uint32_t marker = 0;
   if (cleat__s3_lacks(s3, CLEAT__STORE_NO_LIST_PARTS))
-    return cleat__s3_lacking(s3, "ListParts", err);
+    return cleat__s3_lacking(s3, "ListParts", call.err);
   for (unsigned pages = 0; pages < PAGES_MAX; pages++) {
     struct cleat__s3_parts_page page = {0};
-    cleat_status status = list_page(s3, upload, marker, &page, cancel, err);
-    if (cleat__s3_is_refusal(status, err))
+    cleat_status status = list_page(s3, upload, marker, &page, call);
+    if (cleat__s3_is_refusal(status, call.err))
       cleat__s3_learn(s3, CLEAT__STORE_NO_LIST_PARTS);
     if (status == CLEAT_OK)
-      status = add_parts(&page, &found, &found_count, err);
+      status = add_parts(&page, &found, &found_count, call.err);
     cleat__free(page.parts);
     if (status != CLEAT_OK) {
       cleat__free(found);
@@ -88,6 +88,6 @@ cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
     marker = page.next_marker;
   }
   cleat__free(found);
-  return cleat__error_set(err, CLEAT_STORE, "ListParts %s: the store's pages have no end",
+  return cleat__error_set(call.err, CLEAT_STORE, "ListParts %s: the store's pages have no end",
                           upload->key);
 }

@@ -28,14 +28,14 @@ static void write_otherwise(const char *etag, char other[CLEAT__ETAG_MAX]) {
  * or is gone; an earlier try of this put whose reply was lost may have done that too. CLEAT_OK: it still has that
  * ETag. Others: the check failed. */
 static cleat_status check_etag(struct cleat__store *store, const char *key, const char *etag,
-                               const atomic_bool *cancel, struct cleat_error *err) {
+                               struct cleat__call call) {
   struct cleat__object object;
   struct cleat_error problem;
-  cleat_status status = cleat__s3_head(store, key, &object, cancel, &problem);
+  cleat_status status = cleat__s3_head(store, key, &object, cleat__call(call.cancel, &problem));
   if (status == CLEAT_NOT_FOUND || (status == CLEAT_OK && strcmp(object.etag, etag) != 0))
     return CLEAT_LOST;
   if (status != CLEAT_OK)
-    *err = problem;
+    *call.err = problem;
   return status;
 }
 
@@ -71,10 +71,8 @@ static void learn(struct cleat__s3 *s3, bool otherwise) {
              otherwise ? "in another form" : "as it returned it");
 }
 
-static cleat_status replace(struct cleat__store *store, const char *key,
-                            const struct cleat__span *body, size_t body_count,
-                            const struct cleat__put_options *options, const atomic_bool *cancel,
-                            struct cleat_error *err) {
+static cleat_status replace(struct cleat__store *store, const char *key, struct cleat__spans body,
+                            const struct cleat__put_options *options, struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat__put_options once = *options;
   struct cleat_error problem;
@@ -87,7 +85,7 @@ static cleat_status replace(struct cleat__store *store, const char *key,
   for (int form = 0; form < 2; form++, otherwise = !otherwise) {
     failed_tries = 0;
     once.etag = otherwise ? other : options->etag;
-    status = cleat__s3_put(store, key, body, body_count, &once, cancel, err);
+    status = cleat__s3_put(store, key, body, &once, call);
     if (options->failed_tries != NULL)
       *options->failed_tries += failed_tries;
     if (status == CLEAT_OK && form > 0)
@@ -95,60 +93,58 @@ static cleat_status replace(struct cleat__store *store, const char *key,
     if (status != CLEAT_LOST)
       return status;
     /* Checked after each refusal: the object may have been replaced since the last one. */
-    status = check_etag(store, key, options->etag, cancel, &problem);
+    status = check_etag(store, key, options->etag, cleat__call(call.cancel, &problem));
     if (status == CLEAT_LOST)
       return status;
     if (status != CLEAT_OK) {
-      *err = problem;
+      *call.err = problem;
       return status;
     }
-    if (err->http_status != 412)
+    if (call.err->http_status != 412)
       break;
   }
-  return refuse(s3, key, err);
+  return refuse(s3, key, call.err);
 }
 
 /* Puts without the condition. Another writer may write between the HEAD and the put. */
 static cleat_status replace_unguarded(struct cleat__store *store, const char *key,
-                                      const struct cleat__span *body, size_t body_count,
+                                      struct cleat__spans body,
                                       const struct cleat__put_options *options,
-                                      const atomic_bool *cancel, struct cleat_error *err) {
+                                      struct cleat__call call) {
   const struct cleat__s3_config *config = &((struct cleat__s3 *)store)->configs[0];
   struct cleat__put_options unguarded = *options;
   unguarded.condition = CLEAT__PUT_UNGUARDED;
-  cleat_status status = check_etag(store, key, options->etag, cancel, err);
+  cleat_status status = check_etag(store, key, options->etag, call);
   if (status == CLEAT_LOST)
-    return cleat__error_set(err, CLEAT_LOST, "s3://%s/%s%s has changed since it was read",
+    return cleat__error_set(call.err, CLEAT_LOST, "s3://%s/%s%s has changed since it was read",
                             config->bucket, config->root, key);
-  return status == CLEAT_OK ? cleat__s3_put(store, key, body, body_count, &unguarded, cancel, err)
-                            : status;
+  return status == CLEAT_OK ? cleat__s3_put(store, key, body, &unguarded, call) : status;
 }
 
 static cleat_status replace_learning(struct cleat__store *store, const char *key,
-                                     const struct cleat__span *body, size_t body_count,
+                                     struct cleat__spans body,
                                      const struct cleat__put_options *options,
-                                     const atomic_bool *cancel, struct cleat_error *err) {
+                                     struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct cleat_error refusal;
   if (options->or_check && cleat__s3_lacks(s3, CLEAT__STORE_NO_IF_MATCH))
-    return replace_unguarded(store, key, body, body_count, options, cancel, err);
-  cleat_status status = replace(store, key, body, body_count, options, cancel, err);
-  if (!options->or_check || !cleat__s3_is_refusal(status, err))
+    return replace_unguarded(store, key, body, options, call);
+  cleat_status status = replace(store, key, body, options, call);
+  if (!options->or_check || !cleat__s3_is_refusal(status, call.err))
     return status;
-  refusal = *err;
-  status = replace_unguarded(store, key, body, body_count, options, cancel, err);
+  refusal = *call.err;
+  status = replace_unguarded(store, key, body, options, call);
   if (status == CLEAT_OK)
     cleat__s3_learn(s3, CLEAT__STORE_NO_IF_MATCH);
-  else if (cleat__s3_is_refusal(status, err))
-    *err = refusal;
+  else if (cleat__s3_is_refusal(status, call.err))
+    *call.err = refusal;
   return status;
 }
 
 cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
-                               const struct cleat__span *body, size_t body_count,
-                               const struct cleat__put_options *options, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+                               struct cleat__spans body, const struct cleat__put_options *options,
+                               struct cleat__call call) {
   return options->condition == CLEAT__PUT_IF_MATCH
-             ? replace_learning(store, key, body, body_count, options, cancel, err)
-             : cleat__s3_put_learning(store, key, body, body_count, options, cancel, err);
+             ? replace_learning(store, key, body, options, call)
+             : cleat__s3_put_learning(store, key, body, options, call);
 }

@@ -46,16 +46,15 @@ struct sender {
 };
 
 static uint64_t body_bytes(const struct cleat__s3_request *request) {
-  return request->feed != NULL ? request->feed->length
-                               : cleat__spans_length(request->body, request->body_count);
+  return request->feed != NULL ? request->feed->length : cleat__spans_length(request->body);
 }
 
 static cleat_status hash_body(const struct sender *sender, uint8_t digest[CLEAT__SHA256_BYTES],
                               struct cleat_error *err) {
   const struct cleat__s3_request *request = sender->request;
   if (request->feed != NULL)
-    return cleat__sha256_feed(request->feed, sender->cancel, digest, err);
-  cleat_status status = cleat__sha256_spans(request->body, request->body_count, digest);
+    return cleat__sha256_feed(request->feed, digest, cleat__call(sender->cancel, err));
+  cleat_status status = cleat__sha256_spans(request->body, digest);
   return status == CLEAT_OK ? CLEAT_OK : cleat__error_set(err, status, "SHA-256 of a body failed");
 }
 
@@ -190,8 +189,7 @@ static enum cleat__transport transmit_hedged(struct sender *sender,
                                              struct cleat__http_request *http) {
   const struct cleat__clock *clock = cleat__clock_system();
   struct cleat__hedge_request hedge;
-  uint64_t bytes = http->has_body ? cleat__http_body_bytes(http)
-                                  : cleat__spans_length(http->into, http->into_count);
+  uint64_t bytes = http->has_body ? cleat__http_body_bytes(http) : cleat__spans_length(http->into);
   int64_t began_ms = clock->monotonic_ms(clock->ctx);
   cleat__hedge_begin(&sender->s3->hedge, http->has_body, bytes, &hedge);
   http->second_is_due = on_second_is_due;
@@ -219,12 +217,10 @@ static enum cleat__transport transmit(struct sender *sender, const char *url,
                                      .header_count = lines->count,
                                      .has_body = request->has_body,
                                      .body = request->body,
-                                     .body_count = request->body_count,
                                      .feed = request->feed,
                                      .feed_err = &sender->feed_error,
                                      .into_spans = request->into_spans,
                                      .into = request->into,
-                                     .into_count = request->into_count,
                                      .text_cap = request->text_cap,
                                      .idle_ms = request->idle_ms,
                                      .pace_bytes_s = request->any_pace ? -1 : 0,
@@ -245,8 +241,8 @@ static cleat_status send_once(struct sender *sender, struct cleat_error *err) {
   cleat__buffer_init(&path, URL_BYTES_MAX);
   cleat__buffer_init(&url, URL_BYTES_MAX);
   sender->config = cleat__s3_config_now(sender->s3);
-  cleat_status status =
-      cleat__s3_credentials_get(sender->s3->chain, sender->cancel, &sender->credentials, err);
+  cleat_status status = cleat__s3_credentials_get(sender->s3->chain, &sender->credentials,
+                                                  cleat__call(sender->cancel, err));
   sender->keyless = status != CLEAT_OK;
   if (status != CLEAT_OK)
     goto done;
@@ -583,16 +579,15 @@ static cleat_status run(struct sender *sender, struct cleat_error *err) {
 }
 
 cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request *request,
-                            struct cleat__http_reply *reply, const atomic_bool *cancel,
-                            struct cleat_error *err) {
-  struct sender sender = {.s3 = s3, .request = request, .cancel = cancel, .reply = reply};
+                            struct cleat__http_reply *reply, struct cleat__call call) {
+  struct sender sender = {.s3 = s3, .request = request, .cancel = call.cancel, .reply = reply};
   sender.limits = s3->retry;
   if (request->limit_ms > 0 && request->limit_ms < sender.limits.budget_ms)
     sender.limits.budget_ms = request->limit_ms;
   cleat__retry_begin(&sender.retry, &sender.limits);
-  cleat_status status = hash_payload(&sender, err);
+  cleat_status status = hash_payload(&sender, call.err);
   if (status == CLEAT_OK)
-    status = run(&sender, err);
+    status = run(&sender, call.err);
   if (status != CLEAT_OK && request->failed_tries != NULL && sender.retry.tries > 0)
     *request->failed_tries = sender.retry.tries - 1;
   cleat__s3_credentials_wipe(&sender.credentials);

@@ -18,6 +18,7 @@
 #ifndef CLEAT_STORAGE_S3_S3_H
 #define CLEAT_STORAGE_S3_S3_H
 
+#include "base/call.h"
 #include "base/crc64.h"
 #include "storage/aws/credentials.h"
 #include "storage/common/hedge.h"
@@ -101,14 +102,12 @@ struct cleat__s3_request {
   const struct cleat__s3_pair *headers;
   size_t header_count;
   bool has_body;
-  const struct cleat__span *body;
-  size_t body_count;
+  struct cleat__spans body;
   const struct cleat__feed *feed; /* used instead of `body` if not NULL */
   /* the body has no other protection: sign it unless the user wants no body signed */
   bool sign_body;
   bool into_spans; /* a 2xx body goes into the spans */
-  const struct cleat__span *into;
-  size_t into_count;
+  struct cleat__spans into;
   size_t text_cap;  /* limit of bytes of a 2xx text; longer: LIMIT */
   int64_t idle_ms;  /* 0: CLEAT__HTTP_IDLE_MS */
   bool any_pace;    /* do not give up a slow body */
@@ -127,8 +126,7 @@ struct cleat__s3_request {
 /* Signs and sends the request, classifies the result, waits and retries. Ends at a success, a final error or the
  * time limit. The caller initialises *reply and clears it in every case. On success it is the last reply. */
 cleat_status cleat__s3_send(struct cleat__s3 *s3, const struct cleat__s3_request *request,
-                            struct cleat__http_reply *reply, const atomic_bool *cancel,
-                            struct cleat_error *err);
+                            struct cleat__http_reply *reply, struct cleat__call call);
 
 /* The configuration to use now: as opened, or for the region that the store has named since. */
 static inline const struct cleat__s3_config *cleat__s3_config_now(struct cleat__s3 *s3) {
@@ -137,13 +135,19 @@ static inline const struct cleat__s3_config *cleat__s3_config_now(struct cleat__
 
 /* ---- s3/object.c: operations on single objects, and helpers for other files ---- */
 
-/* Writes the checksum of a body to `text` as base64, and its header to *header. Returns 1, or 0 if no checksum is to
- * be sent. *crc64nvme is set if that is the checksum. `wrong` makes the checksum wrong on purpose. */
+/* The header that tells the checksum of a body. Must not be copied: the header points into it. */
 #define CLEAT__S3_CHECKSUM_TEXT 13
-size_t cleat__s3_checksum_header(const struct cleat__s3 *s3, const struct cleat__span *body,
-                                 size_t body_count, uint32_t crc32c, bool wrong,
-                                 uint64_t *crc64nvme, char text[CLEAT__S3_CHECKSUM_TEXT],
-                                 struct cleat__s3_pair *header);
+struct cleat__s3_checksum {
+  char text[CLEAT__S3_CHECKSUM_TEXT]; /* base64 */
+  struct cleat__s3_pair header;
+  size_t count; /* of headers to send: 0 or 1 */
+};
+
+/* Computes the checksum, or takes `crc32c` if that is the checksum to send. *crc64nvme is set if CRC-64/NVME is.
+ * `wrong` makes a CRC-64/NVME wrong on purpose. */
+void cleat__s3_checksum_header(const struct cleat__s3 *s3, struct cleat__spans body,
+                               uint32_t crc32c, bool wrong, uint64_t *crc64nvme,
+                               struct cleat__s3_checksum *checksum);
 
 /* UNSUPPORTED if the options of the bucket ask for encryption at rest and the reply to the request that made `key`
  * does not confirm it. A store that does not know the header ignores it and stores plain bytes. */
@@ -152,22 +156,16 @@ cleat_status cleat__s3_check_encrypted(const struct cleat__s3 *s3, const char *k
                                        struct cleat_error *err);
 
 /* One put as `options` ask for. The ETag is sent exactly as given. */
-cleat_status cleat__s3_put(struct cleat__store *store, const char *key,
-                           const struct cleat__span *body, size_t body_count,
-                           const struct cleat__put_options *options, const atomic_bool *cancel,
-                           struct cleat_error *err);
+cleat_status cleat__s3_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                           const struct cleat__put_options *options, struct cleat__call call);
 
 cleat_status cleat__s3_get(struct cleat__store *store, const char *key, uint64_t offset,
-                           const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                           const atomic_bool *cancel, struct cleat_error *err);
+                           struct cleat__spans into, uint32_t *crc32c, struct cleat__call call);
 cleat_status cleat__s3_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                 char **bytes, size_t *size, struct cleat__object *object,
-                                 const atomic_bool *cancel, struct cleat_error *err);
+                                 struct cleat__small *small, struct cleat__call call);
 cleat_status cleat__s3_head(struct cleat__store *store, const char *key,
-                            struct cleat__object *object, const atomic_bool *cancel,
-                            struct cleat_error *err);
-cleat_status cleat__s3_remove(struct cleat__store *store, const char *key,
-                              const atomic_bool *cancel, struct cleat_error *err);
+                            struct cleat__object *object, struct cleat__call call);
+cleat_status cleat__s3_remove(struct cleat__store *store, const char *key, struct cleat__call call);
 
 /* The accept function of requests that remove something. */
 cleat_status cleat__s3_accept_removed(void *ctx, const struct cleat__http_reply *reply,
@@ -196,71 +194,63 @@ bool cleat__s3_learn_keys(struct cleat__s3 *s3, struct cleat__s3_keys_form *form
                           const atomic_bool *cancel);
 
 /* Fails with EXISTS if there is an object under `key`. */
-cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, const atomic_bool *cancel,
-                                  struct cleat_error *err);
+cleat_status cleat__s3_check_free(struct cleat__s3 *s3, const char *key, struct cleat__call call);
 
 /* A put that is repeated without the condition if the store refuses the condition. */
 cleat_status cleat__s3_put_learning(struct cleat__store *store, const char *key,
-                                    const struct cleat__span *body, size_t body_count,
+                                    struct cleat__spans body,
                                     const struct cleat__put_options *options,
-                                    const atomic_bool *cancel, struct cleat_error *err);
+                                    struct cleat__call call);
 
 /* ---- s3/list.c ---- */
 
 cleat_status cleat__s3_list(struct cleat__store *store, const char *prefix, bool delimited,
                             const char *after, struct cleat__list_page *page,
-                            const atomic_bool *cancel, struct cleat_error *err);
+                            struct cleat__call call);
 
 /* ---- s3/replace.c ---- */
 
 /* The put of the table. UNSUPPORTED with CLEAT__PUT_IF_MATCH: the store refuses it although the object has that
  * ETag. */
 cleat_status cleat__s3_put_any(struct cleat__store *store, const char *key,
-                               const struct cleat__span *body, size_t body_count,
-                               const struct cleat__put_options *options, const atomic_bool *cancel,
-                               struct cleat_error *err);
+                               struct cleat__spans body, const struct cleat__put_options *options,
+                               struct cleat__call call);
 
 /* ---- s3/multipart.c, s3/complete.c ---- */
 
 cleat_status cleat__s3_multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                        const char *content_type, const atomic_bool *cancel,
-                                        struct cleat_error *err);
+                                        const char *content_type, struct cleat__call call);
 cleat_status cleat__s3_multipart_part(struct cleat__store *store,
-                                      const struct cleat__upload *upload,
-                                      const struct cleat__span *body, size_t body_count,
-                                      struct cleat__stored_part *part, const atomic_bool *cancel,
-                                      struct cleat_error *err);
+                                      const struct cleat__upload *upload, struct cleat__spans body,
+                                      struct cleat__stored_part *part, struct cleat__call call);
 cleat_status cleat__s3_multipart_feed(struct cleat__store *store,
                                       const struct cleat__upload *upload,
                                       const struct cleat__feed *feed,
-                                      struct cleat__stored_part *part, const atomic_bool *cancel,
-                                      struct cleat_error *err);
+                                      struct cleat__stored_part *part, struct cleat__call call);
 cleat_status cleat__s3_multipart_complete(struct cleat__store *store,
                                           const struct cleat__upload *upload,
                                           const struct cleat__stored_part *parts, size_t count,
-                                          const atomic_bool *cancel, struct cleat_error *err);
+                                          struct cleat__call call);
 cleat_status cleat__s3_multipart_abort(struct cleat__store *store,
-                                       const struct cleat__upload *upload,
-                                       const atomic_bool *cancel, struct cleat_error *err);
+                                       const struct cleat__upload *upload, struct cleat__call call);
 
 /* ---- s3/parts.c ---- */
 
 cleat_status cleat__s3_multipart_list_parts(struct cleat__store *store,
                                             const struct cleat__upload *upload,
                                             struct cleat__stored_part **parts, size_t *count,
-                                            const atomic_bool *cancel, struct cleat_error *err);
+                                            struct cleat__call call);
 
 /* ---- s3/facts.c ---- */
 
 cleat_status cleat__s3_describe(struct cleat__store *store, const char *key,
-                                struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                struct cleat_error *err);
+                                struct cleat__store_facts *facts, struct cleat__call call);
 
 /* ---- s3/uploads.c ---- */
 
 cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
                                       const char *after, struct cleat__upload_page *page,
-                                      const atomic_bool *cancel, struct cleat_error *err);
+                                      struct cleat__call call);
 
 /* For `is_pointless` of requests on an upload. A store may answer every try with an error of its own if the upload
  * no longer exists. moto does so. versitygw does so if another process aborted the upload while parts were arriving:
@@ -273,7 +263,6 @@ struct cleat__s3_doubt {
 bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel);
 
 cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
-                                       const struct cleat__upload *upload,
-                                       const atomic_bool *cancel, struct cleat_error *err);
+                                       const struct cleat__upload *upload, struct cleat__call call);
 
 #endif

@@ -24,7 +24,7 @@ static cleat_status accept_uploads(void *ctx, const struct cleat__http_reply *re
 
 static cleat_status send_list(struct cleat__s3 *s3, const char *full_prefix, const char *key_marker,
                               const char *id_marker, struct uploads_listing *listing,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__call call) {
   struct cleat__s3_pair query[] = {
       {"uploads", ""},         {"encoding-type", "url"},   {"max-uploads", "1000"},
       {"prefix", full_prefix}, {"key-marker", key_marker}, {"upload-id-marker", id_marker}};
@@ -40,14 +40,14 @@ static cleat_status send_list(struct cleat__s3 *s3, const char *full_prefix, con
                                       .accept_ctx = listing};
   struct cleat__http_reply reply;
   cleat__http_reply_init(&reply);
-  cleat_status status = cleat__s3_send(s3, &request, &reply, cancel, err);
+  cleat_status status = cleat__s3_send(s3, &request, &reply, call);
   cleat__http_reply_clear(&reply);
   return status;
 }
 
 cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *prefix,
                                       const char *after, struct cleat__upload_page *page,
-                                      const atomic_bool *cancel, struct cleat_error *err) {
+                                      struct cleat__call call) {
   struct cleat__s3 *s3 = (struct cleat__s3 *)store;
   struct uploads_listing listing = {.root = s3->configs[0].root,
                                     .plain = cleat__s3_lacks(s3, CLEAT__STORE_PLAIN_KEYS)};
@@ -56,11 +56,11 @@ cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *pr
   const char *id_marker = "";
   cleat_status status = CLEAT_OK;
   if (cleat__s3_lacks(s3, CLEAT__STORE_NO_LIST_UPLOADS)) {
-    status = cleat__s3_lacking(s3, "ListMultipartUploads", err);
+    status = cleat__s3_lacking(s3, "ListMultipartUploads", call.err);
     goto done;
   }
   if (full_prefix == NULL || (after != NULL && markers == NULL)) {
-    status = cleat__error_no_memory(err, "a list of uploads");
+    status = cleat__error_no_memory(call.err, "a list of uploads");
     goto done;
   }
   char *line_end = markers != NULL ? strchr(markers, '\n') : NULL;
@@ -68,13 +68,13 @@ cleat_status cleat__s3_multipart_list(struct cleat__store *store, const char *pr
     *line_end = '\0';
     id_marker = line_end + 1;
   }
-  status = send_list(s3, full_prefix, markers, id_marker, &listing, cancel, err);
-  if (cleat__s3_is_refusal(status, err))
+  status = send_list(s3, full_prefix, markers, id_marker, &listing, call);
+  if (cleat__s3_is_refusal(status, call.err))
     cleat__s3_learn(s3, CLEAT__STORE_NO_LIST_UPLOADS);
   if (status == CLEAT_OK && after != NULL && listing.page.next != NULL &&
       strcmp(listing.page.next, after) == 0) {
     cleat__upload_page_clear(&listing.page);
-    status = cleat__error_set(err, CLEAT_STORE, "ListMultipartUploads: the pages have no end");
+    status = cleat__error_set(call.err, CLEAT_STORE, "ListMultipartUploads: the pages have no end");
   }
   if (status == CLEAT_OK)
     *page = listing.page;
@@ -88,11 +88,10 @@ done:
 /* Every process that knows the id may continue the upload. S3 cannot tell whether another one does so too. */
 cleat_status cleat__s3_multipart_adopt(struct cleat__store *store,
                                        const struct cleat__upload *upload,
-                                       const atomic_bool *cancel, struct cleat_error *err) {
+                                       struct cleat__call call) {
   (void)store;
   (void)upload;
-  (void)cancel;
-  (void)err;
+  (void)call;
   return CLEAT_OK;
 }
 
@@ -103,8 +102,8 @@ static bool is_unlisted(const struct cleat__s3_doubt *doubt, const atomic_bool *
                         cleat_status *status) {
   struct cleat__upload_page page = {0};
   struct cleat_error ignored;
-  *status =
-      cleat__s3_multipart_list(doubt->store, doubt->upload->key, NULL, &page, cancel, &ignored);
+  *status = cleat__s3_multipart_list(doubt->store, doubt->upload->key, NULL, &page,
+                                     cleat__call(cancel, &ignored));
   bool unlisted = *status == CLEAT_OK && page.next == NULL;
   for (size_t i = 0; unlisted && i < page.count; i++)
     unlisted = strcmp(page.entries[i].id, doubt->upload->id) != 0;
@@ -124,8 +123,8 @@ bool cleat__s3_upload_is_gone(void *ctx, const atomic_bool *cancel) {
     return true;
   }
   if (listed == CLEAT_UNSUPPORTED)
-    status = cleat__s3_multipart_list_parts(doubt->store, doubt->upload, &held, &count, cancel,
-                                            &problem);
+    status = cleat__s3_multipart_list_parts(doubt->store, doubt->upload, &held, &count,
+                                            cleat__call(cancel, &problem));
   if (status != CLEAT_OK && cleat__object_is_absent(status, &problem))
     doubt->gone = problem;
   cleat__free(held);

@@ -68,8 +68,9 @@ static void error_leaf(struct cleat__xml_reader *reader, void *target, const cha
 cleat_status cleat__s3_xml_error(const char *xml, size_t size, struct cleat__s3_reply_error *reply,
                                  struct cleat_error *err) {
   static const char *const roots[] = {"Error", NULL};
+  static const struct cleat__xml_form document = {"error reply", roots, error_leaf};
   struct cleat__s3_reply_error found = {0};
-  cleat_status status = cleat__xml_read(xml, size, "error reply", roots, error_leaf, &found, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, &found, err);
   if (status)
     return status;
   if (found.code[0] == '\0')
@@ -208,8 +209,9 @@ cleat_status cleat__s3_xml_list(const char *xml, size_t size, const char *root,
                                 struct cleat__s3_keys_form *form, struct cleat__list_page *page,
                                 struct cleat_error *err) {
   static const char *const roots[] = {"ListBucketResult", NULL};
+  static const struct cleat__xml_form document = {"list reply", roots, list_leaf};
   struct list_reader list = {0};
-  cleat_status status = cleat__xml_read(xml, size, "list reply", roots, list_leaf, &list, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, &list, err);
   if (!status && list.truncated && !list.page.next)
     status = cleat__error_set(
         err, CLEAT_FORMAT,
@@ -250,9 +252,10 @@ cleat_status cleat__s3_xml_upload_id(const char *xml, size_t size,
                                      char upload_id[CLEAT__UPLOAD_ID_MAX + 1],
                                      struct cleat_error *err) {
   static const char *const roots[] = {"InitiateMultipartUploadResult", NULL};
+  static const struct cleat__xml_form document = {"reply to a new multipart upload", roots,
+                                                  upload_id_leaf};
   char id[CLEAT__UPLOAD_ID_MAX + 1] = "";
-  cleat_status status =
-      cleat__xml_read(xml, size, "reply to a new multipart upload", roots, upload_id_leaf, id, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, id, err);
   if (status)
     return status;
   if (id[0] == '\0')
@@ -291,9 +294,10 @@ static void completed_leaf(struct cleat__xml_reader *reader, void *target, const
 cleat_status cleat__s3_xml_completed(const char *xml, size_t size, char etag[CLEAT__ETAG_MAX],
                                      struct cleat__s3_reply_error *reply, struct cleat_error *err) {
   static const char *const roots[] = {"CompleteMultipartUploadResult", "Error", NULL};
+  static const struct cleat__xml_form document = {"reply to the completion of a multipart upload",
+                                                  roots, completed_leaf};
   struct completed_reader completed = {0};
-  cleat_status status = cleat__xml_read(xml, size, "reply to the completion of a multipart upload",
-                                        roots, completed_leaf, &completed, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, &completed, err);
   if (status)
     return status;
   if (!completed.has_etag && completed.error.code[0] == '\0')
@@ -370,8 +374,9 @@ cleat_status cleat__s3_xml_parts(const char *xml, size_t size, struct cleat__s3_
                                  struct cleat_error *err) {
   /* ListPartsResponse: moto */
   static const char *const roots[] = {"ListPartsResult", "ListPartsResponse", NULL};
+  static const struct cleat__xml_form document = {"list of parts", roots, parts_leaf};
   struct parts_reader parts = {0};
-  cleat_status status = cleat__xml_read(xml, size, "list of parts", roots, parts_leaf, &parts, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, &parts, err);
   if (!status && parts.page.truncated && !parts.has_marker)
     status = cleat__error_set(
         err, CLEAT_FORMAT,

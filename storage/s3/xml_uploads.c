@@ -127,9 +127,9 @@ static cleat_status finish_marker(struct uploads_reader *uploads, struct cleat_e
 cleat_status cleat__s3_xml_uploads(const char *xml, size_t size, const char *root, bool plain,
                                    struct cleat__upload_page *page, struct cleat_error *err) {
   static const char *const roots[] = {"ListMultipartUploadsResult", NULL};
+  static const struct cleat__xml_form document = {"list of uploads", roots, uploads_leaf};
   struct uploads_reader uploads = {0};
-  cleat_status status =
-      cleat__xml_read(xml, size, "list of uploads", roots, uploads_leaf, &uploads, err);
+  cleat_status status = cleat__xml_read(xml, size, &document, &uploads, err);
   uploads.encoded = uploads.encoded && !plain;
   if (status == CLEAT_OK)
     status = finish_marker(&uploads, err);

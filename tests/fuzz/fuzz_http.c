@@ -103,7 +103,7 @@ static void check_reply(const struct cleat__http_request *request, enum cleat__t
   /* Headers that were cut are no reply. */
   FUZZ_PROMISE(transport != CLEAT__TRANSPORT_OK || has_empty_line());
   FUZZ_PROMISE(reply->text.length <= cap);
-  FUZZ_PROMISE(request->into_count == 0 || reply->body_bytes <= request->into[0].length ||
+  FUZZ_PROMISE(request->into.count == 0 || reply->body_bytes <= request->into.items[0].length ||
                reply->text.length > 0);
   /* Some of them travel back to the store in a header or a document. */
   FUZZ_PROMISE(fuzz_is_line(reply->etag) && fuzz_is_line(reply->content_range) &&
@@ -122,12 +122,10 @@ static struct cleat__http_request make_request(char kind, struct cleat__span *bo
   } else if (kind == 'P') {
     request.method = "PUT";
     request.has_body = true;
-    request.body = body;
-    request.body_count = 1;
+    request.body = cleat__spans(body, 1);
   } else if (kind == 'S') {
     request.into_spans = true;
-    request.into = into;
-    request.into_count = 1;
+    request.into = cleat__spans(into, 1);
   }
   return request;
 }

@@ -39,7 +39,8 @@ static void set_keys(const char *text) {
   struct cleat_error err;
   bool found = false;
   cleat__error_clear(&err);
-  cleat_status status = cleat__s3_keys_set(&names, "AK", "SK", text, &keys, &found, &err);
+  cleat_status status = cleat__s3_keys_set(&names, (struct cleat__s3_key_texts){"AK", "SK", text},
+                                           &keys, &found, &err);
   if (status == CLEAT_OK) {
     FUZZ_PROMISE(found && strcmp(keys.session_token, text) == 0);
     check_keys(&keys);

@@ -187,9 +187,9 @@ static void *copy_parts(void *arg) {
   for (size_t i = 0; i < loader->parts; i++) {
     size_t at = i * loader->part_bytes;
     cleat__batch_init(&batch, loader->lanes);
-    cleat_status status =
-        cleat__batch_add(&batch, loader->lane, 0, loader->to + at,
-                         loader->from + at % loader->from_bytes, loader->part_bytes, &kit_err);
+    struct cleat__stretch stretch = {loader->to + at, loader->from + at % loader->from_bytes,
+                                     loader->part_bytes};
+    cleat_status status = cleat__batch_add(&batch, loader->lane, 0, stretch, &kit_err);
     OK(cleat__batch_end(&batch, status, &kit_err));
   }
   return NULL;

@@ -35,25 +35,25 @@ static cleat_status create(const char *key, const char *text) {
 }
 
 static cleat_status head(const char *key, struct cleat__object *object) {
-  return store->ops->head(store, key, object, &no_cancel, &err);
+  return store->ops->head(store, key, object, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status get(const char *key, uint64_t offset, void *bytes, size_t size) {
   struct cleat__span span = {bytes, size};
   uint32_t crc = 0;
-  cleat_status status = store->ops->get(store, key, offset, &span, 1, &crc, &no_cancel, &err);
+  cleat_status status = store->ops->get(store, key, offset, cleat__spans(&span, 1), &crc,
+                                        cleat__call(&no_cancel, &err));
   if (status == CLEAT_OK && bytes != NULL)
     ck_assert_uint_eq(crc, cleat__crc32c(0, bytes, size));
   return status;
 }
 
 static void expect_text(const char *key, const char *text) {
-  char *bytes = NULL;
-  size_t size = 0;
-  ck_ok(store->ops->get_small(store, key, MIB, &bytes, &size, NULL, &no_cancel, &err));
-  ck_assert_str_eq(bytes, text);
-  ck_assert_uint_eq(size, strlen(text));
-  cleat__free(bytes);
+  struct cleat__small small = {0};
+  ck_ok(store->ops->get_small(store, key, MIB, &small, cleat__call(&no_cancel, &err)));
+  ck_assert_str_eq(small.bytes, text);
+  ck_assert_uint_eq(small.size, strlen(text));
+  cleat__free(small.bytes);
 }
 
 static void expect_absent(const char *key) {
@@ -74,8 +74,10 @@ START_TEST(put_and_get) {
     struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
     struct cleat__object object;
     uint32_t crc = 1;
-    ck_ok(store->ops->put(store, "a/b", from, 3, &options, &no_cancel, &err));
-    ck_ok(store->ops->get(store, "a/b", 0, into, 2, &crc, &no_cancel, &err));
+    ck_ok(store->ops->put(store, "a/b", cleat__spans(from, 3), &options,
+                          cleat__call(&no_cancel, &err)));
+    ck_ok(store->ops->get(store, "a/b", 0, cleat__spans(into, 2), &crc,
+                          cleat__call(&no_cancel, &err)));
     ck_assert_uint_eq(crc, options.crc32c);
     ck_assert_int_eq(memcmp(bytes, back, size), 0);
     ck_ok(head("a/b", &object));
@@ -115,7 +117,8 @@ START_TEST(dropped_bytes_count) {
   uint32_t crc = 0;
   store = fixture_open((enum fixture_kind)_i);
   ck_ok(put("digits", "x123456789x"));
-  ck_ok(store->ops->get(store, "digits", 1, into, 3, &crc, &no_cancel, &err));
+  ck_ok(store->ops->get(store, "digits", 1, cleat__spans(into, 3), &crc,
+                        cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(crc, 0xE3069283u);
   ck_assert_int_eq(memcmp(first, "123", 3), 0);
   ck_assert_int_eq(memcmp(last, "89", 2), 0);
@@ -124,24 +127,23 @@ START_TEST(dropped_bytes_count) {
 END_TEST
 
 START_TEST(small_objects) {
-  struct cleat__object object, seen;
-  char *bytes = NULL;
-  size_t size = 99;
+  struct cleat__object seen;
+  struct cleat__small small = {0};
   store = fixture_open((enum fixture_kind)_i);
   ck_ok(put("five", "12345"));
-  ck_ok(store->ops->get_small(store, "five", 5, &bytes, &size, &object, &no_cancel, &err));
-  ck_assert_uint_eq(size, 5);
-  ck_assert_str_eq(bytes, "12345");
-  cleat__free(bytes);
+  ck_ok(store->ops->get_small(store, "five", 5, &small, cleat__call(&no_cancel, &err)));
+  ck_assert_uint_eq(small.size, 5);
+  ck_assert_str_eq(small.bytes, "12345");
+  cleat__free(small.bytes);
   ck_ok(head("five", &seen));
-  ck_assert_uint_eq(object.size, 5);
-  ck_assert_str_eq(object.etag, seen.etag);
-  bytes = NULL;
-  ck_fails(store->ops->get_small(store, "five", 4, &bytes, &size, NULL, &no_cancel, &err),
+  ck_assert_uint_eq(small.size, 5);
+  ck_assert_str_eq(small.etag, seen.etag);
+  small.bytes = NULL;
+  ck_fails(store->ops->get_small(store, "five", 4, &small, cleat__call(&no_cancel, &err)),
            CLEAT_LIMIT);
-  ck_fails(store->ops->get_small(store, "none", 4, &bytes, &size, NULL, &no_cancel, &err),
+  ck_fails(store->ops->get_small(store, "none", 4, &small, cleat__call(&no_cancel, &err)),
            CLEAT_NOT_FOUND);
-  ck_assert_ptr_null(bytes);
+  ck_assert_ptr_null(small.bytes);
   ck_ok(put("empty", ""));
   expect_text("empty", "");
   cleat__store_close(store);
@@ -173,7 +175,7 @@ START_TEST(odd_keys) {
     ck_ok(put(keys[i], keys[i]));
   for (size_t i = 0; i < count; i++)
     expect_text(keys[i], keys[i]);
-  ck_ok(store->ops->list(store, "", false, NULL, &page, &no_cancel, &err));
+  ck_ok(store->ops->list(store, "", false, NULL, &page, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(page.count, count);
   for (size_t i = 0; i < count; i++)
     for (size_t j = 0; j < count; j++)
@@ -181,7 +183,7 @@ START_TEST(odd_keys) {
   ck_assert_uint_eq(listed, count);
   cleat__list_page_clear(&page);
   for (size_t i = 0; i < count; i++) {
-    ck_ok(store->ops->remove(store, keys[i], &no_cancel, &err));
+    ck_ok(store->ops->remove(store, keys[i], cleat__call(&no_cancel, &err)));
     expect_absent(keys[i]);
   }
   cleat__store_close(store);
@@ -209,7 +211,7 @@ START_TEST(create_only) {
   ck_ok(create("marker", "first"));
   ck_fails(create("marker", "second"), CLEAT_EXISTS);
   expect_text("marker", "first");
-  ck_ok(store->ops->remove(store, "marker", &no_cancel, &err));
+  ck_ok(store->ops->remove(store, "marker", cleat__call(&no_cancel, &err)));
   ck_ok(create("marker", "third"));
   expect_text("marker", "third");
   cleat__store_close(store);
@@ -271,8 +273,7 @@ static void run_race(int kind, int round, const char *etag, cleat_status loser) 
   pthread_barrier_t barrier;
   int winners = 0;
   bool stands = false;
-  char *bytes = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   pthread_barrier_init(&barrier, NULL, RACERS);
   for (int i = 0; i < RACERS; i++) {
     racers[i] = (struct racer){.etag = etag, .barrier = &barrier};
@@ -282,15 +283,15 @@ static void run_race(int kind, int round, const char *etag, cleat_status loser) 
   }
   for (int i = 0; i < RACERS; i++)
     pthread_join(threads[i], NULL);
-  ck_ok(store->ops->get_small(store, racers[0].key, MIB, &bytes, &size, NULL, &no_cancel, &err));
+  ck_ok(store->ops->get_small(store, racers[0].key, MIB, &small, cleat__call(&no_cancel, &err)));
   for (int i = 0; i < RACERS; i++) {
     ck_assert_int_eq(racers[i].status, racers[i].status == CLEAT_OK ? CLEAT_OK : loser);
     winners += racers[i].status == CLEAT_OK;
-    stands = stands || (racers[i].status == CLEAT_OK && strcmp(racers[i].text, bytes) == 0);
+    stands = stands || (racers[i].status == CLEAT_OK && strcmp(racers[i].text, small.bytes) == 0);
   }
-  ck_assert_msg(stands, "'%s' stands there, and its racer was told that it lost", bytes);
+  ck_assert_msg(stands, "'%s' stands there, and its racer was told that it lost", small.bytes);
   ck_assert_msg(winners == 1 || is_racy(kind), "%d racers won", winners);
-  cleat__free(bytes);
+  cleat__free(small.bytes);
   pthread_barrier_destroy(&barrier);
 }
 
@@ -328,7 +329,7 @@ START_TEST(if_match) {
   ck_assert_str_ne(first.etag, second.etag);
   ck_fails(put_if("marker", "three", 5, CLEAT__PUT_IF_MATCH, first.etag, &err), CLEAT_LOST);
   expect_text("marker", "two");
-  ck_ok(store->ops->remove(store, "marker", &no_cancel, &err));
+  ck_ok(store->ops->remove(store, "marker", cleat__call(&no_cancel, &err)));
   ck_fails(put_if("marker", "four", 4, CLEAT__PUT_IF_MATCH, second.etag, &err), CLEAT_LOST);
   expect_absent("marker");
   cleat__store_close(store);
@@ -340,7 +341,7 @@ END_TEST
 static void expect_list(const char *prefix, bool delimited, const char *wanted) {
   struct cleat__list_page page;
   char text[512] = "";
-  ck_ok(store->ops->list(store, prefix, delimited, NULL, &page, &no_cancel, &err));
+  ck_ok(store->ops->list(store, prefix, delimited, NULL, &page, cleat__call(&no_cancel, &err)));
   for (size_t i = 0; i < page.count; i++) {
     size_t used = strlen(text);
     const struct cleat__list_entry *entry = &page.entries[i];
@@ -372,7 +373,7 @@ START_TEST(listing) {
   expect_list("b/t", true, "b/two/ ");
   expect_list("b/two/deep", true, "b/two/deep:2 ");
   expect_list("c", true, "");
-  ck_ok(store->ops->remove(store, "b/two/deep", &no_cancel, &err));
+  ck_ok(store->ops->remove(store, "b/two/deep", cleat__call(&no_cancel, &err)));
   expect_list("b/", true, "b/one:1 ");
   cleat__store_close(store);
 }
@@ -402,7 +403,7 @@ static void expect_pages(bool delimited) {
   char *after = NULL;
   int seen = 0, pages = 0;
   do {
-    ck_ok(store->ops->list(store, "many/", delimited, after, &page, &no_cancel, &err));
+    ck_ok(store->ops->list(store, "many/", delimited, after, &page, cleat__call(&no_cancel, &err)));
     ck_assert_uint_le(page.count, CLEAT__LIST_PAGE);
     for (size_t i = 0; i < page.count; i++) {
       char key[32];
@@ -440,10 +441,10 @@ END_TEST
 START_TEST(removing) {
   store = fixture_open((enum fixture_kind)_i);
   ck_ok(put("a/b", "x"));
-  ck_ok(store->ops->remove(store, "a/b", &no_cancel, &err));
+  ck_ok(store->ops->remove(store, "a/b", cleat__call(&no_cancel, &err)));
   expect_absent("a/b");
-  ck_ok(store->ops->remove(store, "a/b", &no_cancel, &err));
-  ck_ok(store->ops->remove(store, "never/was", &no_cancel, &err));
+  ck_ok(store->ops->remove(store, "a/b", cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->remove(store, "never/was", cleat__call(&no_cancel, &err)));
   cleat__store_close(store);
 }
 END_TEST
@@ -469,7 +470,9 @@ START_TEST(cancel_during_a_put) {
   store = fixture_open((enum fixture_kind)_i);
   pthread_create(&thread, NULL, cancel_soon, &cancel);
   double before = cleat__seconds();
-  ck_fails(store->ops->put(store, "big", spans, 256, &options, &cancel, &err), CLEAT_CANCELLED);
+  ck_fails(
+      store->ops->put(store, "big", cleat__spans(spans, 256), &options, cleat__call(&cancel, &err)),
+      CLEAT_CANCELLED);
   ck_assert(cleat__seconds() - before < 5);
   pthread_join(thread, NULL);
   expect_absent("big");

@@ -61,7 +61,7 @@ static bool is_listed(const char *prefix, bool delimited, const char *key) {
   char *after = NULL;
   do {
     struct cleat__list_page page = {0};
-    ck_ok(store->ops->list(store, prefix, delimited, after, &page, &no_cancel, &err));
+    ck_ok(store->ops->list(store, prefix, delimited, after, &page, cleat__call(&no_cancel, &err)));
     for (size_t i = 0; i < page.count; i++)
       found = found || strcmp(page.entries[i].key, key) == 0;
     cleat__free(after);
@@ -86,17 +86,16 @@ static void check_lists(const char *key) {
 
 static void check_object(const char *key) {
   struct cleat__object object;
-  char *bytes = NULL;
-  size_t size = 0;
-  ck_ok(store->ops->head(store, key, &object, &no_cancel, &err));
+  struct cleat__small small = {0};
+  ck_ok(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(object.size, 5);
-  ck_ok(store->ops->get_small(store, key, 100, &bytes, &size, NULL, &no_cancel, &err));
-  ck_assert_uint_eq(size, 5);
-  ck_assert_str_eq(bytes, "12345");
-  cleat__free(bytes);
+  ck_ok(store->ops->get_small(store, key, 100, &small, cleat__call(&no_cancel, &err)));
+  ck_assert_uint_eq(small.size, 5);
+  ck_assert_str_eq(small.bytes, "12345");
+  cleat__free(small.bytes);
   check_lists(key);
-  ck_ok(store->ops->remove(store, key, &no_cancel, &err));
-  ck_fails(store->ops->head(store, key, &object, &no_cancel, &err), CLEAT_NOT_FOUND);
+  ck_ok(store->ops->remove(store, key, cleat__call(&no_cancel, &err)));
+  ck_fails(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
 }
 
 static void upload(const char *key) {
@@ -108,14 +107,16 @@ static void upload(const char *key) {
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
-  ck_ok(store->ops->multipart_create(store, &upload, NULL, &no_cancel, &err));
-  ck_ok(store->ops->multipart_part(store, &upload, &span, 1, &part, &no_cancel, &err));
-  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count, &no_cancel, &err));
+  ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_create(store, &upload, NULL, cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
+                                   cleat__call(&no_cancel, &err)));
+  ck_ok(store->ops->multipart_list_parts(store, &upload, &parts, &count,
+                                         cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(parts);
-  ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, &no_cancel, &err));
+  ck_ok(store->ops->multipart_complete(store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
 }
 
 START_TEST(odd_keys) {

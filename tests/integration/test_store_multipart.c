@@ -38,7 +38,8 @@ static void end(void) {
 static struct cleat__upload create(const char *key) {
   struct cleat__upload upload = {.size = TOTAL_BYTES, .part_bytes = PART_BYTES};
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(store->ops->multipart_create(store, &upload, "application/x-test", &no_cancel, &err));
+  ck_ok(store->ops->multipart_create(store, &upload, "application/x-test",
+                                     cleat__call(&no_cancel, &err)));
   ck_assert(upload.id[0] != '\0');
   return upload;
 }
@@ -49,12 +50,15 @@ static cleat_status store_part(const struct cleat__upload *upload, uint32_t numb
   uint64_t offset = (number - 1) * PART_BYTES;
   size_t size = (size_t)(number == 3 ? TAIL_BYTES : PART_BYTES);
   struct cleat__span spans[] = {{bytes + offset, 1000}, {bytes + offset + 1000, size - 1000}};
-  *part = (struct cleat__stored_part){
-      .number = number, .size = size, .crc32c = cleat__spans_crc32c(spans, 2), .has_crc32c = true};
+  *part = (struct cleat__stored_part){.number = number,
+                                      .size = size,
+                                      .crc32c = cleat__spans_crc32c(cleat__spans(spans, 2)),
+                                      .has_crc32c = true};
   const struct cleat__feed feed = {size, memory_feed_read, bytes + offset};
   if (number == 2)
-    return store->ops->multipart_feed(store, upload, &feed, part, &no_cancel, problem);
-  return store->ops->multipart_part(store, upload, spans, 2, part, &no_cancel, problem);
+    return store->ops->multipart_feed(store, upload, &feed, part, cleat__call(&no_cancel, problem));
+  return store->ops->multipart_part(store, upload, cleat__spans(spans, 2), part,
+                                    cleat__call(&no_cancel, problem));
 }
 
 static void store_all(const struct cleat__upload *upload, struct cleat__stored_part parts[3]) {
@@ -64,12 +68,13 @@ static void store_all(const struct cleat__upload *upload, struct cleat__stored_p
 
 static cleat_status complete(const struct cleat__upload *upload,
                              const struct cleat__stored_part *parts, size_t count) {
-  return store->ops->multipart_complete(store, upload, parts, count, &no_cancel, &err);
+  return store->ops->multipart_complete(store, upload, parts, count, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status list_parts(const struct cleat__upload *upload,
                                struct cleat__stored_part **parts, size_t *count) {
-  return store->ops->multipart_list_parts(store, upload, parts, count, &no_cancel, &err);
+  return store->ops->multipart_list_parts(store, upload, parts, count,
+                                          cleat__call(&no_cancel, &err));
 }
 
 static void expect_whole(const char *key) {
@@ -77,16 +82,17 @@ static void expect_whole(const char *key) {
   struct cleat__span span = {back, TOTAL_BYTES};
   struct cleat__object object;
   uint32_t crc = 0;
-  ck_ok(store->ops->head(store, key, &object, &no_cancel, &err));
+  ck_ok(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(object.size, TOTAL_BYTES);
-  ck_ok(store->ops->get(store, key, 0, &span, 1, &crc, &no_cancel, &err));
+  ck_ok(
+      store->ops->get(store, key, 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
   ck_assert_int_eq(memcmp(back, bytes, TOTAL_BYTES), 0);
   free(back);
 }
 
 static void expect_absent(const char *key) {
   struct cleat__object object;
-  ck_fails(store->ops->head(store, key, &object, &no_cancel, &err), CLEAT_NOT_FOUND);
+  ck_fails(store->ops->head(store, key, &object, cleat__call(&no_cancel, &err)), CLEAT_NOT_FOUND);
 }
 
 struct sender {
@@ -179,10 +185,10 @@ START_TEST(abort_leaves_nothing) {
   ck_assert_str_ne(upload.id, other.id);
   ck_ok(store_part(&upload, 1, &parts[0], &err));
   store_all(&other, parts);
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   ck_fails(list_parts(&upload, &listed, &count), CLEAT_NOT_FOUND);
   expect_absent("gone");
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   /* Another upload of the same key is not touched. */
   ck_ok(complete(&other, parts, 3));
   expect_whole("gone");
@@ -200,7 +206,7 @@ START_TEST(complete_twice) {
   ck_ok(complete(&upload, parts, 3));
   expect_whole("twice");
   /* Aborting what is complete removes nothing. */
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   expect_whole("twice");
   end();
 }
@@ -235,7 +241,7 @@ START_TEST(upload_that_never_was) {
   ck_fails(store_part(&upload, 1, &parts[0], &err), CLEAT_NOT_FOUND);
   /* Ceph takes every Complete that it cannot begin for one that is under way (500), whatever the reason. */
   ck_fails(complete(&upload, parts, 3), is_ceph(_i) ? CLEAT_STORE : CLEAT_NOT_FOUND);
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   end();
 }
 END_TEST
@@ -248,9 +254,10 @@ START_TEST(cancelled_operations) {
   struct cleat__upload upload = create("cancelled");
   span = (struct cleat__span){bytes, PART_BYTES};
   part = (struct cleat__stored_part){.number = 1, .size = PART_BYTES};
-  ck_fails(store->ops->multipart_part(store, &upload, &span, 1, &part, &cancel, &err),
+  ck_fails(store->ops->multipart_part(store, &upload, cleat__spans(&span, 1), &part,
+                                      cleat__call(&cancel, &err)),
            CLEAT_CANCELLED);
-  ck_ok(store->ops->multipart_abort(store, &upload, &no_cancel, &err));
+  ck_ok(store->ops->multipart_abort(store, &upload, cleat__call(&no_cancel, &err)));
   end();
 }
 END_TEST

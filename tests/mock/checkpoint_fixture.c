@@ -98,10 +98,9 @@ struct cleat_client *desk_open_faulty(enum cleat__fault_mode mode) {
 }
 
 cleat_status desk_at_the_moment(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   struct desk_moment *moment = user;
-  (void)cancel;
-  (void)err;
+  (void)call;
   if (done != moment->done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL)
     return CLEAT_OK;
   if (moment->skip > 0)
@@ -112,10 +111,9 @@ cleat_status desk_at_the_moment(void *user, const char *op, const char *key, boo
 }
 
 cleat_status desk_deny(void *user, const char *op, const char *key, bool done,
-                       const atomic_bool *cancel, struct cleat_error *err) {
+                       struct cleat__call call) {
   const char *const *what = user;
-  (void)cancel;
   if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_DENIED, "%s %s is denied", op, key);
+  return cleat__error_set(call.err, CLEAT_DENIED, "%s %s is denied", op, key);
 }

@@ -28,19 +28,17 @@ struct cleat__http_request web_request(const char *method) {
       .method = method, .url = mock_server_url(web.server), .text_cap = 1024};
 }
 
-struct cleat__http_request web_put(const struct cleat__span *spans, size_t count) {
+struct cleat__http_request web_put(struct cleat__spans spans) {
   struct cleat__http_request request = web_request("PUT");
   request.has_body = true;
   request.body = spans;
-  request.body_count = count;
   return request;
 }
 
-struct cleat__http_request web_get_into(const struct cleat__span *spans, size_t count) {
+struct cleat__http_request web_get_into(struct cleat__spans spans) {
   struct cleat__http_request request = web_request("GET");
   request.into_spans = true;
   request.into = spans;
-  request.into_count = count;
   return request;
 }
 

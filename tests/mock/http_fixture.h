@@ -19,8 +19,8 @@ void web_stop(void);
 
 /* A request for the server's "/", whose text may have 1,024 bytes. */
 struct cleat__http_request web_request(const char *method);
-struct cleat__http_request web_put(const struct cleat__span *spans, size_t count);
-struct cleat__http_request web_get_into(const struct cleat__span *spans, size_t count);
+struct cleat__http_request web_put(struct cleat__spans spans);
+struct cleat__http_request web_get_into(struct cleat__spans spans);
 
 /* Sends on web.http, with the reply in web.reply. */
 enum cleat__transport web_send(const struct cleat__http_request *request);

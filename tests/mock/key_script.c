@@ -119,7 +119,7 @@ cleat_status key_get(void) {
 
 cleat_status key_get_again(void) {
   memset(&keys_of.keys, 0, sizeof keys_of.keys);
-  return cleat__s3_credentials_get(keys_of.chain, NULL, &keys_of.keys, &err);
+  return cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(NULL, &err));
 }
 
 void key_out_of_memory(unsigned long at_least) {

@@ -146,16 +146,16 @@ static struct calls *calls_locked(struct memory_bucket *bucket, const char *op) 
 
 /* What every operation begins with. On CLEAT_OK the lock is held. */
 cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key,
-                          const atomic_bool *cancel, struct cleat_error *err) {
+                          struct cleat__call call) {
   if (bucket->hook != NULL) {
-    cleat_status status = bucket->hook(bucket->user, op, key, false, cancel, err);
+    cleat_status status = bucket->hook(bucket->user, op, key, false, call);
     if (status != CLEAT_OK)
       return status;
   }
   pthread_mutex_lock(&bucket->lock);
-  if (!pass_gate_locked(bucket, op, key, cancel) || atomic_load(cancel)) {
+  if (!pass_gate_locked(bucket, op, key, call.cancel) || atomic_load(call.cancel)) {
     pthread_mutex_unlock(&bucket->lock);
-    return cleat__error_set(err, CLEAT_CANCELLED, "%s %s was cancelled", op, key);
+    return cleat__error_set(call.err, CLEAT_CANCELLED, "%s %s was cancelled", op, key);
   }
   calls_locked(bucket, op)->count++;
   return CLEAT_OK;
@@ -163,11 +163,11 @@ cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const ch
 
 /* What every operation ends with: lets go of the lock. */
 cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key,
-                          cleat_status status, const atomic_bool *cancel, struct cleat_error *err) {
+                          cleat_status status, struct cleat__call call) {
   pthread_mutex_unlock(&bucket->lock);
   if (status != CLEAT_OK || bucket->hook == NULL)
     return status;
-  return bucket->hook(bucket->user, op, key, true, cancel, err);
+  return bucket->hook(bucket->user, op, key, true, call);
 }
 
 unsigned memory_calls(struct memory_bucket *bucket, const char *op) {

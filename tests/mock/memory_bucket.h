@@ -3,6 +3,7 @@
 #ifndef CLEAT_TESTS_MOCK_MEMORY_BUCKET_H
 #define CLEAT_TESTS_MOCK_MEMORY_BUCKET_H
 
+#include "base/call.h"
 #include "tests/mock/memory_store.h"
 
 #include <pthread.h>
@@ -66,11 +67,11 @@ void bucket_upload_free(struct upload *upload);
 
 /* What every operation begins with: hook, gate, cancel. On CLEAT_OK the lock is held. */
 cleat_status bucket_enter(struct memory_bucket *bucket, const char *op, const char *key,
-                          const atomic_bool *cancel, struct cleat_error *err);
+                          struct cleat__call call);
 
 /* What it ends with: lets go of the lock, and asks the hook again. */
 cleat_status bucket_leave(struct memory_bucket *bucket, const char *op, const char *key,
-                          cleat_status status, const atomic_bool *cancel, struct cleat_error *err);
+                          cleat_status status, struct cleat__call call);
 
 /* Under the lock: NULL when there is none; takes `bytes`; nothing when there is none. */
 struct object *bucket_find_locked(struct memory_bucket *bucket, const char *key);

@@ -24,12 +24,12 @@ static void etag_of(const struct object *object, char etag[CLEAT__ETAG_MAX]) {
 
 /* The spans as one block, whose checksum bucket_must be the one announced. */
 static cleat_status take_body(const struct memory_bucket *bucket, const char *key,
-                              const struct cleat__span *body, size_t count, uint32_t crc32c,
-                              char **bytes, size_t *size, struct cleat_error *err) {
-  *size = (size_t)cleat__spans_length(body, count);
+                              struct cleat__spans body, uint32_t crc32c, char **bytes, size_t *size,
+                              struct cleat_error *err) {
+  *size = (size_t)cleat__spans_length(body);
   *bytes = bucket_must(malloc(*size + 1));
   struct cleat__span_cursor cursor;
-  cleat__span_cursor_init(&cursor, body, count);
+  cleat__span_cursor_init(&cursor, body);
   cleat__span_cursor_read(&cursor, *bytes, *size);
   (*bytes)[*size] = '\0';
   if (cleat__crc32c(0, *bytes, *size) == crc32c ||
@@ -45,14 +45,13 @@ static struct memory_bucket *bucket_of(struct cleat__store *store) {
 }
 
 static cleat_status memory_put(struct cleat__store *store, const char *key,
-                               const struct cleat__span *body, size_t body_count,
-                               const struct cleat__put_options *options, const atomic_bool *cancel,
-                               struct cleat_error *err) {
+                               struct cleat__spans body, const struct cleat__put_options *options,
+                               struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   char *bytes = NULL;
   size_t size = 0;
   ck_assert_msg(cleat__key_problem(key) == NULL, "a key that no store takes: %s", key);
-  cleat_status status = bucket_enter(bucket, "put", key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "put", key, call);
   if (status != CLEAT_OK)
     return status;
   const struct object *there = bucket_find_locked(bucket, key);
@@ -61,20 +60,20 @@ static cleat_status memory_put(struct cleat__store *store, const char *key,
     etag_of(there, etag);
   if (options->condition == CLEAT__PUT_CREATE_ONLY && there != NULL &&
       (bucket->ignored & MEMORY_IGNORES_CREATE_ONLY) == 0) {
-    status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", key);
+    status = cleat__error_set(call.err, CLEAT_EXISTS, "%s exists", key);
   } else if (options->condition == CLEAT__PUT_IF_MATCH && strcmp(etag, options->etag) != 0 &&
              (bucket->ignored & MEMORY_IGNORES_IF_MATCH) == 0) {
-    status = cleat__error_set(err, CLEAT_LOST, "%s was replaced", key);
+    status = cleat__error_set(call.err, CLEAT_LOST, "%s was replaced", key);
   } else {
-    status = take_body(bucket, key, body, body_count, options->crc32c, &bytes, &size, err);
+    status = take_body(bucket, key, body, options->crc32c, &bytes, &size, call.err);
   }
   if (status == CLEAT_OK && size > store->max_put_bytes) {
     free(bytes);
-    status = cleat__error_set(err, CLEAT_STORE, "%s is too large for one put", key);
+    status = cleat__error_set(call.err, CLEAT_STORE, "%s is too large for one put", key);
   }
   if (status == CLEAT_OK)
     bucket_store_locked(bucket, key, bytes, size);
-  return bucket_leave(bucket, "put", key, status, cancel, err);
+  return bucket_leave(bucket, "put", key, status, call);
 }
 
 static cleat_status absent(const char *key, struct cleat_error *err) {
@@ -82,55 +81,51 @@ static cleat_status absent(const char *key, struct cleat_error *err) {
 }
 
 static cleat_status memory_get(struct cleat__store *store, const char *key, uint64_t offset,
-                               const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
-                               const atomic_bool *cancel, struct cleat_error *err) {
+                               struct cleat__spans into, uint32_t *crc32c,
+                               struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  uint64_t length = cleat__spans_length(into, into_count);
-  cleat_status status = bucket_enter(bucket, "get", key, cancel, err);
+  uint64_t length = cleat__spans_length(into);
+  cleat_status status = bucket_enter(bucket, "get", key, call);
   if (status != CLEAT_OK)
     return status;
   const struct object *object = bucket_find_locked(bucket, key);
   if (object == NULL) {
-    status = absent(key, err);
+    status = absent(key, call.err);
   } else if (offset + length > object->size) {
-    status = cleat__error_set(err, CLEAT_INTEGRITY, "%s is too short", key);
+    status = cleat__error_set(call.err, CLEAT_INTEGRITY, "%s is too short", key);
   } else {
     struct cleat__span_cursor cursor;
-    cleat__span_cursor_init(&cursor, into, into_count);
+    cleat__span_cursor_init(&cursor, into);
     cleat__span_cursor_write(&cursor, object->bytes + offset, (size_t)length);
     *crc32c = cleat__crc32c(0, object->bytes + offset, (size_t)length);
   }
-  return bucket_leave(bucket, "get", key, status, cancel, err);
+  return bucket_leave(bucket, "get", key, status, call);
 }
 
 static cleat_status memory_get_small(struct cleat__store *store, const char *key, size_t cap,
-                                     char **bytes, size_t *size, struct cleat__object *about,
-                                     const atomic_bool *cancel, struct cleat_error *err) {
+                                     struct cleat__small *small, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  char *copy = NULL;
-  cleat_status status = bucket_enter(bucket, "get_small", key, cancel, err);
+  struct cleat__small found = {0};
+  cleat_status status = bucket_enter(bucket, "get_small", key, call);
   if (status != CLEAT_OK)
     return status;
   const struct object *object = bucket_find_locked(bucket, key);
   if (object == NULL) {
-    status = absent(key, err);
+    status = absent(key, call.err);
   } else if (object->size > cap) {
-    status = cleat__error_set(err, CLEAT_LIMIT, "%s has more than %zu bytes", key, cap);
-  } else if ((copy = cleat__alloc(object->size + 1)) == NULL) {
-    status = cleat__error_no_memory(err, "an object");
+    status = cleat__error_set(call.err, CLEAT_LIMIT, "%s has more than %zu bytes", key, cap);
+  } else if ((found.bytes = cleat__alloc(object->size + 1)) == NULL) {
+    status = cleat__error_no_memory(call.err, "an object");
   } else {
-    memcpy(copy, object->bytes, object->size + 1);
-    *size = object->size;
-    if (about != NULL) {
-      *about = (struct cleat__object){.size = object->size};
-      etag_of(object, about->etag);
-    }
+    memcpy(found.bytes, object->bytes, object->size + 1);
+    found.size = object->size;
+    etag_of(object, found.etag);
   }
-  status = bucket_leave(bucket, "get_small", key, status, cancel, err);
+  status = bucket_leave(bucket, "get_small", key, status, call);
   if (status != CLEAT_OK) {
-    cleat__free(copy);
+    cleat__free(found.bytes);
   } else {
-    *bytes = copy;
+    *small = found;
   }
   return status;
 }
@@ -146,32 +141,31 @@ static void head_checksum(const struct memory_bucket *bucket, const struct objec
 }
 
 static cleat_status memory_head(struct cleat__store *store, const char *key,
-                                struct cleat__object *about, const atomic_bool *cancel,
-                                struct cleat_error *err) {
+                                struct cleat__object *about, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  cleat_status status = bucket_enter(bucket, "head", key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "head", key, call);
   if (status != CLEAT_OK)
     return status;
   const struct object *object = bucket_find_locked(bucket, key);
   if (object == NULL) {
-    status = absent(key, err);
+    status = absent(key, call.err);
   } else {
     *about = (struct cleat__object){.size = object->size};
     etag_of(object, about->etag);
     head_checksum(bucket, object, about);
   }
-  return bucket_leave(bucket, "head", key, status, cancel, err);
+  return bucket_leave(bucket, "head", key, status, call);
 }
 
 static cleat_status memory_delete(struct cleat__store *store, const char *key,
-                                  const atomic_bool *cancel, struct cleat_error *err) {
+                                  struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  cleat_status status = bucket_enter(bucket, "remove", key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "remove", key, call);
   if (status != CLEAT_OK)
     return status;
   if ((bucket->ignored & MEMORY_IGNORES_REMOVALS) == 0)
     bucket_remove_locked(bucket, key);
-  return bucket_leave(bucket, "remove", key, CLEAT_OK, cancel, err);
+  return bucket_leave(bucket, "remove", key, CLEAT_OK, call);
 }
 
 /* ---- Listing ---- */
@@ -221,15 +215,15 @@ static bool page_fill_locked(struct memory_bucket *bucket, const char *prefix, b
 
 static cleat_status memory_list(struct cleat__store *store, const char *prefix, bool delimited,
                                 const char *after, struct cleat__list_page *page,
-                                const atomic_bool *cancel, struct cleat_error *err) {
+                                struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__list_page fresh = {0};
-  cleat_status status = bucket_enter(bucket, "list", prefix, cancel, err);
+  cleat_status status = bucket_enter(bucket, "list", prefix, call);
   if (status != CLEAT_OK)
     return status;
   if (!page_fill_locked(bucket, prefix, delimited, after, &fresh))
-    status = cleat__error_no_memory(err, "a page");
-  status = bucket_leave(bucket, "list", prefix, status, cancel, err);
+    status = cleat__error_no_memory(call.err, "a page");
+  status = bucket_leave(bucket, "list", prefix, status, call);
   if (status != CLEAT_OK) {
     cleat__list_page_clear(&fresh);
   } else {
@@ -269,12 +263,11 @@ static void part_describe(const struct memory_bucket *bucket, const struct part 
 }
 
 static cleat_status multipart_create(struct cleat__store *store, struct cleat__upload *upload,
-                                     const char *content_type, const atomic_bool *cancel,
-                                     struct cleat_error *err) {
+                                     const char *content_type, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   (void)content_type;
   ck_assert_msg(cleat__key_problem(upload->key) == NULL, "a bad key: %s", upload->key);
-  cleat_status status = bucket_enter(bucket, "create", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "create", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   struct upload *fresh = bucket_must(calloc(1, sizeof *fresh));
@@ -289,27 +282,26 @@ static cleat_status multipart_create(struct cleat__store *store, struct cleat__u
   bucket->uploads = fresh;
   char id[32];
   memcpy(id, fresh->id, sizeof id);
-  status = bucket_leave(bucket, "create", upload->key, CLEAT_OK, cancel, err);
+  status = bucket_leave(bucket, "create", upload->key, CLEAT_OK, call);
   if (status == CLEAT_OK)
     snprintf(upload->id, sizeof upload->id, "%s", id);
   return status;
 }
 
 static cleat_status multipart_part(struct cleat__store *store, const struct cleat__upload *upload,
-                                   const struct cleat__span *body, size_t body_count,
-                                   struct cleat__stored_part *part, const atomic_bool *cancel,
-                                   struct cleat_error *err) {
+                                   struct cleat__spans body, struct cleat__stored_part *part,
+                                   struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   char *bytes = NULL;
   size_t size = 0;
-  cleat_status status = bucket_enter(bucket, "part", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "part", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   struct upload *mine = *upload_place_locked(bucket, upload);
   if (mine == NULL || part->number < 1 || part->number > mine->part_count) {
-    status = no_upload(upload, err);
+    status = no_upload(upload, call.err);
   } else {
-    status = take_body(bucket, upload->key, body, body_count, part->crc32c, &bytes, &size, err);
+    status = take_body(bucket, upload->key, body, part->crc32c, &bytes, &size, call.err);
   }
   if (status == CLEAT_OK) {
     struct part *place = &mine->parts[part->number - 1];
@@ -317,7 +309,7 @@ static cleat_status multipart_part(struct cleat__store *store, const struct clea
     *place = (struct part){bytes, size, part->crc32c};
     snprintf(part->etag, sizeof part->etag, "\"p%08x\"", part->crc32c);
   }
-  return bucket_leave(bucket, "part", upload->key, status, cancel, err);
+  return bucket_leave(bucket, "part", upload->key, status, call);
 }
 
 /* The feed is read as a driver reads it: in blocks, twice, since the first try may break. */
@@ -337,21 +329,21 @@ static cleat_status take_feed(const struct cleat__feed *feed, char *bytes,
 
 static cleat_status multipart_feed(struct cleat__store *store, const struct cleat__upload *upload,
                                    const struct cleat__feed *feed, struct cleat__stored_part *part,
-                                   const atomic_bool *cancel, struct cleat_error *err) {
+                                   struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  cleat_status status = bucket_enter(bucket, "feed", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "feed", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   pthread_mutex_unlock(&bucket->lock);
   char *bytes = bucket_must(malloc(feed->length + 1));
-  status = take_feed(feed, bytes, err);
+  status = take_feed(feed, bytes, call.err);
   if (status == CLEAT_OK) {
     struct cleat__span body = {bytes, feed->length};
-    status = multipart_part(store, upload, &body, 1, part, cancel, err);
+    status = multipart_part(store, upload, cleat__spans(&body, 1), part, call);
   }
   free(bytes);
   pthread_mutex_lock(&bucket->lock);
-  return bucket_leave(bucket, "feed", upload->key, status, cancel, err);
+  return bucket_leave(bucket, "feed", upload->key, status, call);
 }
 
 /* The object of all parts; NULL when one is missing, too small, or not the one that the caller means. */
@@ -394,36 +386,36 @@ static void composite(const struct upload *upload, struct object *object) {
 static cleat_status multipart_complete(struct cleat__store *store,
                                        const struct cleat__upload *upload,
                                        const struct cleat__stored_part *parts, size_t count,
-                                       const atomic_bool *cancel, struct cleat_error *err) {
+                                       struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   size_t size = 0;
-  cleat_status status = bucket_enter(bucket, "complete", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "complete", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   struct upload **link = upload_place_locked(bucket, upload);
   struct upload *mine = *link;
   char *bytes = mine != NULL ? assemble(store, mine, parts, count, &size) : NULL;
   if (bytes == NULL) {
-    status = no_upload(upload, err);
+    status = no_upload(upload, call.err);
     if (upload->create_only && bucket_find_locked(bucket, upload->key) != NULL)
-      status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
+      status = cleat__error_set(call.err, CLEAT_EXISTS, "%s exists", upload->key);
   } else if (upload->create_only && (bucket->ignored & MEMORY_IGNORES_COMPLETE) == 0 &&
              bucket_find_locked(bucket, upload->key) != NULL) {
     free(bytes);
-    status = cleat__error_set(err, CLEAT_EXISTS, "%s exists", upload->key);
+    status = cleat__error_set(call.err, CLEAT_EXISTS, "%s exists", upload->key);
   } else {
     bucket_store_locked(bucket, mine->key, bytes, size);
     composite(mine, bucket_find_locked(bucket, mine->key));
     *link = mine->next;
     bucket_upload_free(mine);
   }
-  return bucket_leave(bucket, "complete", upload->key, status, cancel, err);
+  return bucket_leave(bucket, "complete", upload->key, status, call);
 }
 
 static cleat_status multipart_abort(struct cleat__store *store, const struct cleat__upload *upload,
-                                    const atomic_bool *cancel, struct cleat_error *err) {
+                                    struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  cleat_status status = bucket_enter(bucket, "abort", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "abort", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   struct upload **link = upload_place_locked(bucket, upload);
@@ -432,24 +424,24 @@ static cleat_status multipart_abort(struct cleat__store *store, const struct cle
     *link = mine->next;
     bucket_upload_free(mine);
   }
-  return bucket_leave(bucket, "abort", upload->key, CLEAT_OK, cancel, err);
+  return bucket_leave(bucket, "abort", upload->key, CLEAT_OK, call);
 }
 
 static cleat_status multipart_list_parts(struct cleat__store *store,
                                          const struct cleat__upload *upload,
                                          struct cleat__stored_part **parts, size_t *count,
-                                         const atomic_bool *cancel, struct cleat_error *err) {
+                                         struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__stored_part *found = NULL;
   size_t found_count = 0;
-  cleat_status status = bucket_enter(bucket, "list_parts", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "list_parts", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   const struct upload *mine = *upload_place_locked(bucket, upload);
   if (mine == NULL)
-    status = no_upload(upload, err);
+    status = no_upload(upload, call.err);
   else if ((found = cleat__calloc(mine->part_count, sizeof *found)) == NULL)
-    status = cleat__error_no_memory(err, "parts");
+    status = cleat__error_no_memory(call.err, "parts");
   for (size_t i = 0; status == CLEAT_OK && i < mine->part_count; i++) {
     const struct part *part = &mine->parts[i];
     if (part->bytes == NULL)
@@ -458,7 +450,7 @@ static cleat_status multipart_list_parts(struct cleat__store *store,
     *to = (struct cleat__stored_part){.number = (uint32_t)i + 1, .size = part->size};
     part_describe(bucket, part, to);
   }
-  status = bucket_leave(bucket, "list_parts", upload->key, status, cancel, err);
+  status = bucket_leave(bucket, "list_parts", upload->key, status, call);
   if (status != CLEAT_OK) {
     cleat__free(found);
     return status;
@@ -480,11 +472,11 @@ static bool page_add_upload(struct cleat__upload_page *page, const struct upload
 /* One page is all there is. A bucket that is `exact` knows whole keys alone, as MinIO does. */
 static cleat_status multipart_list(struct cleat__store *store, const char *prefix,
                                    const char *after, struct cleat__upload_page *page,
-                                   const atomic_bool *cancel, struct cleat_error *err) {
+                                   struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   struct cleat__upload_page found = {0};
   ck_assert_ptr_null(after);
-  cleat_status status = bucket_enter(bucket, "list_uploads", prefix, cancel, err);
+  cleat_status status = bucket_enter(bucket, "list_uploads", prefix, call);
   if (status != CLEAT_OK)
     return status;
   size_t room = 0;
@@ -499,8 +491,8 @@ static cleat_status multipart_list(struct cleat__store *store, const char *prefi
       fits = page_add_upload(&found, at);
   }
   if (!fits)
-    status = cleat__error_no_memory(err, "a list of uploads");
-  status = bucket_leave(bucket, "list_uploads", prefix, status, cancel, err);
+    status = cleat__error_no_memory(call.err, "a list of uploads");
+  status = bucket_leave(bucket, "list_uploads", prefix, status, call);
   if (status != CLEAT_OK)
     cleat__upload_page_clear(&found);
   else
@@ -509,23 +501,22 @@ static cleat_status multipart_list(struct cleat__store *store, const char *prefi
 }
 
 static cleat_status multipart_adopt(struct cleat__store *store, const struct cleat__upload *upload,
-                                    const atomic_bool *cancel, struct cleat_error *err) {
+                                    struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
-  cleat_status status = bucket_enter(bucket, "adopt", upload->key, cancel, err);
+  cleat_status status = bucket_enter(bucket, "adopt", upload->key, call);
   if (status != CLEAT_OK)
     return status;
   if (*upload_place_locked(bucket, upload) == NULL)
-    status = no_upload(upload, err);
-  return bucket_leave(bucket, "adopt", upload->key, status, cancel, err);
+    status = no_upload(upload, call.err);
+  return bucket_leave(bucket, "adopt", upload->key, status, call);
 }
 
 static cleat_status memory_describe(struct cleat__store *store, const char *key,
-                                    struct cleat__store_facts *facts, const atomic_bool *cancel,
-                                    struct cleat_error *err) {
+                                    struct cleat__store_facts *facts, struct cleat__call call) {
   struct memory_bucket *bucket = bucket_of(store);
   *facts = (struct cleat__store_facts){.has_clock = true, .clock_offset_s = bucket->clock_offset_s};
-  cleat_status status = bucket_enter(bucket, "describe", key, cancel, err);
-  return status == CLEAT_OK ? bucket_leave(bucket, "describe", key, status, cancel, err) : status;
+  cleat_status status = bucket_enter(bucket, "describe", key, call);
+  return status == CLEAT_OK ? bucket_leave(bucket, "describe", key, status, call) : status;
 }
 
 static void memory_close(struct cleat__store *store) {

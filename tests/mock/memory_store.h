@@ -6,6 +6,7 @@
 #ifndef CLEAT_TESTS_MOCK_MEMORY_STORE_H
 #define CLEAT_TESTS_MOCK_MEMORY_STORE_H
 
+#include "base/call.h"
 #include "storage/common/store.h"
 
 struct memory_bucket;
@@ -33,7 +34,7 @@ struct cleat__store *memory_store_open(struct memory_bucket *bucket,
  * is not carried out; after, its success is withheld. The hook fills err. Set while no store is in
  * use. */
 typedef cleat_status memory_hook(void *user, const char *op, const char *key, bool done,
-                                 const atomic_bool *cancel, struct cleat_error *err);
+                                 struct cleat__call call);
 void memory_bucket_hook(struct memory_bucket *bucket, memory_hook *hook, void *user);
 
 /* What the store tells of the bytes that it holds. Set while no store is in use. */

@@ -136,19 +136,19 @@ cleat_status scratch_put(struct cleat__store *store, const char *key, const char
   struct cleat__span body = {copy, length};
   struct cleat__put_options options = {
       .condition = condition, .etag = etag, .crc32c = cleat__crc32c(0, copy, length)};
-  return cleat__store_put(store, key, &body, 1, &options, &scratch_go_on, err);
+  return cleat__store_put(store, key, cleat__spans(&body, 1), &options,
+                          cleat__call(&scratch_go_on, err));
 }
 
 void scratch_expect(struct cleat__store *store, const char *key, const char *text) {
   struct cleat_error err;
-  char *bytes = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   cleat_status status =
-      cleat__store_get_small(store, key, 1 << 20, &bytes, &size, NULL, &scratch_go_on, &err);
+      cleat__store_get_small(store, key, 1 << 20, &small, cleat__call(&scratch_go_on, &err));
   ck_assert_msg(status == CLEAT_OK, "%s", err.message);
-  ck_assert_uint_eq(size, strlen(text));
-  ck_assert_str_eq(bytes, text);
-  cleat__free(bytes);
+  ck_assert_uint_eq(small.size, strlen(text));
+  ck_assert_str_eq(small.bytes, text);
+  cleat__free(small.bytes);
 }
 
 struct racer {

@@ -60,7 +60,8 @@ static void create_bucket(void) {
                                       .has_body = true,
                                       .text_cap = 1024};
   cleat__http_reply_init(&reply);
-  if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, &cancel, &err) != CLEAT_OK)
+  if (cleat__s3_send((struct cleat__s3 *)store, &request, &reply, cleat__call(&cancel, &err)) !=
+      CLEAT_OK)
     die("creating a bucket", err.message);
   cleat__http_reply_clear(&reply);
   cleat__store_close(store);
@@ -177,5 +178,5 @@ cleat_status fixture_put(struct cleat__store *store, const char *key, const void
   if (options != NULL)
     mine = *options;
   mine.crc32c = cleat__crc32c(0, bytes, size);
-  return store->ops->put(store, key, &span, 1, &mine, &cancel, err);
+  return store->ops->put(store, key, cleat__spans(&span, 1), &mine, cleat__call(&cancel, err));
 }

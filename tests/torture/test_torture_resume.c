@@ -60,12 +60,11 @@ static struct {
   } while (0)
 
 static cleat_status die(void *user, const char *op, const char *key, bool done,
-                        const atomic_bool *cancel, struct cleat_error *err) {
+                        struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (!done && !at.dead && strcmp(op, at.moment->op) == 0 && strstr(key, at.moment->part) != NULL)
     at.dead = --at.left == 0;
-  return at.dead ? cleat__error_set(err, CLEAT_NETWORK, "dead") : CLEAT_OK;
+  return at.dead ? cleat__error_set(call.err, CLEAT_NETWORK, "dead") : CLEAT_OK;
 }
 
 static cleat_status open_client(const char *start, struct cleat_client **client,

@@ -14,8 +14,8 @@ struct cleat_doctor {
 static cleat_status run(struct cleat__operation *operation, struct cleat_error *err) {
   struct cleat_doctor *doctor = (struct cleat_doctor *)operation;
   struct cleat_client *client = operation->client;
-  return cleat__doctor_run(client->store, client->clock, &client->log, &operation->cancel,
-                           &doctor->report, err);
+  return cleat__doctor_run(client->store, client->clock, &client->log, &doctor->report,
+                           cleat__call(&operation->cancel, err));
 }
 
 cleat_status cleat__doctor_start(struct cleat_client *client, struct cleat_doctor **doctor,

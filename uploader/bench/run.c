@@ -32,8 +32,8 @@ static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts,
   object->parts = cleat__calloc((size_t)parts, sizeof *object->parts);
   if (object->parts == NULL)
     return cleat__error_no_memory(err, "the bench");
-  cleat_status status =
-      cleat__store_multipart_create(bench->setup->store, &object->upload, NULL, bench->cancel, err);
+  cleat_status status = cleat__store_multipart_create(bench->setup->store, &object->upload, NULL,
+                                                      cleat__call(bench->cancel, err));
   object->open = status == CLEAT_OK;
   return status;
 }
@@ -41,8 +41,9 @@ static cleat_status object_begin(struct cleat__bench *bench, uint64_t parts,
 static cleat_status object_complete(struct cleat__bench *bench, struct cleat_error *err) {
   struct cleat__bench_object *object = &bench->current;
   object->made = true; /* may exist even if the reply is lost */
-  cleat_status status = cleat__store_multipart_complete(
-      bench->setup->store, &object->upload, object->parts, object->count, bench->cancel, err);
+  cleat_status status =
+      cleat__store_multipart_complete(bench->setup->store, &object->upload, object->parts,
+                                      object->count, cleat__call(bench->cancel, err));
   object->open = status != CLEAT_OK;
   return status;
 }
@@ -53,10 +54,10 @@ static cleat_status object_remove(struct cleat__bench *bench, struct cleat__benc
   struct cleat__store *store = bench->setup->store;
   cleat_status status = CLEAT_OK;
   if (object->open)
-    status = cleat__store_multipart_abort(store, &object->upload, bench->cancel, err);
+    status = cleat__store_multipart_abort(store, &object->upload, cleat__call(bench->cancel, err));
   object->open = status != CLEAT_OK;
   if (status == CLEAT_OK && object->made)
-    status = cleat__store_remove(store, object->upload.key, bench->cancel, err);
+    status = cleat__store_remove(store, object->upload.key, cleat__call(bench->cancel, err));
   object->made = status != CLEAT_OK && object->made;
   if (status == CLEAT_OK) {
     cleat__free(object->parts);
@@ -228,7 +229,8 @@ static cleat_status contact(struct cleat__bench *bench, struct cleat__bench_resu
   snprintf(result->place, sizeof result->place, "%s", store->display);
   if (store->ops->describe == NULL)
     return CLEAT_OK;
-  cleat_status status = cleat__store_describe(store, bench->small_key, &facts, bench->cancel, err);
+  cleat_status status =
+      cleat__store_describe(store, bench->small_key, &facts, cleat__call(bench->cancel, err));
   if (facts.place[0] != '\0')
     snprintf(result->place, sizeof result->place, "%s", facts.place);
   bench->folder_store = !facts.needs_keys && facts.addressing[0] == '\0';
@@ -287,8 +289,8 @@ static cleat_status clean_up(struct cleat__bench *bench, struct cleat_error *err
     first = err->status;
   }
   if (bench->small_made) {
-    cleat_status status =
-        cleat__store_remove(bench->setup->store, bench->small_key, bench->cancel, &problem);
+    cleat_status status = cleat__store_remove(bench->setup->store, bench->small_key,
+                                              cleat__call(bench->cancel, &problem));
     if (status != CLEAT_OK) {
       tell_left(bench, bench->small_key, false, &problem);
       if (first == CLEAT_OK)

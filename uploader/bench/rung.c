@@ -89,8 +89,8 @@ static cleat_status upload_part(struct rung *rung, struct cleat__task *slot) {
                                       .size = body.length,
                                       .crc32c = cleat__crc32c(0, body.base, body.length),
                                       .has_crc32c = true};
-  return cleat__store_multipart_part(bench->setup->store, &object->upload, &body, 1, part,
-                                     bench->cancel, &slot->err);
+  return cleat__store_multipart_part(bench->setup->store, &object->upload, cleat__spans(&body, 1),
+                                     part, cleat__call(bench->cancel, &slot->err));
 }
 
 static cleat_status download_part(struct rung *rung, struct cleat__task *slot) {
@@ -99,9 +99,9 @@ static cleat_status download_part(struct rung *rung, struct cleat__task *slot) {
   const struct cleat__stored_part *part = &object->parts[slot->number % object->count];
   struct cleat__span into = {slot->buffer, (size_t)part->size};
   uint32_t crc32c = 0;
-  cleat_status status = cleat__store_get(rung->bench->setup->store, object->upload.key,
-                                         (part->number - 1) * object->upload.part_bytes, &into, 1,
-                                         &crc32c, rung->bench->cancel, &slot->err);
+  cleat_status status = cleat__store_get(
+      rung->bench->setup->store, object->upload.key, (part->number - 1) * object->upload.part_bytes,
+      cleat__spans(&into, 1), &crc32c, cleat__call(rung->bench->cancel, &slot->err));
   if (status != CLEAT_OK || crc32c == part->crc32c)
     return status;
   return cleat__error_set(&slot->err, CLEAT_INTEGRITY,

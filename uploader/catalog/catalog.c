@@ -101,9 +101,9 @@ static struct cleat__task *list_take(struct cleat__job *job) {
 static void list_process(struct cleat__job *job, struct cleat__task *task) {
   struct list_job *listing = (struct list_job *)job;
   struct listed *listed = (struct listed *)task;
-  listed->status = cleat__checkpoint_read_manifest(listing->operation.client, listed->step,
-                                                   &listing->operation.cancel, &listed->manifest,
-                                                   &listed->failure);
+  listed->status =
+      cleat__checkpoint_read_manifest(listing->operation.client, listed->step, &listed->manifest,
+                                      cleat__call(&listing->operation.cancel, &listed->failure));
   if (listed->status == CLEAT_OK)
     cleat__checkpoint_describe(&listed->manifest, &listed->info);
 }

@@ -14,36 +14,33 @@
 #define TRIES CLEAT__CHECKPOINT_TRIES
 
 static cleat_status manifest_fetch(struct cleat_client *client, int64_t step,
-                                   const atomic_bool *cancel, struct cleat__manifest *manifest,
-                                   bool *came, bool *empty, struct cleat_error *err) {
+                                   struct cleat__manifest *manifest, bool *came, bool *empty,
+                                   struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status =
-      cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size, NULL, cancel, err);
+  struct cleat__small text = {0};
+  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, call);
   *came = status == CLEAT_OK;
-  *empty = *came && size == 0;
+  *empty = *came && text.size == 0;
   if (*came)
-    status = cleat__manifest_parse(text, size, step, manifest, err);
-  cleat__free(text);
+    status = cleat__manifest_parse(text.bytes, text.size, step, manifest, call.err);
+  cleat__free(text.bytes);
   return status;
 }
 
 cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
-                                             const atomic_bool *cancel,
                                              struct cleat__manifest *manifest,
-                                             struct cleat_error *err) {
+                                             struct cleat__call call) {
   bool came = true, empty = false;
   cleat_status status = CLEAT_FORMAT;
   /* An empty manifest is not read again. */
   for (int i = 0; i < TRIES && came && !empty && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
        i++)
-    status = manifest_fetch(client, step, cancel, manifest, &came, &empty, err);
+    status = manifest_fetch(client, step, manifest, &came, &empty, call);
   if (came && status != CLEAT_OK) {
-    cleat__error_context(err, "step %lld", (long long)step);
-    cleat__error_hint(err, status == CLEAT_NEWER ? "upgrade Cleat to read it"
-                                                 : "load another step; `cleat ls` lists them");
+    cleat__error_context(call.err, "step %lld", (long long)step);
+    cleat__error_hint(call.err, status == CLEAT_NEWER ? "upgrade Cleat to read it"
+                                                      : "load another step; `cleat ls` lists them");
   }
   return status;
 }
@@ -67,8 +64,8 @@ cleat_status cleat__checkpoint_explain(struct cleat_client *client,
                                        struct cleat_error *err) {
   struct cleat__manifest now = {0};
   struct cleat_error second;
-  cleat_status status =
-      cleat__checkpoint_read_manifest(client, manifest->step, &client->never, &now, &second);
+  cleat_status status = cleat__checkpoint_read_manifest(client, manifest->step, &now,
+                                                        cleat__call(&client->never, &second));
   bool gone = cleat__object_is_absent(status, &second) ||
               (status == CLEAT_OK && strcmp(now.attempt, manifest->attempt) != 0);
   cleat__manifest_clear(&now);
@@ -88,8 +85,8 @@ static cleat_status open_once(struct cleat_client *client, int64_t step, bool la
   if (fresh == NULL)
     return cleat__error_no_memory(err, "the checkpoint");
   fresh->client = client;
-  cleat_status status =
-      cleat__checkpoint_read_manifest(client, step, &client->never, &fresh->manifest, err);
+  cleat_status status = cleat__checkpoint_read_manifest(client, step, &fresh->manifest,
+                                                        cleat__call(&client->never, err));
   if (status == CLEAT_OK) {
     cleat__checkpoint_describe(&fresh->manifest, &fresh->info);
     status = cleat__checkpoint_read_records(fresh, err);

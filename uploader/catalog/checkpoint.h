@@ -4,6 +4,7 @@
 #ifndef CLEAT_UPLOADER_CATALOG_CHECKPOINT_H
 #define CLEAT_UPLOADER_CATALOG_CHECKPOINT_H
 
+#include "base/call.h"
 #include "uploader/engine/client.h"
 #include "uploader/model/manifest.h"
 
@@ -71,8 +72,7 @@ cleat_status cleat__checkpoint_explain(struct cleat_client *client,
  * or another record), FORMAT, NEWER, NO_MEMORY, and the store's. Clear *record in any case. */
 cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
                                            const struct cleat__manifest *manifest, unsigned rank,
-                                           const atomic_bool *cancel, struct cleat__record *record,
-                                           struct cleat_error *err);
+                                           struct cleat__record *record, struct cleat__call call);
 
 /* NULL: no such tensor. */
 const struct cleat__checkpoint_tensor *
@@ -90,8 +90,7 @@ size_t cleat__checkpoint_differences(const struct cleat_checkpoint *checkpoint, 
 
 /* Reads and checks the manifest of `step`. NOT_FOUND: there is none. */
 cleat_status cleat__checkpoint_read_manifest(struct cleat_client *client, int64_t step,
-                                             const atomic_bool *cancel,
                                              struct cleat__manifest *manifest,
-                                             struct cleat_error *err);
+                                             struct cleat__call call);
 
 #endif

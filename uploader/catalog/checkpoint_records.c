@@ -62,43 +62,39 @@ static cleat_status record_check_place(const struct cleat__manifest *manifest, u
   return CLEAT_OK;
 }
 
-/* Reads the record, again if it is not the one that was saved. The caller owns *text, also after a failure. */
+/* Reads the record, again if it is not the one that was saved. The caller owns text->bytes, also after a failure. */
 static cleat_status record_fetch(struct cleat_client *client,
                                  const struct cleat__manifest *manifest, unsigned rank,
-                                 const atomic_bool *cancel, char **text, size_t *size,
-                                 struct cleat_error *err) {
+                                 struct cleat__small *text, struct cleat__call call) {
   const struct cleat__rank_ref *ref = &manifest->ranks[rank];
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(manifest->step, manifest->attempt, rank, key);
   cleat_status status = CLEAT_INTEGRITY;
   for (int i = 0; i < CLEAT__CHECKPOINT_TRIES && status == CLEAT_INTEGRITY; i++) {
-    cleat__free(*text);
-    *text = NULL;
-    status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, text, size, NULL,
-                                    cancel, err);
-    if (cleat__object_is_absent(status, err))
-      return record_damaged(ref->key, "is missing", err);
+    cleat__free(text->bytes);
+    text->bytes = NULL;
+    status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, text, call);
+    if (cleat__object_is_absent(status, call.err))
+      return record_damaged(ref->key, "is missing", call.err);
     if (status != CLEAT_OK)
       return status;
-    status = record_check_digest(ref, *text, *size, err);
+    status = record_check_digest(ref, text->bytes, text->size, call.err);
   }
   return status;
 }
 
 cleat_status cleat__checkpoint_read_record(struct cleat_client *client,
                                            const struct cleat__manifest *manifest, unsigned rank,
-                                           const atomic_bool *cancel, struct cleat__record *record,
-                                           struct cleat_error *err) {
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status = record_fetch(client, manifest, rank, cancel, &text, &size, err);
+                                           struct cleat__record *record, struct cleat__call call) {
+  struct cleat__small text = {0};
+  cleat_status status = record_fetch(client, manifest, rank, &text, call);
   if (status == CLEAT_OK)
-    status = cleat__record_parse(text, size, record, err);
+    status = cleat__record_parse(text.bytes, text.size, record, call.err);
   if (status == CLEAT_OK)
-    status = record_check_place(manifest, rank, record, err);
+    status = record_check_place(manifest, rank, record, call.err);
   if (status != CLEAT_OK)
-    cleat__error_context(err, "step %lld", (long long)manifest->step);
-  cleat__free(text);
+    cleat__error_context(call.err, "step %lld", (long long)manifest->step);
+  cleat__free(text.bytes);
   return status;
 }
 
@@ -127,8 +123,8 @@ static void records_process(struct cleat__job *job, struct cleat__task *task) {
   struct reading *reading = (struct reading *)task;
   struct cleat_checkpoint *checkpoint = records->checkpoint;
   reading->status = cleat__checkpoint_read_record(
-      checkpoint->client, &checkpoint->manifest, reading->rank, &records->operation.cancel,
-      &checkpoint->records[reading->rank], &reading->error);
+      checkpoint->client, &checkpoint->manifest, reading->rank, &checkpoint->records[reading->rank],
+      cleat__call(&records->operation.cancel, &reading->error));
 }
 
 static void records_finish(struct cleat__job *job, struct cleat__task *task) {
@@ -163,7 +159,8 @@ cleat_status cleat__checkpoint_read_records(struct cleat_checkpoint *checkpoint,
     return cleat__error_no_memory(err, "the rank records");
   if (world_size == 1)
     return cleat__checkpoint_read_record(checkpoint->client, &checkpoint->manifest, 0,
-                                         &checkpoint->client->never, &checkpoint->records[0], err);
+                                         &checkpoint->records[0],
+                                         cleat__call(&checkpoint->client->never, err));
   struct reading *readings = cleat__calloc(world_size, sizeof *readings);
   if (readings == NULL)
     return cleat__error_no_memory(err, "the rank records");

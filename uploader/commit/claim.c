@@ -128,32 +128,30 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
 /* ---- In the store ------------------------------------------------------------------------------ */
 
 cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
-                               const atomic_bool *cancel, struct cleat__claim *claim,
-                               struct cleat_error *err) {
+                               struct cleat__claim *claim, struct cleat__call call) {
   struct cleat__claim found = {0};
-  struct cleat__object object = {0};
   struct cleat_error problem;
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status = cleat__read_document(client, key, CLEAT__RECORD_BYTES_MAX, &text, &size,
-                                             &object, cancel, &problem);
+  struct cleat__small text = {0};
+  cleat_status status = cleat__read_document(client, key, CLEAT__RECORD_BYTES_MAX, &text,
+                                             cleat__call(call.cancel, &problem));
   if (cleat__object_is_absent(status, &problem)) {
     *claim = found;
     return CLEAT_OK;
   }
   if (status == CLEAT_OK)
-    status = cleat__claim_parse(text, size, &found, &problem);
+    status = cleat__claim_parse(text.bytes, text.size, &found, &problem);
   if (status == CLEAT_FORMAT || status == CLEAT_NEWER) {
-    found = (struct cleat__claim){.kind = CLEAT__CLAIM_RECORD, .text = text, .size = size};
-    text = NULL;
+    found =
+        (struct cleat__claim){.kind = CLEAT__CLAIM_RECORD, .text = text.bytes, .size = text.size};
+    text.bytes = NULL;
     status = CLEAT_OK;
   }
-  cleat__free(text);
+  cleat__free(text.bytes);
   if (status != CLEAT_OK) {
-    *err = problem;
+    *call.err = problem;
     return status;
   }
-  memcpy(found.etag, object.etag, sizeof found.etag);
+  memcpy(found.etag, text.etag, sizeof found.etag);
   *claim = found;
   return CLEAT_OK;
 }
@@ -168,23 +166,22 @@ static cleat_status taken_over(const char *key, struct cleat_error *err) {
 
 cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
                               const struct cleat__claim *claim, const char *etag,
-                              const atomic_bool *cancel, struct cleat_error *err) {
+                              struct cleat__call call) {
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__CLAIM_BYTES_MAX);
-  cleat_status status = cleat__claim_encode(claim, &text, err);
+  cleat_status status = cleat__claim_encode(claim, &text, call.err);
   if (status == CLEAT_OK)
-    status = cleat__commit_document(client, key, &text, etag, cancel, err);
+    status = cleat__commit_document(client, key, &text, etag, call);
   cleat__buffer_clear(&text);
-  return status == CLEAT_LOST ? taken_over(key, err) : status;
+  return status == CLEAT_LOST ? taken_over(key, call.err) : status;
 }
 
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
-                                const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
-                                struct cleat_error *err) {
+                                char etag[CLEAT__ETAG_MAX], struct cleat__call call) {
   /* Reads twice, so that a reply damaged in transit is not taken for another process's claim. */
   for (int tries = 0; tries < READS_MAX; tries++) {
     struct cleat__claim claim = {0};
-    cleat_status status = cleat__claim_read(client, key, cancel, &claim, err);
+    cleat_status status = cleat__claim_read(client, key, &claim, call);
     if (status != CLEAT_OK)
       return status;
     bool ours = claim.kind == CLEAT__CLAIM_OPEN && strcmp(claim.nonce, nonce) == 0;
@@ -194,7 +191,7 @@ cleat_status cleat__claim_check(struct cleat_client *client, const char *key, co
     if (ours)
       return CLEAT_OK;
   }
-  return taken_over(key, err);
+  return taken_over(key, call.err);
 }
 
 /* A record that cannot be read may be ours, so it counts as ours. */
@@ -211,7 +208,7 @@ static bool is_record_of(const struct cleat__claim *claim, const char *nonce) {
 cleat_status cleat__claim_close(struct cleat_client *client, const char *key, const char *nonce,
                                 bool stood, struct cleat_error *err) {
   struct cleat__claim claim = {0};
-  cleat_status status = cleat__claim_read(client, key, &client->never, &claim, err);
+  cleat_status status = cleat__claim_read(client, key, &claim, cleat__call(&client->never, err));
   if (status != CLEAT_OK)
     return status;
   if (claim.kind == CLEAT__CLAIM_RECORD) {
@@ -222,13 +219,13 @@ cleat_status cleat__claim_close(struct cleat_client *client, const char *key, co
     status = taken_over(key, err);
   } else if (claim.kind == CLEAT__CLAIM_OPEN) {
     claim.kind = CLEAT__CLAIM_CLOSED;
-    status = cleat__claim_put(client, key, &claim, claim.etag, &client->never, err);
+    status = cleat__claim_put(client, key, &claim, claim.etag, cleat__call(&client->never, err));
     /* The claim could not be replaced, but if it is still ours, that is good enough. Without disk space, no other
      * process can put a claim either, and removing the attempt frees space. Without If-Match, no other process can take
      * over the claim. */
     char etag[CLEAT__ETAG_MAX];
     if (status == CLEAT_NO_SPACE || status == CLEAT_UNSUPPORTED)
-      status = cleat__claim_check(client, key, nonce, &client->never, etag, err);
+      status = cleat__claim_check(client, key, nonce, etag, cleat__call(&client->never, err));
   }
   cleat__claim_clear(&claim);
   return status;

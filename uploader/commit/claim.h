@@ -14,6 +14,7 @@
 #define CLEAT_UPLOADER_COMMIT_CLAIM_H
 
 #include "base/buffer.h"
+#include "base/call.h"
 #include "uploader/engine/client.h"
 #include "uploader/model/name.h"
 
@@ -54,19 +55,17 @@ cleat_status cleat__claim_parse(const char *json, size_t size, struct cleat__cla
 
 /* Reads the object under `key`. If there is none, *claim has the kind NONE. */
 cleat_status cleat__claim_read(struct cleat_client *client, const char *key,
-                               const atomic_bool *cancel, struct cleat__claim *claim,
-                               struct cleat_error *err);
+                               struct cleat__claim *claim, struct cleat__call call);
 
 /* Puts the claim under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A put in
  * doubt is settled by reading back. LOST: another process was faster. */
 cleat_status cleat__claim_put(struct cleat_client *client, const char *key,
                               const struct cleat__claim *claim, const char *etag,
-                              const atomic_bool *cancel, struct cleat_error *err);
+                              struct cleat__call call);
 
 /* Checks that the open claim of `nonce` is stored under `key`, and returns its ETag. Otherwise LOST. */
 cleat_status cleat__claim_check(struct cleat_client *client, const char *key, const char *nonce,
-                                const atomic_bool *cancel, char etag[CLEAT__ETAG_MAX],
-                                struct cleat_error *err);
+                                char etag[CLEAT__ETAG_MAX], struct cleat__call call);
 
 /* Closes the claim of `nonce`. After that no other process can write to the attempt or commit it. `stood`: the claim
  * was stored for certain. If false, a missing claim is also OK. LOST: the claim belongs to another process, or was

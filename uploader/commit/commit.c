@@ -13,38 +13,35 @@
 
 /* Reads and parses the manifest of `step`. *found: there is one. */
 static cleat_status manifest_read(struct cleat_client *client, int64_t step,
-                                  const atomic_bool *cancel, struct cleat__object *object,
-                                  struct cleat__manifest *manifest, bool *found,
-                                  struct cleat_error *err) {
+                                  char etag[CLEAT__ETAG_MAX], struct cleat__manifest *manifest,
+                                  bool *found, struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_manifest(step, key);
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small text = {0};
   *found = false;
-  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, &size,
-                                             object, cancel, err);
-  if (cleat__object_is_absent(status, err))
+  cleat_status status = cleat__read_document(client, key, CLEAT__MANIFEST_BYTES_MAX, &text, call);
+  if (cleat__object_is_absent(status, call.err))
     return CLEAT_OK;
   if (status != CLEAT_OK)
     return status;
   *found = true;
-  status = cleat__manifest_parse(text, size, step, manifest, err);
-  cleat__free(text);
+  memcpy(etag, text.etag, sizeof text.etag);
+  status = cleat__manifest_parse(text.bytes, text.size, step, manifest, call.err);
+  cleat__free(text.bytes);
   return status;
 }
 
 cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
-                                const atomic_bool *cancel, struct cleat__standing *standing,
-                                struct cleat_error *err) {
+                                struct cleat__standing *standing, struct cleat__call call) {
   struct cleat__manifest manifest = {0};
-  struct cleat__object object = {0};
+  char etag[CLEAT__ETAG_MAX] = "";
   bool found = false;
-  cleat_status status = manifest_read(client, step, cancel, &object, &manifest, &found, err);
+  cleat_status status = manifest_read(client, step, etag, &manifest, &found, call);
   bool damaged = found && (status == CLEAT_FORMAT || status == CLEAT_NEWER);
   if (status != CLEAT_OK && !damaged)
     return status;
   *standing = (struct cleat__standing){.exists = found};
-  memcpy(standing->etag, object.etag, sizeof(standing->etag));
+  memcpy(standing->etag, etag, sizeof etag);
   if (found && !damaged) {
     standing->same_start = strcmp(manifest.start, client->start) == 0;
     (void)strncpy(standing->start, manifest.start, CLEAT__ID_MAX);
@@ -59,13 +56,13 @@ cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
 /* `how`: the condition, with its ETag. */
 static cleat_status put_text(struct cleat_client *client, const char *key,
                              const struct cleat__buffer *text, const struct cleat__put_options *how,
-                             const atomic_bool *cancel, struct cleat_error *err) {
+                             struct cleat__call call) {
   assert(how->condition != CLEAT__PUT_IF_MATCH || how->etag != NULL);
   struct cleat__span body = {text->data, text->length};
   struct cleat__put_options options = *how;
   options.content_type = "application/json";
   options.crc32c = cleat__crc32c(0, text->data, text->length);
-  return cleat__store_put(client->store, key, &body, 1, &options, cancel, err);
+  return cleat__store_put(client->store, key, cleat__spans(&body, 1), &options, call);
 }
 
 /* Puts in place of the object with `etag`. NULL: only if there is none. */
@@ -82,16 +79,15 @@ static bool is_not_durable(const struct cleat_error *err) {
 
 /* Whether the object under `key` is `text`, byte for byte. */
 static cleat_status is_stored(struct cleat_client *client, const char *key,
-                              const struct cleat__buffer *text, const atomic_bool *cancel,
-                              bool *same, struct cleat_error *err) {
-  char *stored = NULL;
-  size_t size = 0;
-  cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &stored,
-                                               &size, NULL, cancel, err);
+                              const struct cleat__buffer *text, bool *same,
+                              struct cleat__call call) {
+  struct cleat__small stored = {0};
+  cleat_status status =
+      cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &stored, call);
   if (status != CLEAT_OK)
     return status;
-  *same = size == text->length && memcmp(stored, text->data, size) == 0;
-  cleat__free(stored);
+  *same = stored.size == text->length && memcmp(stored.bytes, text->data, stored.size) == 0;
+  cleat__free(stored.bytes);
   return CLEAT_OK;
 }
 
@@ -105,27 +101,27 @@ static cleat_status refused_for_nothing(struct cleat_error *err) {
 
 cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
                                     const struct cleat__buffer *text, const char *etag,
-                                    const atomic_bool *cancel, struct cleat_error *err) {
+                                    struct cleat__call call) {
   assert(text->length > 0);
   const struct cleat__put_options how = in_place_of(etag);
-  cleat_status status = put_text(client, key, text, &how, cancel, err);
-  if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(err))
+  cleat_status status = put_text(client, key, text, &how, call);
+  if (status == CLEAT_OK || status == CLEAT_CANCELLED || is_not_durable(call.err))
     return status;
   /* An object exists, or the outcome is unknown. The object is ours if it has the same bytes, including the nonce. */
   struct cleat_error second;
   bool same = false;
-  cleat_status read = is_stored(client, key, text, cancel, &same, &second);
+  cleat_status read = is_stored(client, key, text, &same, cleat__call(call.cancel, &second));
   if (read == CLEAT_OK && same)
     return CLEAT_OK;
   if (status != CLEAT_EXISTS && status != CLEAT_LOST)
     return status;
   if (status == CLEAT_EXISTS && cleat__object_is_absent(read, &second))
-    return refused_for_nothing(err);
+    return refused_for_nothing(call.err);
   if (read != CLEAT_OK && read != CLEAT_NOT_FOUND) {
-    *err = second;
+    *call.err = second;
     return read;
   }
-  return cleat__error_set(err, CLEAT_LOST, "another process has written %s", key);
+  return cleat__error_set(call.err, CLEAT_LOST, "another process has written %s", key);
 }
 
 /* ---- Stores that ignore create-only ------------------------------------------------------------- */
@@ -171,7 +167,7 @@ static void try_create_only(struct cleat_client *client, const char *key,
       atomic_load(&client->create_only) != CLEAT__CREATE_ONLY_UNTRIED)
     return;
   const struct cleat__put_options how = in_place_of(NULL);
-  cleat_status status = put_text(client, key, text, &how, cancel, &ignored);
+  cleat_status status = put_text(client, key, text, &how, cleat__call(cancel, &ignored));
   if (status == CLEAT_OK || refuses_create_only(client))
     warn_ignored(client);
   else if (status == CLEAT_EXISTS)
@@ -182,24 +178,24 @@ static void try_create_only(struct cleat_client *client, const char *key,
 
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
                                   const struct cleat__record *record, const char *etag,
-                                  const atomic_bool *cancel, struct cleat__manifest *manifest,
-                                  struct cleat__rank_ref *ref, struct cleat_error *err) {
+                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
+                                  struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_record(step, record->attempt, record->rank, key);
   struct cleat__buffer text;
   cleat__buffer_init(&text, CLEAT__RECORD_BYTES_MAX);
-  cleat_status status = cleat__record_encode(record, &text, err);
+  cleat_status status = cleat__record_encode(record, &text, call.err);
   if (status == CLEAT_OK)
-    status = cleat__commit_document(client, key, &text, etag, cancel, err);
+    status = cleat__commit_document(client, key, &text, etag, call);
   /* Without If-Match, no other process could have replaced the claim either. */
   if (status == CLEAT_UNSUPPORTED && etag != NULL)
-    status = put_text(client, key, &text, &(struct cleat__put_options){0}, cancel, err);
+    status = put_text(client, key, &text, &(struct cleat__put_options){0}, call);
   if (status == CLEAT_LOST)
-    cleat__error_hint(err, "two processes act as rank %u of this attempt", record->rank);
+    cleat__error_hint(call.err, "two processes act as rank %u of this attempt", record->rank);
   if (status == CLEAT_OK)
-    try_create_only(client, key, &text, cancel);
+    try_create_only(client, key, &text, call.cancel);
   if (status == CLEAT_OK && cleat__sha256(text.data, text.length, ref->sha256) != CLEAT_OK) {
-    status = cleat__error_no_memory(err, "a digest");
+    status = cleat__error_no_memory(call.err, "a digest");
   }
   if (status == CLEAT_OK) {
     const char *below_step = strchr(key, '/') + 1;
@@ -210,7 +206,7 @@ cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
     for (size_t i = 0; i < record->file_count; i++)
       ref->bytes += record->files[i].size;
     if (ref->key == NULL)
-      status = cleat__error_no_memory(err, "the manifest");
+      status = cleat__error_no_memory(call.err, "the manifest");
   }
   cleat__buffer_clear(&text);
   return status;
@@ -249,17 +245,17 @@ static cleat_status in_doubt_error(int64_t step, struct cleat_error *err) {
  * bit that flips in transit must not make our manifest look like another's, because our files would then be removed. */
 static cleat_status manifest_read_back(struct cleat_client *client,
                                        const struct cleat__manifest *ours,
-                                       struct cleat__object *object,
-                                       struct cleat__manifest *manifest, bool *found,
-                                       struct cleat_error *err) {
+                                       char etag[CLEAT__ETAG_MAX], struct cleat__manifest *manifest,
+                                       bool *found, struct cleat_error *err) {
   cleat_status status =
-      manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+      manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
   for (int i = 1; i < READS_MAX && status == CLEAT_OK && *found; i++) {
     if (strcmp(manifest->token, ours->token) == 0)
       return CLEAT_OK;
     struct cleat__manifest before = *manifest;
     *manifest = (struct cleat__manifest){0};
-    status = manifest_read(client, ours->step, &client->never, object, manifest, found, err);
+    status =
+        manifest_read(client, ours->step, etag, manifest, found, cleat__call(&client->never, err));
     bool same = status == CLEAT_OK && *found && strcmp(before.token, manifest->token) == 0;
     cleat__manifest_clear(&before);
     if (same)
@@ -294,13 +290,13 @@ static cleat_status manifest_settle(struct cleat_client *client,
                                     const char *replace_etag, bool late, bool *in_doubt,
                                     struct cleat_error *err) {
   struct cleat__manifest stored = {0};
-  struct cleat__object object = {0};
+  char etag[CLEAT__ETAG_MAX] = "";
   struct cleat_error second;
   bool found = false;
-  cleat_status read = manifest_read_back(client, manifest, &object, &stored, &found, &second);
+  cleat_status read = manifest_read_back(client, manifest, etag, &stored, &found, &second);
   bool ours = read == CLEAT_OK && found && is_ours(&stored, manifest);
   /* The manifest to be replaced is still there. That proves no more than finding none. */
-  bool unchanged = replace_etag != NULL && strcmp(object.etag, replace_etag) == 0;
+  bool unchanged = replace_etag != NULL && strcmp(etag, replace_etag) == 0;
   cleat_status status = CLEAT_OK;
   if (!ours && read == CLEAT_OK && found && !unchanged) {
     *in_doubt = late;
@@ -324,10 +320,10 @@ static cleat_status manifest_foresee(struct cleat_client *client,
                                      const struct cleat__manifest *manifest, bool *in_doubt,
                                      struct cleat_error *err) {
   struct cleat__manifest stored = {0};
-  struct cleat__object object = {0};
+  char etag[CLEAT__ETAG_MAX] = "";
   bool found = false;
-  cleat_status status =
-      manifest_read(client, manifest->step, &client->never, &object, &stored, &found, err);
+  cleat_status status = manifest_read(client, manifest->step, etag, &stored, &found,
+                                      cleat__call(&client->never, err));
   if (status == CLEAT_OK && found) {
     status = lost_to(manifest->step, stored.attempt, err);
     keep_if_reused(&stored, manifest, in_doubt, err);
@@ -342,9 +338,9 @@ static cleat_status manifest_confirm(struct cleat_client *client,
                                      const struct cleat__manifest *manifest, bool late,
                                      bool *in_doubt, struct cleat_error *err) {
   struct cleat__manifest stored = {0};
-  struct cleat__object object = {0};
+  char etag[CLEAT__ETAG_MAX] = "";
   bool found = false;
-  cleat_status status = manifest_read_back(client, manifest, &object, &stored, &found, err);
+  cleat_status status = manifest_read_back(client, manifest, etag, &stored, &found, err);
   *in_doubt = status != CLEAT_OK || !found;
   if (status == CLEAT_OK && !found)
     status = cleat__error_set(err, CLEAT_STORE, "the manifest was put, but it is not in the store");
@@ -378,7 +374,7 @@ cleat_status cleat__commit_manifest(struct cleat_client *client,
   if (status == CLEAT_OK && unguarded)
     status = manifest_foresee(client, manifest, in_doubt, err);
   if (status == CLEAT_OK) {
-    status = put_text(client, key, &text, &how, &client->never, err);
+    status = put_text(client, key, &text, &how, cleat__call(&client->never, err));
     unguarded = unguarded || (status == CLEAT_OK && is_loose_replace(client, &how));
     if (status != CLEAT_OK) {
       /* Some stores check the condition before they receive the body (versitygw). A try that stalls in between is

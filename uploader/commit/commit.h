@@ -11,6 +11,7 @@
 #ifndef CLEAT_UPLOADER_COMMIT_COMMIT_H
 #define CLEAT_UPLOADER_COMMIT_COMMIT_H
 
+#include "base/call.h"
 #include "uploader/engine/client.h"
 #include "uploader/model/manifest.h"
 #include "uploader/model/name.h"
@@ -27,22 +28,21 @@ struct cleat__standing {
 
 /* Reads the manifest of `step`, if there is one. For a damaged one, `exists` is true and start and attempt are "". */
 cleat_status cleat__commit_read(struct cleat_client *client, int64_t step,
-                                const atomic_bool *cancel, struct cleat__standing *standing,
-                                struct cleat_error *err);
+                                struct cleat__standing *standing, struct cleat__call call);
 
 /* Puts a small document under `key`: create-only if `etag` is NULL, otherwise in place of the object with this ETag. A
  * put in doubt is settled by reading back. LOST: another object is stored there. */
 cleat_status cleat__commit_document(struct cleat_client *client, const char *key,
                                     const struct cleat__buffer *text, const char *etag,
-                                    const atomic_bool *cancel, struct cleat_error *err);
+                                    struct cleat__call call);
 
 /* Stores the record, whose attempt and nonce are set: in place of the object with `etag`, or create-only if it is NULL.
  * Then fills the manifest's reference to it. Its texts are in the manifest's arena. LOST: another process wrote this
  * record. */
 cleat_status cleat__commit_record(struct cleat_client *client, int64_t step,
                                   const struct cleat__record *record, const char *etag,
-                                  const atomic_bool *cancel, struct cleat__manifest *manifest,
-                                  struct cleat__rank_ref *ref, struct cleat_error *err);
+                                  struct cleat__manifest *manifest, struct cleat__rank_ref *ref,
+                                  struct cleat__call call);
 
 /* Puts the manifest: create-only, or in place of the one with `replace_etag`. Sets *in_doubt on failure only. If true,
  * the manifest may still appear, so the objects that it names must stay. Errors: LOST (another attempt has the step),

@@ -35,13 +35,12 @@ static cleat_status encode(const struct cleat_client *client, const struct cleat
 }
 
 cleat_status cleat__note_put(struct cleat_client *client, const char *key,
-                             const struct cleat_error *why, const atomic_bool *cancel,
-                             struct cleat_error *err) {
+                             const struct cleat_error *why, struct cleat__call call) {
   struct cleat__buffer text;
   cleat__buffer_init(&text, BYTES_MAX);
-  cleat_status status = encode(client, why, &text, err);
+  cleat_status status = encode(client, why, &text, call.err);
   if (status == CLEAT_OK)
-    status = cleat__commit_document(client, key, &text, NULL, cancel, err);
+    status = cleat__commit_document(client, key, &text, NULL, call);
   cleat__buffer_clear(&text);
   return status;
 }
@@ -90,15 +89,12 @@ static void parse(const char *json, size_t size, unsigned rank, struct cleat_err
 }
 
 cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank,
-                              const atomic_bool *cancel, bool *found, struct cleat_error *failure,
-                              struct cleat_error *err) {
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status =
-      cleat__store_get_small(client->store, key, BYTES_MAX, &text, &size, NULL, cancel, err);
+                              bool *found, struct cleat_error *failure, struct cleat__call call) {
+  struct cleat__small text = {0};
+  cleat_status status = cleat__store_get_small(client->store, key, BYTES_MAX, &text, call);
   *found = status == CLEAT_OK;
   if (*found)
-    parse(text, size, rank, failure);
-  cleat__free(text);
-  return cleat__object_is_absent(status, err) ? CLEAT_OK : status;
+    parse(text.bytes, text.size, rank, failure);
+  cleat__free(text.bytes);
+  return cleat__object_is_absent(status, call.err) ? CLEAT_OK : status;
 }

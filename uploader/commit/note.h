@@ -5,17 +5,16 @@
 #ifndef CLEAT_UPLOADER_COMMIT_NOTE_H
 #define CLEAT_UPLOADER_COMMIT_NOTE_H
 
+#include "base/call.h"
 #include "uploader/engine/client.h"
 
 /* Puts a note of this rank under `key`. `why` NULL: the note only names its owner. LOST: another process has written
  * it. */
 cleat_status cleat__note_put(struct cleat_client *client, const char *key,
-                             const struct cleat_error *why, const atomic_bool *cancel,
-                             struct cleat_error *err);
+                             const struct cleat_error *why, struct cleat__call call);
 
 /* Reads the failure note of `rank` under `key`. *found: there is one, and *failure is its error. */
 cleat_status cleat__note_read(struct cleat_client *client, const char *key, unsigned rank,
-                              const atomic_bool *cancel, bool *found, struct cleat_error *failure,
-                              struct cleat_error *err);
+                              bool *found, struct cleat_error *failure, struct cleat__call call);
 
 #endif

@@ -30,8 +30,9 @@ static cleat_status try_put(const struct trial *trial, enum cleat__put_condition
                                        .etag = condition == CLEAT__PUT_IF_MATCH ? NO_ETAG : NULL,
                                        .content_type = "application/json",
                                        .crc32c = trial->crc32c};
-  cleat_status status = cleat__store_put(trial->client->store, trial->key, &trial->body, 1,
-                                         &options, trial->cancel, trial->err);
+  cleat_status status =
+      cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1), &options,
+                       cleat__call(trial->cancel, trial->err));
   *heeded = status == (condition == CLEAT__PUT_IF_MATCH ? CLEAT_LOST : CLEAT_EXISTS);
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -39,8 +40,8 @@ static cleat_status try_put(const struct trial *trial, enum cleat__put_condition
 static cleat_status put_first(const struct trial *trial) {
   struct cleat__put_options options = {
       .condition = CLEAT__PUT_ALWAYS, .content_type = "application/json", .crc32c = trial->crc32c};
-  return cleat__store_put(trial->client->store, trial->key, &trial->body, 1, &options,
-                          trial->cancel, trial->err);
+  return cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1), &options,
+                          cleat__call(trial->cancel, trial->err));
 }
 
 /* One of two creates in a race. */
@@ -56,8 +57,8 @@ static void create(void *ctx) {
   struct cleat__put_options options = {.condition = CLEAT__PUT_CREATE_ONLY,
                                        .content_type = "application/json",
                                        .crc32c = trial->crc32c};
-  rival->status = cleat__store_put(trial->client->store, trial->key, &trial->body, 1, &options,
-                                   trial->cancel, &rival->err);
+  rival->status = cleat__store_put(trial->client->store, trial->key, cleat__spans(&trial->body, 1),
+                                   &options, cleat__call(trial->cancel, &rival->err));
 }
 
 /* *heeded: no race was won by both creates. Some servers look first and store later (versitygw 1.7, s3s-fs 0.14). They
@@ -65,8 +66,8 @@ static void create(void *ctx) {
 static cleat_status try_races(const struct trial *trial, bool *heeded) {
   for (int round = 0; round < RACES && *heeded; round++) {
     struct rival rivals[2] = {{.trial = trial}, {.trial = trial}};
-    cleat_status status =
-        cleat__store_remove(trial->client->store, trial->key, trial->cancel, trial->err);
+    cleat_status status = cleat__store_remove(trial->client->store, trial->key,
+                                              cleat__call(trial->cancel, trial->err));
     if (status != CLEAT_OK)
       return status;
     int failure = cleat__pair_run(create, &rivals[0], &rivals[1]);
@@ -92,17 +93,19 @@ static cleat_status try_upload(const struct trial *trial, bool *heeded) {
       .number = 1, .size = trial->body.length, .crc32c = trial->crc32c, .has_crc32c = true};
   strncpy(upload.key, trial->key, CLEAT__KEY_MAX);
   cleat_status status =
-      cleat__store_multipart_create(store, &upload, NULL, trial->cancel, trial->err);
+      cleat__store_multipart_create(store, &upload, NULL, cleat__call(trial->cancel, trial->err));
   if (status != CLEAT_OK)
     return status;
-  status = cleat__store_multipart_part(store, &upload, &trial->body, 1, &part, trial->cancel,
-                                       trial->err);
+  status = cleat__store_multipart_part(store, &upload, cleat__spans(&trial->body, 1), &part,
+                                       cleat__call(trial->cancel, trial->err));
   if (status == CLEAT_OK)
-    status = cleat__store_multipart_complete(store, &upload, &part, 1, trial->cancel, trial->err);
+    status = cleat__store_multipart_complete(store, &upload, &part, 1,
+                                             cleat__call(trial->cancel, trial->err));
   *heeded = status == CLEAT_EXISTS;
   if (status != CLEAT_OK) {
     struct cleat_error ignored; /* gc removes what is left */
-    (void)cleat__store_multipart_abort(store, &upload, &trial->client->never, &ignored);
+    (void)cleat__store_multipart_abort(store, &upload,
+                                       cleat__call(&trial->client->never, &ignored));
   }
   return *heeded || status == CLEAT_UNSUPPORTED ? CLEAT_OK : status;
 }
@@ -140,20 +143,20 @@ static cleat_status find_out(const struct trial *trial, bool uploads,
                              enum cleat__conditions *found) {
   struct cleat_error ignored;
   cleat_status status = try_all(trial, uploads, found);
-  (void)cleat__store_remove(trial->client->store, trial->key, &trial->client->never, &ignored);
+  (void)cleat__store_remove(trial->client->store, trial->key,
+                            cleat__call(&trial->client->never, &ignored));
   return status;
 }
 
 cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
-                                     const atomic_bool *cancel, enum cleat__conditions *found,
-                                     struct cleat_error *err) {
+                                     enum cleat__conditions *found, struct cleat__call call) {
   static char text[] = "{\"format\":\"cleat.trial\"}\n";
   const struct trial trial = {.client = client,
                               .key = key,
                               .body = {text, sizeof text - 1},
                               .crc32c = cleat__crc32c(0, text, sizeof text - 1),
-                              .cancel = cancel,
-                              .err = err};
+                              .cancel = call.cancel,
+                              .err = call.err};
   const bool unproven = (client->store->capabilities & CLEAT__STORE_UNPROVEN) != 0;
   *found = unproven ? (enum cleat__conditions)atomic_load(&client->conditions)
                     : CLEAT__CONDITIONS_HEEDED;

@@ -12,6 +12,7 @@
 #ifndef CLEAT_UPLOADER_COMMIT_PROVE_H
 #define CLEAT_UPLOADER_COMMIT_PROVE_H
 
+#include "base/call.h"
 #include "uploader/engine/client.h"
 
 /* Result of the probe, kept in a client's `conditions`. */
@@ -33,7 +34,7 @@ static inline bool cleat__conditions_suffice(enum cleat__conditions found) {
  * attempt. No object is there before or after the probe. `uploads`: probe the completion of uploads, too. Logs nothing,
  * because the caller decides what follows. Errors: those of the store. */
 cleat_status cleat__prove_conditions(struct cleat_client *client, const char *key, bool uploads,
-                                     const atomic_bool *cancel, enum cleat__conditions *found,
-                                     struct cleat_error *err) CLEAT_MUST_USE;
+                                     enum cleat__conditions *found,
+                                     struct cleat__call call) CLEAT_MUST_USE;
 
 #endif

@@ -114,18 +114,16 @@ static cleat_status parse(const char *json, size_t size, struct start *start,
 
 /* ---- In the store ------------------------------------------------------------------------------ */
 
-static cleat_status get(struct cleat_client *client, const char *key, const atomic_bool *cancel,
-                        struct start *start, bool *found, struct cleat_error *err) {
-  char *text = NULL;
-  size_t size = 0;
-  cleat_status status =
-      cleat__store_get_small(client->store, key, BYTES_MAX, &text, &size, NULL, cancel, err);
+static cleat_status get(struct cleat_client *client, const char *key, struct start *start,
+                        bool *found, struct cleat__call call) {
+  struct cleat__small text = {0};
+  cleat_status status = cleat__store_get_small(client->store, key, BYTES_MAX, &text, call);
   *found = status == CLEAT_OK;
-  if (cleat__object_is_absent(status, err))
+  if (cleat__object_is_absent(status, call.err))
     return CLEAT_OK;
   if (status == CLEAT_OK)
-    status = parse(text, size, start, err);
-  cleat__free(text);
+    status = parse(text.bytes, text.size, start, call.err);
+  cleat__free(text.bytes);
   return status;
 }
 
@@ -135,7 +133,7 @@ static cleat_status create(struct cleat_client *client, const char *key, const s
   cleat__buffer_init(&text, BYTES_MAX);
   cleat_status status = encode(start, &text, err);
   if (status == CLEAT_OK)
-    status = cleat__commit_document(client, key, &text, NULL, &client->never, err);
+    status = cleat__commit_document(client, key, &text, NULL, cleat__call(&client->never, err));
   cleat__buffer_clear(&text);
   return status;
 }
@@ -151,11 +149,11 @@ static cleat_status see_number(void *user, const struct cleat__list_entry *entry
 }
 
 /* Finds the highest registered number. 0: none. */
-static cleat_status find_last(struct cleat_client *client, const atomic_bool *cancel,
-                              unsigned long *last, struct cleat_error *err) {
-  const struct cleat__listing numbers = {client->store, CLEAT__STARTS, true, cancel};
+static cleat_status find_last(struct cleat_client *client, unsigned long *last,
+                              struct cleat__call call) {
+  const struct cleat__listing numbers = {client->store, CLEAT__STARTS, true, call.cancel};
   *last = 0;
-  return cleat__listing_each(&numbers, see_number, last, err);
+  return cleat__listing_each(&numbers, see_number, last, call.err);
 }
 
 /* ---- Rank 0 ------------------------------------------------------------------------------------ */
@@ -183,7 +181,7 @@ static cleat_status enter(struct cleat_client *client, struct start *start,
   for (int i = 0; i < RACES_MAX && status == CLEAT_LOST; i++) {
     char key[CLEAT__OBJECT_KEY_MAX];
     unsigned long last = 0;
-    status = find_last(client, &client->never, &last, err);
+    status = find_last(client, &last, cleat__call(&client->never, err));
     if (status == CLEAT_OK && last >= NUMBER_MAX)
       status = cleat__error_set(err, CLEAT_LIMIT, "a job can have at most %lu starts", NUMBER_MAX);
     if (status != CLEAT_OK)
@@ -203,7 +201,7 @@ cleat_status cleat__starts_register(struct cleat_client *client, int64_t step,
   struct start before;
   bool found = false;
   key_of_name(client->start, key);
-  cleat_status status = get(client, key, &client->never, &before, &found, err);
+  cleat_status status = get(client, key, &before, &found, cleat__call(&client->never, err));
   if (status == CLEAT_OK && found)
     return used_before(client, err);
   if (status == CLEAT_OK)
@@ -249,7 +247,7 @@ static cleat_status poll(struct cleat_client *client, struct start *start,
   bool found = false;
   key_of_name(client->start, key);
   for (;;) {
-    cleat_status status = get(client, key, &client->never, start, &found, err);
+    cleat_status status = get(client, key, start, &found, cleat__call(&client->never, err));
     if (status != CLEAT_OK || found)
       return status;
     if (clock->monotonic_ms(clock->ctx) >= end_ms)
@@ -288,27 +286,26 @@ cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
 
 /* ---- The fence --------------------------------------------------------------------------------- */
 
-cleat_status cleat__starts_check(struct cleat_client *client, const atomic_bool *cancel,
-                                 struct cleat_error *err) {
+cleat_status cleat__starts_check(struct cleat_client *client, struct cleat__call call) {
   unsigned long mine = atomic_load(&client->number);
   unsigned long last = 0;
   if (mine == 0)
     return CLEAT_OK;
-  cleat_status status = find_last(client, cancel, &last, err);
+  cleat_status status = find_last(client, &last, call);
   for (unsigned long number = last; status == CLEAT_OK && number > mine; number--) {
     char key[CLEAT__OBJECT_KEY_MAX];
     struct start later;
     bool found = false;
     key_of_number(number, key);
-    status = get(client, key, cancel, &later, &found, err);
+    status = get(client, key, &later, &found, call);
     /* A second process of our own start was refused, but its number stayed. */
     if (status != CLEAT_OK || !found || strcmp(later.name, client->start) == 0)
       continue;
     status = cleat__error_set(
-        err, CLEAT_LOST,
+        call.err, CLEAT_LOST,
         "superseded by start %s (the job's number %lu); this is start %s (number %lu)", later.name,
         number, client->start, mine);
-    cleat__error_hint(err, "a later start of this job has taken over; this one must end");
+    cleat__error_hint(call.err, "a later start of this job has taken over; this one must end");
   }
   return status;
 }

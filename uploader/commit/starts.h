@@ -9,6 +9,7 @@
 #ifndef CLEAT_UPLOADER_COMMIT_STARTS_H
 #define CLEAT_UPLOADER_COMMIT_STARTS_H
 
+#include "base/call.h"
 #include "uploader/engine/client.h"
 
 /* Rank 0: registers this start of the job. `step`: the step that it resumes from; negative: none. Errors: LOST (the
@@ -25,7 +26,6 @@ cleat_status cleat__starts_wait(struct cleat_client *client, int64_t *step,
                                 struct cleat_error *err);
 
 /* The fence: LOST if a later start is registered. OK for a client that has not registered. */
-cleat_status cleat__starts_check(struct cleat_client *client, const atomic_bool *cancel,
-                                 struct cleat_error *err);
+cleat_status cleat__starts_check(struct cleat_client *client, struct cleat__call call);
 
 #endif

@@ -138,11 +138,11 @@ static bool batch_add_row(struct cleat__batch *batch, const void *to, const void
   return true;
 }
 
-cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group, void *to,
-                              const void *from, size_t bytes, struct cleat_error *err) {
+cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group,
+                              struct cleat__stretch stretch, struct cleat_error *err) {
   assert(lane < batch->lanes->count);
   bool same = batch->lane == lane && group != 0 && batch->group == group;
-  if (same && batch_add_row(batch, to, from, bytes))
+  if (same && batch_add_row(batch, stretch.to, stretch.from, stretch.bytes))
     return CLEAT_OK;
   if (batch->lane != lane || batch->count == CLEAT__BATCH_COPIES) {
     cleat_status status = batch_submit(batch, err);
@@ -152,8 +152,8 @@ cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t 
   batch->lane = lane;
   batch->group = group;
   assert(batch->count < CLEAT__BATCH_COPIES);
-  batch->copies[batch->count++] =
-      (struct cleat__copy){.to = to, .from = from, .row_bytes = bytes, .rows = 1};
+  batch->copies[batch->count++] = (struct cleat__copy){
+      .to = stretch.to, .from = stretch.from, .row_bytes = stretch.bytes, .rows = 1};
   return CLEAT_OK;
 }
 

@@ -49,10 +49,17 @@ struct cleat__batch {
 
 void cleat__batch_init(struct cleat__batch *batch, const struct cleat__lanes *lanes);
 
+/* Bytes to copy. */
+struct cleat__stretch {
+  void *to;
+  const void *from;
+  size_t bytes;
+};
+
 /* Adds a copy between host memory and memory of the lane. `group`: above 0, one for each tensor. Successive copies of a
  * group that have equal size and distance become rows of one copy. */
-cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group, void *to,
-                              const void *from, size_t bytes, struct cleat_error *err);
+cleat_status cleat__batch_add(struct cleat__batch *batch, unsigned lane, size_t group,
+                              struct cleat__stretch stretch, struct cleat_error *err);
 
 /* Submits the rest and waits for all copies. If the task has already failed with `status`, it waits only for the copies
  * that have begun. The memory of copies may be freed only afterwards. Returns the first failure. */

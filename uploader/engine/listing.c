@@ -23,7 +23,7 @@ cleat_status cleat__listing_each(const struct cleat__listing *listing, cleat__li
   do {
     struct cleat__list_page page = {0};
     status = cleat__store_list(listing->store, listing->prefix, listing->delimited, after, &page,
-                               listing->cancel, err);
+                               cleat__call(listing->cancel, err));
     for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
       if (is_of(listing, page.entries[i].key))
         status = fn(user, &page.entries[i], err);
@@ -42,7 +42,7 @@ cleat_status cleat__listing_each_upload(const struct cleat__listing *listing,
   do {
     struct cleat__upload_page page = {0};
     status = cleat__store_multipart_list(listing->store, listing->prefix, after, &page,
-                                         listing->cancel, err);
+                                         cleat__call(listing->cancel, err));
     for (size_t i = 0; i < page.count && status == CLEAT_OK; i++)
       if (is_of(listing, page.entries[i].key))
         status = fn(user, &page.entries[i], err);

@@ -11,24 +11,20 @@
 #define FIRST_WAIT_MS 50
 
 cleat_status cleat__read_document(struct cleat_client *client, const char *key, size_t cap,
-                                  char **text, size_t *size, struct cleat__object *object,
-                                  const atomic_bool *cancel, struct cleat_error *err) {
+                                  struct cleat__small *small, struct cleat__call call) {
   assert(cap > 0);
   const struct cleat__clock *clock = client->clock;
   for (int i = 0;; i++) {
-    char *found = NULL;
-    size_t length = 0;
-    cleat_status status =
-        cleat__store_get_small(client->store, key, cap, &found, &length, object, cancel, err);
+    struct cleat__small found = {0};
+    cleat_status status = cleat__store_get_small(client->store, key, cap, &found, call);
     if (status != CLEAT_OK)
       return status;
-    if (length > 0 || i + 1 == READS_MAX) {
-      *text = found;
-      *size = length;
+    if (found.size > 0 || i + 1 == READS_MAX) {
+      *small = found;
       return CLEAT_OK;
     }
-    cleat__free(found);
-    if (!clock->wait_ms(clock->ctx, (int64_t)FIRST_WAIT_MS << i, cancel))
-      return cleat__error_set(err, CLEAT_CANCELLED, "cancelled");
+    cleat__free(found.bytes);
+    if (!clock->wait_ms(clock->ctx, (int64_t)FIRST_WAIT_MS << i, call.cancel))
+      return cleat__error_set(call.err, CLEAT_CANCELLED, "cancelled");
   }
 }

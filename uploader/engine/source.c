@@ -127,7 +127,7 @@ static cleat_status source_open(const struct cleat__source *source, int *fd,
 }
 
 cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                                struct cleat__spans into, uint32_t *crc32c,
                                 struct cleat_error *err) {
   int fd = -1;
   if (crc32c != NULL)
@@ -135,9 +135,9 @@ cleat_status cleat__source_read(const struct cleat__source *source, uint64_t off
   cleat_status status = source_open(source, &fd, err);
   if (status != CLEAT_OK)
     return status;
-  for (size_t i = 0; status == CLEAT_OK && i < into_count; i++) {
-    status = read_span(source, fd, offset, &into[i], crc32c, err);
-    offset += into[i].length;
+  for (size_t i = 0; status == CLEAT_OK && i < into.count; i++) {
+    status = read_span(source, fd, offset, &into.items[i], crc32c, err);
+    offset += into.items[i].length;
   }
   if (status == CLEAT_OK)
     status = descriptor_check(source, fd, err);
@@ -171,16 +171,15 @@ void cleat__source_feed_end(struct cleat__source_feed *feed) {
 }
 
 cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
-                                  uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
-                                  struct cleat_error *err) {
+                                  uint64_t bytes, uint32_t *crc32c, struct cleat__call call) {
   struct cleat__source_feed feed;
-  cleat_status status = cleat__source_feed_begin(&feed, source, offset, bytes, err);
+  cleat_status status = cleat__source_feed_begin(&feed, source, offset, bytes, call.err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__crc32c_feed(&feed.feed, cancel, crc32c, err);
+  status = cleat__crc32c_feed(&feed.feed, crc32c, call);
   cleat__source_feed_end(&feed);
   if (status == CLEAT_CANCELLED)
-    cleat__error_context(err, "reading %s", source->path);
+    cleat__error_context(call.err, "reading %s", source->path);
   return status;
 }
 

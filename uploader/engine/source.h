@@ -5,11 +5,10 @@
 #ifndef CLEAT_UPLOADER_ENGINE_SOURCE_H
 #define CLEAT_UPLOADER_ENGINE_SOURCE_H
 
+#include "base/call.h"
 #include "base/error.h"
 #include "base/feed.h"
 #include "base/span.h"
-
-#include <stdatomic.h>
 
 struct cleat__source {
   const char *path; /* borrowed */
@@ -29,14 +28,13 @@ cleat_status cleat__source_stat(const char *path, struct cleat__source *source,
 /* Reads into the spans, from `offset` on. *crc32c is the checksum of these bytes; `crc32c` may be NULL. CHANGED: the
  * file is not the same as at the stat, before or after the read, or is shorter. */
 cleat_status cleat__source_read(const struct cleat__source *source, uint64_t offset,
-                                const struct cleat__span *into, size_t into_count, uint32_t *crc32c,
+                                struct cleat__spans into, uint32_t *crc32c,
                                 struct cleat_error *err);
 
 /* The CRC-32C of a range, read in blocks that are not kept. CANCELLED: `cancel` was set meanwhile. Other errors: as
  * cleat__source_read. */
 cleat_status cleat__source_crc32c(const struct cleat__source *source, uint64_t offset,
-                                  uint64_t bytes, const atomic_bool *cancel, uint32_t *crc32c,
-                                  struct cleat_error *err);
+                                  uint64_t bytes, uint32_t *crc32c, struct cleat__call call);
 
 /* A feed of a range of a source, which reads straight from the file. For one thread at a time. It must not be moved
  * while the feed is used. The file is open from begin to end. After each read it is compared with the source:

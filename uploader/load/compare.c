@@ -86,8 +86,8 @@ static cleat_status read_part(struct cleat_load *load, const struct cleat__fetch
     *crc32c = cleat__crc32c(0, compared->data + begin, (size_t)bytes);
     return CLEAT_OK;
   }
-  cleat_status status =
-      cleat__source_crc32c(&compared->source, begin, bytes, &load->operation.cancel, crc32c, err);
+  cleat_status status = cleat__source_crc32c(&compared->source, begin, bytes, crc32c,
+                                             cleat__call(&load->operation.cancel, err));
   if (status == CLEAT_CHANGED)
     status =
         cleat__error_set(err, CLEAT_CHANGED, "%s changed while it was read", compared->source.path);

@@ -318,8 +318,8 @@ static int open_file(struct cleat__destination *destination, size_t index) {
 }
 
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
-                                      uint64_t offset, const struct cleat__span *spans,
-                                      size_t count, struct cleat_error *err) {
+                                      uint64_t offset, struct cleat__spans spans,
+                                      struct cleat_error *err) {
   const char *name = destination->files[index].name;
   uint64_t at = offset;
   int why = 0;
@@ -333,9 +333,9 @@ cleat_status cleat__destination_write(struct cleat__destination *destination, si
     why = errno;
     status = CLEAT_IO;
   }
-  for (size_t i = 0; status == CLEAT_OK && i < count; i++) {
-    status = write_all(fd, &spans[i], at, &why);
-    at += spans[i].length;
+  for (size_t i = 0; status == CLEAT_OK && i < spans.count; i++) {
+    status = write_all(fd, &spans.items[i], at, &why);
+    at += spans.items[i].length;
   }
   cleat__mutex_unlock(turn);
   if (status == CLEAT_OK)

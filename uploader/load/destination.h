@@ -30,8 +30,8 @@ cleat_status cleat__destination_begin(const char *path, bool force,
 /* Writes the spans into file `index` at `offset`. The file stays open until its sync, because a descriptor opened later
  * may not learn of a failed write. */
 cleat_status cleat__destination_write(struct cleat__destination *destination, size_t index,
-                                      uint64_t offset, const struct cleat__span *spans,
-                                      size_t count, struct cleat_error *err);
+                                      uint64_t offset, struct cleat__spans spans,
+                                      struct cleat_error *err);
 
 /* Syncs file `index`, which is fully written, to the disk and closes it. Each file must be synced before the commit.
  * *unsynced is set to true if the file system supports no sync, and otherwise not changed. Errors, which name the file:

@@ -26,22 +26,22 @@ static cleat_status missing_is_damage(const struct cleat_load *load, cleat_statu
 }
 
 static cleat_status fetch_bytes(struct cleat_load *load, size_t file, uint64_t offset,
-                                const struct cleat__span *into, size_t count, uint32_t *crc32c,
+                                struct cleat__spans into, uint32_t *crc32c,
                                 struct cleat_error *err) {
   struct cleat_checkpoint *checkpoint = load->checkpoint;
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(checkpoint->manifest.step, checkpoint->manifest.attempt,
                   checkpoint->files[file].info.name, key);
-  cleat_status status = cleat__store_get(load->operation.client->store, key, offset, into, count,
-                                         crc32c, &load->operation.cancel, err);
+  cleat_status status = cleat__store_get(load->operation.client->store, key, offset, into, crc32c,
+                                         cleat__call(&load->operation.cancel, err));
   return missing_is_damage(load, status, err);
 }
 
 cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                     uint64_t offset, const struct cleat__span *into, size_t count,
+                                     uint64_t offset, struct cleat__spans into,
                                      struct cleat_error *err) {
   uint32_t ignored = 0;
-  cleat_status status = fetch_bytes(load, fetch->file, offset, into, count, &ignored, err);
+  cleat_status status = fetch_bytes(load, fetch->file, offset, into, &ignored, err);
   if (status != CLEAT_OK)
     cleat__load_name_part(load, fetch, err);
   return status;
@@ -72,13 +72,12 @@ static cleat_status refuse_part(const struct cleat_load *load, const struct clea
 }
 
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                    const struct cleat__span *into, size_t count,
-                                    struct cleat_error *err) {
+                                    struct cleat__spans into, struct cleat_error *err) {
   uint32_t crc32c = 0;
   cleat_status status = CLEAT_OK;
   for (int turn = 0; turn < CLEAT__LOAD_TRIES; turn++) {
-    status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, count,
-                         &crc32c, err);
+    status =
+        fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch), into, &crc32c, err);
     if (status != CLEAT_OK || is_sound(load, fetch, crc32c))
       break;
     status = refuse_part(load, fetch, crc32c, turn, err);
@@ -95,7 +94,7 @@ static cleat_status fetch_into_buffer(struct cleat_load *load, const struct clea
                                       uint32_t *crc32c, struct cleat_error *err) {
   uint32_t of_range = 0;
   cleat_status status = fetch_bytes(load, fetch->file, cleat__load_part_begin(load, fetch) + offset,
-                                    range, 1, &of_range, err);
+                                    cleat__spans(range, 1), &of_range, err);
   if (status != CLEAT_OK)
     cleat__load_name_part(load, fetch, err);
   else

@@ -137,8 +137,7 @@ void cleat__load_name_part(const struct cleat_load *load, const struct cleat__fe
 
 /* Fetches the whole part into the spans and checks it. Fetches it again if it is not what was saved. */
 cleat_status cleat__load_fetch_part(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                    const struct cleat__span *into, size_t count,
-                                    struct cleat_error *err);
+                                    struct cleat__spans into, struct cleat_error *err);
 
 /* Brings a range to its destination. `offset`: of the range within the part. */
 typedef cleat_status cleat__load_deliver_fn(struct cleat_load *load,
@@ -155,7 +154,7 @@ cleat_status cleat__load_fetch_buffered(struct cleat_load *load,
 
 /* Fetches a range of the part without checking it. `offset`: in the file. */
 cleat_status cleat__load_fetch_range(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                     uint64_t offset, const struct cleat__span *into, size_t count,
+                                     uint64_t offset, struct cleat__spans into,
                                      struct cleat_error *err);
 
 /* ---- load/tensors.c ---- */

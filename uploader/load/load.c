@@ -149,15 +149,15 @@ static struct cleat__task *load_take(struct cleat__job *job) {
 static cleat_status process_verify(struct cleat_load *load, const struct cleat__load_task *task,
                                    struct cleat_error *err) {
   struct cleat__span dropped = {NULL, (size_t)cleat__load_part_bytes(load, &task->fetch)};
-  return cleat__load_fetch_part(load, &task->fetch, &dropped, 1, err);
+  return cleat__load_fetch_part(load, &task->fetch, cleat__spans(&dropped, 1), err);
 }
 
 static cleat_status write_range(struct cleat_load *load, const struct cleat__load_task *task,
                                 uint64_t offset, const struct cleat__span *range,
                                 struct cleat_error *err) {
   return cleat__destination_write(load->destination, task->fetch.file,
-                                  cleat__load_part_begin(load, &task->fetch) + offset, range, 1,
-                                  err);
+                                  cleat__load_part_begin(load, &task->fetch) + offset,
+                                  cleat__spans(range, 1), err);
 }
 
 static cleat_status process_sync(struct cleat_load *load, const struct cleat__load_task *task,

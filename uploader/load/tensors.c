@@ -328,7 +328,7 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
   uint64_t bytes = walk.end - walk.begin;
   if (bytes > reached)
     fresh[made++] = (struct cleat__span){NULL, (size_t)(bytes - reached)};
-  assert(made <= 2 * stretches + 1 && cleat__spans_length(fresh, made) == bytes);
+  assert(made <= 2 * stretches + 1 && cleat__spans_length(cleat__spans(fresh, made)) == bytes);
   *spans = fresh;
   *count = made;
   return CLEAT_OK;
@@ -336,20 +336,21 @@ static cleat_status direct_spans(const struct cleat_load *load, const struct cle
 
 /* Fetches without a check, and leaves out large holes. */
 static cleat_status fetch_between_holes(struct cleat_load *load, const struct cleat__fetch *fetch,
-                                        const struct cleat__span *spans, size_t count,
-                                        struct cleat_error *err) {
+                                        struct cleat__spans spans, struct cleat_error *err) {
   uint64_t offset = cleat__load_part_begin(load, fetch);
   cleat_status status = CLEAT_OK;
-  for (size_t i = 0, first = 0; status == CLEAT_OK && i <= count; i++) {
-    bool edge = i == 0 || i == count - 1; /* gaps at both ends need not be fetched */
-    bool hole = i < count && spans[i].base == NULL && (edge || spans[i].length >= HOLE_BYTES_MIN);
-    if (i < count && !hole)
+  for (size_t i = 0, first = 0; status == CLEAT_OK && i <= spans.count; i++) {
+    bool edge = i == 0 || i == spans.count - 1; /* gaps at both ends need not be fetched */
+    bool hole = i < spans.count && spans.items[i].base == NULL &&
+                (edge || spans.items[i].length >= HOLE_BYTES_MIN);
+    if (i < spans.count && !hole)
       continue;
-    uint64_t bytes = cleat__spans_length(spans + first, i - first);
+    uint64_t bytes = cleat__spans_length(cleat__spans(spans.items + first, i - first));
     if (bytes > 0) {
-      status = cleat__load_fetch_range(load, fetch, offset, spans + first, i - first, err);
+      status = cleat__load_fetch_range(load, fetch, offset,
+                                       cleat__spans(spans.items + first, i - first), err);
     }
-    offset += bytes + (i < count ? spans[i].length : 0);
+    offset += bytes + (i < spans.count ? spans.items[i].length : 0);
     first = i + 1;
   }
   return status;
@@ -362,8 +363,8 @@ static cleat_status fetch_direct(struct cleat_load *load, const struct cleat__fe
   cleat_status status = direct_spans(load, fetch, &spans, &count, err);
   if (status != CLEAT_OK)
     return status;
-  status = load->verify ? cleat__load_fetch_part(load, fetch, spans, count, err)
-                        : fetch_between_holes(load, fetch, spans, count, err);
+  status = load->verify ? cleat__load_fetch_part(load, fetch, cleat__spans(spans, count), err)
+                        : fetch_between_holes(load, fetch, cleat__spans(spans, count), err);
   cleat__free(spans);
   return status;
 }
@@ -381,10 +382,12 @@ static cleat_status scatter(struct cleat_load *load, const struct cleat__load_ta
   struct walk walk = walk_range(load, &task->fetch, offset, range->length);
   cleat_status status = CLEAT_OK;
   cleat__batch_init(&batch, &load->lanes);
-  while (status == CLEAT_OK && walk_next(&walk, &stretch))
+  while (status == CLEAT_OK && walk_next(&walk, &stretch)) {
+    struct cleat__stretch copied = {stretch.to, (const char *)range->base + stretch.offset,
+                                    stretch.length};
     status = cleat__batch_add(&batch, load->wanted[stretch.request].lane, stretch.request + 1,
-                              stretch.to, (const char *)range->base + stretch.offset,
-                              stretch.length, err);
+                              copied, err);
+  }
   return cleat__batch_end(&batch, status, err);
 }
 

@@ -185,9 +185,10 @@ static cleat_status find_before(struct cleat__gc *gc, uint64_t older_than_s,
   if (cleat__random_hex(8, random) != CLEAT_OK)
     return cleat__error_set(err, CLEAT_IO, "the system's random generator failed");
   snprintf(key, sizeof key, "gc-%s", random);
-  cleat_status status = store->ops->describe != NULL
-                            ? cleat__store_describe(store, key, &facts, &gc->client->never, err)
-                            : CLEAT_OK;
+  cleat_status status =
+      store->ops->describe != NULL
+          ? cleat__store_describe(store, key, &facts, cleat__call(&gc->client->never, err))
+          : CLEAT_OK;
   int64_t now_s = clock->wall_s(clock->ctx) + (facts.has_clock ? facts.clock_offset_s : 0);
   int64_t older_s = older_than_s > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)older_than_s;
   gc->before_s = now_s - older_s;

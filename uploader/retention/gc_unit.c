@@ -59,8 +59,8 @@ static cleat_status weigh_upload(const struct cleat__gc *gc, const char *key, co
     return cleat__store_multipart_held(store, key, id, held, bytes, err);
   strncpy(upload.key, key, CLEAT__KEY_MAX);
   strncpy(upload.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status =
-      cleat__store_multipart_list_parts(store, &upload, &parts, &count, &gc->client->never, err);
+  cleat_status status = cleat__store_multipart_list_parts(store, &upload, &parts, &count,
+                                                          cleat__call(&gc->client->never, err));
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     *bytes += parts[i].size;
   cleat__free(parts);
@@ -152,7 +152,7 @@ static cleat_status each_claim(struct check *check, claim_fn *fn, struct cleat_e
     if (check->unit->doomed[i].upload != NULL ||
         !cleat__name_is_of_rank(key + strlen(check->prefix), &rank) || rank < 0)
       continue;
-    status = cleat__claim_read(client, key, &client->never, &claim, err);
+    status = cleat__claim_read(client, key, &claim, cleat__call(&client->never, err));
     if (status == CLEAT_OK && claim.kind == CLEAT__CLAIM_OPEN)
       status = fn(check, key, &claim, err);
     cleat__claim_clear(&claim);
@@ -176,8 +176,8 @@ static cleat_status read_standing(const struct check *check, enum standing *stan
   struct cleat__manifest manifest = {0};
   struct cleat_error problem;
   attempt[0] = '\0';
-  cleat_status status = cleat__checkpoint_read_manifest(client, check->unit->entry.step,
-                                                        &client->never, &manifest, &problem);
+  cleat_status status = cleat__checkpoint_read_manifest(client, check->unit->entry.step, &manifest,
+                                                        cleat__call(&client->never, &problem));
   if (status == CLEAT_OK) {
     bool same = strcmp(manifest.attempt, check->unit->name) == 0;
     *standing = same ? COMMITTED : ANOTHERS;
@@ -346,8 +346,8 @@ static cleat_status sweep(const struct cleat__gc *gc, const char *prefix, struct
   struct cleat__swept swept = {0};
   if (store->ops->sweep == NULL)
     return CLEAT_OK;
-  cleat_status status =
-      cleat__store_sweep(store, prefix, gc->before_s, gc->dry_run, &swept, &gc->client->never, err);
+  cleat_status status = cleat__store_sweep(store, prefix, gc->before_s, gc->dry_run, &swept,
+                                           cleat__call(&gc->client->never, err));
   cleat__unit_count(unit, swept.objects, swept.bytes);
   unit->found = unit->found || swept.objects > 0;
   return status;

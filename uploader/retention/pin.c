@@ -20,11 +20,10 @@
 static cleat_status is_there(struct cleat_client *client, const char *key, size_t cap, bool *there,
                              struct cleat_error *err) {
   struct cleat_error problem;
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small text = {0};
   cleat_status status =
-      cleat__store_get_small(client->store, key, cap, &text, &size, NULL, &client->never, &problem);
-  cleat__free(text);
+      cleat__store_get_small(client->store, key, cap, &text, cleat__call(&client->never, &problem));
+  cleat__free(text.bytes);
   if (status == CLEAT_OK || status == CLEAT_LIMIT || cleat__object_is_absent(status, &problem)) {
     *there = status == CLEAT_OK || status == CLEAT_LIMIT;
     return CLEAT_OK;
@@ -67,7 +66,8 @@ static cleat_status put(struct cleat_client *client, const char *key, struct cle
   struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS,
                                        .content_type = "application/json",
                                        .crc32c = cleat__crc32c(0, text, length)};
-  return cleat__store_put(client->store, key, &body, 1, &options, &client->never, err);
+  return cleat__store_put(client->store, key, cleat__spans(&body, 1), &options,
+                          cleat__call(&client->never, err));
 }
 
 cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cleat_error *err) {
@@ -86,7 +86,7 @@ cleat_status cleat__pin_put(struct cleat_client *client, int64_t step, struct cl
   if (status != CLEAT_OK || committed)
     return status;
   /* If this fails, gc removes the pin later. */
-  (void)cleat__store_remove(client->store, key, &client->never, &ignored);
+  (void)cleat__store_remove(client->store, key, cleat__call(&client->never, &ignored));
   status = cleat__error_set(err, CLEAT_NOT_FOUND, "step %lld was removed while it was pinned",
                             (long long)step);
   cleat__error_hint(err, "a prune was faster; `cleat ls` lists the committed steps");
@@ -99,7 +99,7 @@ cleat_status cleat__pin_remove(struct cleat_client *client, int64_t step, struct
   cleat__key_pin(step, key);
   cleat_status status = is_there(client, key, PIN_BYTES_MAX, &there, err);
   if (status == CLEAT_OK && there)
-    return cleat__store_remove(client->store, key, &client->never, err);
+    return cleat__store_remove(client->store, key, cleat__call(&client->never, err));
   /* A step without a pin is fine. A step without a manifest is probably a typing error. */
   if (status == CLEAT_OK)
     status = is_committed(client, step, &there, err);

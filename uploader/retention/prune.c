@@ -71,8 +71,8 @@ static cleat_status doom_files(struct cleat_client *client, const struct cleat__
                                struct cleat_error *err) {
   struct cleat__record record = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
-  cleat_status status =
-      cleat__checkpoint_read_record(client, manifest, rank, &client->never, &record, err);
+  cleat_status status = cleat__checkpoint_read_record(client, manifest, rank, &record,
+                                                      cleat__call(&client->never, err));
   *damaged = *damaged || is_damage(status);
   if (is_damage(status)) {
     cleat__record_clear(&record);
@@ -115,8 +115,8 @@ static cleat_status read_all(struct cleat_client *client, struct cleat__unit *un
   cleat_status status = CLEAT_OK;
   for (int tries = 0; tries < 2 && damaged && status == CLEAT_OK; tries++) {
     cleat__manifest_clear(manifest);
-    status =
-        cleat__checkpoint_read_manifest(client, unit->entry.step, &client->never, manifest, err);
+    status = cleat__checkpoint_read_manifest(client, unit->entry.step, manifest,
+                                             cleat__call(&client->never, err));
     if (status == CLEAT_OK)
       status = doom_named(client, manifest, unit, &damaged, err);
   }
@@ -137,7 +137,7 @@ static cleat_status remove_manifest(struct cleat_client *client, struct cleat__u
     return status;
   cleat__key_manifest(unit->entry.step, key);
   if (!unit->dry_run)
-    status = cleat__store_remove(client->store, key, &client->never, err);
+    status = cleat__store_remove(client->store, key, cleat__call(&client->never, err));
   if (status == CLEAT_OK) {
     cleat__unit_count(unit, 1, manifest->json_bytes);
     unit->found = true;

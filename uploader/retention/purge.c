@@ -162,10 +162,10 @@ static cleat_status remove_one(struct purge *purge, const struct cleat__doomed *
   struct cleat_client *client = purge->operation.client;
   struct cleat__upload upload = {.part_bytes = 1};
   if (doomed->upload == NULL)
-    return cleat__store_remove(client->store, doomed->key, &client->never, err);
+    return cleat__store_remove(client->store, doomed->key, cleat__call(&client->never, err));
   strncpy(upload.key, doomed->key, CLEAT__KEY_MAX);
   strncpy(upload.id, doomed->upload, CLEAT__UPLOAD_ID_MAX);
-  return cleat__store_multipart_abort(client->store, &upload, &client->never, err);
+  return cleat__store_multipart_abort(client->store, &upload, cleat__call(&client->never, err));
 }
 
 /* For a dry run: counts every object. Nothing is removed, so nothing can fail. */

@@ -79,7 +79,7 @@ static cleat_status remove_later(const struct rollback *rollback, const struct c
     if (step <= rollback->step)
       break;
     cleat__key_manifest(step, key);
-    cleat_status status = cleat__store_remove(client->store, key, &client->never, err);
+    cleat_status status = cleat__store_remove(client->store, key, cleat__call(&client->never, err));
     if (status != CLEAT_OK) {
       cleat__error_context(err, "step %" PRId64 " is still there", step);
       return status;
@@ -95,7 +95,7 @@ static cleat_status remove_later(const struct rollback *rollback, const struct c
 static cleat_status supersede(const struct rollback *rollback, struct cleat_error *err) {
   struct cleat_client *client = rollback->client;
   struct cleat_list *list = NULL;
-  cleat_status status = cleat__starts_check(client, &client->never, err);
+  cleat_status status = cleat__starts_check(client, cleat__call(&client->never, err));
   if (status == CLEAT_OK)
     status = check_target(rollback, err);
   if (status == CLEAT_OK)
@@ -125,7 +125,7 @@ static cleat_status say(const struct rollback *rollback, const struct cleat_erro
   struct cleat_client *client = rollback->client;
   char key[CLEAT__OBJECT_KEY_MAX];
   key_of(rollback, client->rank, why != NULL, key);
-  return cleat__note_put(client, key, why, &client->never, err);
+  return cleat__note_put(client, key, why, cleat__call(&client->never, err));
 }
 
 static cleat_status hear_failure(const struct rollback *rollback, unsigned rank, bool *found,
@@ -133,8 +133,8 @@ static cleat_status hear_failure(const struct rollback *rollback, unsigned rank,
   struct cleat_error failure;
   char key[CLEAT__OBJECT_KEY_MAX];
   key_of(rollback, rank, true, key);
-  cleat_status status =
-      cleat__note_read(rollback->client, key, rank, &rollback->client->never, found, &failure, err);
+  cleat_status status = cleat__note_read(rollback->client, key, rank, found, &failure,
+                                         cleat__call(&rollback->client->never, err));
   if (status != CLEAT_OK || !*found)
     return status;
   *err = failure;
@@ -178,8 +178,8 @@ static cleat_status look_for_rank_0(void *user, bool *done, struct cleat_error *
   char key[CLEAT__OBJECT_KEY_MAX];
   bool failed = false;
   key_of(rollback, 0, false, key);
-  cleat_status status =
-      cleat__note_read(rollback->client, key, 0, &rollback->client->never, done, &unused, err);
+  cleat_status status = cleat__note_read(rollback->client, key, 0, done, &unused,
+                                         cleat__call(&rollback->client->never, err));
   return status != CLEAT_OK || *done ? status : hear_failure(rollback, 0, &failed, err);
 }
 

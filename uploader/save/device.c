@@ -101,8 +101,8 @@ static cleat_status snapshot_copy(struct cleat__save_upload *upload, struct clea
           continue;
         char *to = (char *)upload->snapshots[lane] + used[lane];
         used[lane] += aligned(file->spans[k].length);
-        status =
-            cleat__batch_add(&batch, lane, 0, to, file->spans[k].base, file->spans[k].length, err);
+        struct cleat__stretch stretch = {to, file->spans[k].base, file->spans[k].length};
+        status = cleat__batch_add(&batch, lane, 0, stretch, err);
         file->spans[k].base = to;
       }
     }

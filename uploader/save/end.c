@@ -57,14 +57,15 @@ cleat_status cleat__end_record(struct cleat_save *save, struct cleat_error *err)
   if (in_place_of_claim) {
     char key[CLEAT__OBJECT_KEY_MAX];
     cleat__attempt_record_key(&save->attempt, key);
-    status = cleat__claim_check(save->operation.client, key, save->attempt.nonce,
-                                &save->operation.cancel, etag, err);
+    status = cleat__claim_check(save->operation.client, key, save->attempt.nonce, etag,
+                                cleat__call(&save->operation.cancel, err));
   }
   if (status != CLEAT_OK)
     return status;
   return cleat__commit_record(save->operation.client, save->attempt.step,
                               &save->upload.plan->record, in_place_of_claim ? etag : NULL,
-                              &save->operation.cancel, &save->end.manifest, &save->end.ref, err);
+                              &save->end.manifest, &save->end.ref,
+                              cleat__call(&save->operation.cancel, err));
 }
 
 /* Collects the references of all ranks in new memory. Their texts are borrowed. */
@@ -102,7 +103,8 @@ static cleat_status check_age(const struct cleat_save *save, struct cleat_error 
 static cleat_status commit_allowed(struct cleat_save *save, struct cleat_error *err) {
   cleat_status status = save->meeting != NULL ? cleat__ranks_fit(save->meeting, err) : CLEAT_OK;
   if (status == CLEAT_OK)
-    status = cleat__starts_check(save->operation.client, &save->operation.client->never, err);
+    status = cleat__starts_check(save->operation.client,
+                                 cleat__call(&save->operation.client->never, err));
   return status == CLEAT_OK ? check_age(save, err) : status;
 }
 

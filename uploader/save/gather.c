@@ -18,8 +18,8 @@ static cleat_status header_parse(struct cleat__disk_file *file, size_t header_by
   if (header == NULL)
     return cleat__error_no_memory(err, "a safetensors header");
   struct cleat__span span = {header, header_bytes};
-  cleat_status status =
-      cleat__source_read(&file->source, CLEAT__SAFETENSORS_PREFIX, &span, 1, NULL, err);
+  cleat_status status = cleat__source_read(&file->source, CLEAT__SAFETENSORS_PREFIX,
+                                           cleat__spans(&span, 1), NULL, err);
   if (status == CLEAT_OK) {
     status = cleat__safetensors_parse(header, header_bytes, file->source.size, &file->index, err);
     if (status != CLEAT_OK)
@@ -33,7 +33,7 @@ static cleat_status index_read(struct cleat__disk_file *file, struct cleat_error
   uint8_t first[CLEAT__SAFETENSORS_PREFIX] = {0};
   if (file->source.size >= sizeof(first)) {
     struct cleat__span span = {first, sizeof(first)};
-    cleat_status status = cleat__source_read(&file->source, 0, &span, 1, NULL, err);
+    cleat_status status = cleat__source_read(&file->source, 0, cleat__spans(&span, 1), NULL, err);
     if (status != CLEAT_OK)
       return status;
   }

@@ -167,8 +167,8 @@ static cleat_status plan_add_shard(struct cleat__plan *plan, const struct cleat_
     /* The cast drops the const of the caller's data, which is only read. */
     spans[i + 1] =
         (struct cleat__span){(void *)(uintptr_t)packed->data[begin + i], (size_t)item->bytes};
-    status =
-        cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], shard, offset, NULL, err);
+    struct cleat__plan_place place = {.file = shard, .offset = offset};
+    status = cleat__plan_enter_tensor(plan, item, packed->shards[begin + i], place, NULL, err);
     if (status != CLEAT_OK)
       break;
     offset += item->bytes;
@@ -229,7 +229,8 @@ static cleat_status plan_add_disk_file(struct cleat__plan *plan, size_t index, c
     const struct cleat__safetensors_entry *entry = &disk->index.entries[i];
     struct cleat__safetensors_item item = {entry->name, entry->dtype, entry->ndim, entry->shape,
                                            entry->end - entry->begin};
-    status = cleat__plan_enter_tensor(plan, &item, NULL, index, entry->begin, name, err);
+    struct cleat__plan_place place = {.file = index, .offset = entry->begin};
+    status = cleat__plan_enter_tensor(plan, &item, NULL, place, name, err);
   }
   return status;
 }

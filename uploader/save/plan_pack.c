@@ -246,12 +246,12 @@ void cleat__packed_clear(struct cleat__packed *packed) {
 /* Enters a piece of a tensor. Shape and size in the entry are those of the whole tensor. */
 static cleat_status enter_piece(struct cleat__plan *plan,
                                 const struct cleat__safetensors_item *item,
-                                const struct cleat_shard *shard, size_t file, uint64_t offset,
+                                const struct cleat_shard *shard, struct cleat__plan_place place,
                                 struct cleat__tensor_entry *entry, struct cleat_error *err) {
   size_t ndim = (size_t)item->ndim;
   struct cleat__tensor_spec whole = {item->name, item->dtype, item->ndim, shard->global_shape};
   struct cleat__piece *piece = &entry->pieces[0];
-  *piece = (struct cleat__piece){.file = file, .offset = offset, .bytes = item->bytes};
+  *piece = (struct cleat__piece){.file = place.file, .offset = place.offset, .bytes = item->bytes};
   entry->shape = cleat__arena_copy(&plan->arena, shard->global_shape, ndim, sizeof(*entry->shape));
   piece->start = cleat__arena_copy(&plan->arena, shard->start, ndim, sizeof(*piece->start));
   piece->shape = cleat__arena_copy(&plan->arena, item->shape, ndim, sizeof(*piece->shape));
@@ -266,8 +266,9 @@ static cleat_status enter_piece(struct cleat__plan *plan,
 
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
                                       const struct cleat__safetensors_item *item,
-                                      const struct cleat_shard *shard, size_t file, uint64_t offset,
-                                      const char *disk_name, struct cleat_error *err) {
+                                      const struct cleat_shard *shard,
+                                      struct cleat__plan_place place, const char *disk_name,
+                                      struct cleat_error *err) {
   struct cleat__tensor_entry *entry = &plan->record.tensors[plan->record.tensor_count];
   size_t ndim = (size_t)item->ndim;
   entry->name = cleat__arena_text(&plan->arena, item->name, strlen(item->name));
@@ -284,11 +285,12 @@ cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
     }
   }
   if (shard != NULL)
-    return enter_piece(plan, item, shard, file, offset, entry, err);
+    return enter_piece(plan, item, shard, place, entry, err);
   entry->dtype = item->dtype;
   entry->ndim = item->ndim;
   entry->bytes = item->bytes;
-  entry->pieces[0] = (struct cleat__piece){.file = file, .offset = offset, .bytes = item->bytes};
+  entry->pieces[0] =
+      (struct cleat__piece){.file = place.file, .offset = place.offset, .bytes = item->bytes};
   entry->piece_count = 1;
   plan->record.tensor_count++;
   return CLEAT_OK;

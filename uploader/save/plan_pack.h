@@ -26,12 +26,18 @@ cleat_status cleat__pack_tensors(const struct cleat_save_request *request, bool 
                                  struct cleat_error *err);
 void cleat__packed_clear(struct cleat__packed *packed);
 
-/* Adds a tensor at `offset` of file `file` to the plan's record: a whole tensor, or the piece of one that `shard`
- * describes. The record's array must have room. `disk_name`: the file on disk that holds it, or NULL. */
+struct cleat__plan_place {
+  size_t file;
+  uint64_t offset; /* in the file */
+};
+
+/* Adds a tensor at `place` to the plan's record: a whole tensor, or the piece of one that `shard` describes. The
+ * record's array must have room. `disk_name`: the file on disk that holds it, or NULL. */
 cleat_status cleat__plan_enter_tensor(struct cleat__plan *plan,
                                       const struct cleat__safetensors_item *item,
-                                      const struct cleat_shard *shard, size_t file, uint64_t offset,
-                                      const char *disk_name, struct cleat_error *err);
+                                      const struct cleat_shard *shard,
+                                      struct cleat__plan_place place, const char *disk_name,
+                                      struct cleat_error *err);
 
 /* Two files from disk may hold tensors of the same name, as the parts of a diffusion pipeline do. Such tensors are
  * renamed to "<file>:<tensor>". With several ranks, all tensors from disk are renamed, because another rank may hold

@@ -17,20 +17,19 @@
 /* ---- What the others say ----------------------------------------------------------------------------- */
 
 /* Reads the failure note of `rank`. If there is one, *found is true and *failure is its error. */
-static cleat_status failure_read(struct cleat__meeting *meeting, unsigned rank,
-                                 const atomic_bool *cancel, bool *found,
-                                 struct cleat_error *failure, struct cleat_error *err) {
+static cleat_status failure_read(struct cleat__meeting *meeting, unsigned rank, bool *found,
+                                 struct cleat_error *failure, struct cleat__call call) {
   struct cleat_client *client = meeting->operation->client;
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_rank(meeting->attempt->step, meeting->attempt->id, rank, "failed", key);
-  return cleat__note_read(client, key, rank, cancel, found, failure, err);
+  return cleat__note_read(client, key, rank, found, failure, call);
 }
 
 cleat_status cleat__ranks_look_closed(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat_error failure;
   bool found = false;
-  cleat_status status =
-      failure_read(meeting, 0, &meeting->operation->client->never, &found, &failure, err);
+  cleat_status status = failure_read(meeting, 0, &found, &failure,
+                                     cleat__call(&meeting->operation->client->never, err));
   if (status == CLEAT_OK && found)
     atomic_store(&meeting->closed, true);
   return status;
@@ -76,10 +75,10 @@ void cleat__ranks_free(struct cleat__meeting *meeting) {
 }
 
 static cleat_status claim(struct cleat_client *client, int64_t step, const char *attempt,
-                          const atomic_bool *cancel, struct cleat_error *err) {
+                          struct cleat__call call) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_rank(step, attempt, client->rank, "claim", key);
-  cleat_status status = cleat__note_put(client, key, NULL, cancel, err);
+  cleat_status status = cleat__note_put(client, key, NULL, call);
   if (status != CLEAT_LOST)
     return status;
   struct cleat_error why, ignored;
@@ -89,14 +88,15 @@ static cleat_status claim(struct cleat_client *client, int64_t step, const char 
   cleat__error_hint(&why,
                     "run one process for each rank, and give each start of a job its own name");
   cleat__key_rank(step, attempt, client->rank, "twin", key);
-  (void)cleat__note_put(client, key, &why, cancel, &ignored); /* tells the other process, too */
-  *err = why;
+  (void)cleat__note_put(client, key, &why,
+                        cleat__call(call.cancel, &ignored)); /* tells the other process, too */
+  *call.err = why;
   return status;
 }
 
 cleat_status cleat__ranks_claim(struct cleat__meeting *meeting, struct cleat_error *err) {
   cleat_status status = claim(meeting->operation->client, meeting->attempt->step,
-                              meeting->attempt->id, &meeting->operation->cancel, err);
+                              meeting->attempt->id, cleat__call(&meeting->operation->cancel, err));
   meeting->claimed = status == CLEAT_OK;
   return status;
 }
@@ -136,7 +136,7 @@ static cleat_status watch_entry(void *user, const struct cleat__list_entry *entr
   if (strcmp(what, "failed") != 0)
     return CLEAT_OK;
   cleat_status status =
-      failure_read(meeting, rank, &meeting->operation->cancel, &found, &failure, err);
+      failure_read(meeting, rank, &found, &failure, cleat__call(&meeting->operation->cancel, err));
   if (status != CLEAT_OK || !found)
     return status;
   *err = failure;
@@ -156,8 +156,8 @@ static cleat_status watch_list(struct cleat__meeting *meeting, struct cleat_erro
 /* Finds out which attempt the step's manifest names. */
 static cleat_status watch_manifest(struct cleat__meeting *meeting, struct cleat_error *err) {
   struct cleat__standing now = {.exists = false};
-  cleat_status status = cleat__commit_read(meeting->operation->client, meeting->attempt->step,
-                                           &meeting->operation->cancel, &now, err);
+  cleat_status status = cleat__commit_read(meeting->operation->client, meeting->attempt->step, &now,
+                                           cleat__call(&meeting->operation->cancel, err));
   if (status != CLEAT_OK || !now.exists)
     return status;
   /* Ours is committed. It may have been replaced since. */
@@ -190,7 +190,7 @@ static cleat_status watch_rank_0(struct cleat__meeting *meeting, struct cleat_er
   struct cleat_error failure;
   bool found = false;
   cleat_status status =
-      failure_read(meeting, 0, &meeting->operation->cancel, &found, &failure, err);
+      failure_read(meeting, 0, &found, &failure, cleat__call(&meeting->operation->cancel, err));
   if (status != CLEAT_OK || !found)
     return status;
   atomic_store(&meeting->closed, true);
@@ -223,16 +223,15 @@ cleat_status cleat__ranks_watch(struct cleat__meeting *meeting, struct cleat_err
 static cleat_status record_fetch(struct cleat__meeting *meeting, const char *key,
                                  struct cleat__peer *peer, struct cleat_error *err) {
   struct cleat_client *client = meeting->operation->client;
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small text = {0};
   cleat_status status = cleat__store_get_small(client->store, key, CLEAT__RECORD_BYTES_MAX, &text,
-                                               &size, NULL, &meeting->operation->cancel, err);
+                                               cleat__call(&meeting->operation->cancel, err));
   if (status == CLEAT_OK)
-    status = cleat__record_parse(text, size, &peer->record, err);
-  if (status == CLEAT_OK && cleat__sha256(text, size, peer->ref.sha256) != CLEAT_OK)
+    status = cleat__record_parse(text.bytes, text.size, &peer->record, err);
+  if (status == CLEAT_OK && cleat__sha256(text.bytes, text.size, peer->ref.sha256) != CLEAT_OK)
     status = cleat__error_no_memory(err, "a digest");
-  peer->ref.size = size;
-  cleat__free(text);
+  peer->ref.size = text.size;
+  cleat__free(text.bytes);
   return status;
 }
 
@@ -268,7 +267,7 @@ static void tell(struct cleat_client *client, int64_t step, const char *attempt,
   char key[CLEAT__OBJECT_KEY_MAX];
   struct cleat_error problem;
   cleat__key_rank(step, attempt, client->rank, "failed", key);
-  if (cleat__note_put(client, key, why, &client->never, &problem) != CLEAT_OK)
+  if (cleat__note_put(client, key, why, cleat__call(&client->never, &problem)) != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING,
                "could not tell the other ranks that this rank failed, so they wait for it: %s",
                problem.message);
@@ -278,7 +277,7 @@ void cleat__ranks_tell(struct cleat__meeting *meeting, const struct cleat_error 
   struct cleat_client *client = meeting->operation->client;
   struct cleat_error ignored;
   if (!meeting->claimed && claim(client, meeting->attempt->step, meeting->attempt->id,
-                                 &client->never, &ignored) != CLEAT_OK)
+                                 cleat__call(&client->never, &ignored)) != CLEAT_OK)
     return;
   tell(client, meeting->attempt->step, meeting->attempt->id, why);
 }
@@ -291,7 +290,7 @@ void cleat__ranks_tell_unbegun(struct cleat_client *client, int64_t step,
   unsigned nth = counted ? known->nth : 0;
   if (step < 0 || (!counted && cleat__client_count_try(client, step, &nth, &problem) != CLEAT_OK) ||
       cleat__identity_attempt(client->start, step, nth, attempt, &problem) != CLEAT_OK ||
-      claim(client, step, attempt, &client->never, &problem) != CLEAT_OK)
+      claim(client, step, attempt, cleat__call(&client->never, &problem)) != CLEAT_OK)
     return;
   tell(client, step, attempt, why);
 }

@@ -72,13 +72,13 @@ static bool find_elsewhere(struct cleat__meeting *meeting, unsigned rank, int64_
     if (cleat__identity_attempt(client->start, newest.steps[i], 0, attempt, &ignored) != CLEAT_OK)
       return false;
     cleat__key_manifest(newest.steps[i], key);
-    if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
-        CLEAT_OK)
+    if (cleat__store_head(client->store, key, &object,
+                          cleat__call(&meeting->operation->cancel, &ignored)) == CLEAT_OK)
       continue; /* already committed */
     cleat__key_rank(newest.steps[i], attempt, rank, "claim", key);
     *where = newest.steps[i];
-    if (cleat__store_head(client->store, key, &object, &meeting->operation->cancel, &ignored) ==
-        CLEAT_OK)
+    if (cleat__store_head(client->store, key, &object,
+                          cleat__call(&meeting->operation->cancel, &ignored)) == CLEAT_OK)
       return true;
   }
   return false;

@@ -36,7 +36,7 @@ static cleat_status claim(const struct cleat__save_upload *upload, struct cleat_
   if (etag == NULL)
     cleat__attempt_set_claim(attempt, CLEAT__ATTEMPT_CLAIM_SENT);
   cleat_status status = cleat__claim_put(upload->operation->client, key, &ours, etag,
-                                         &upload->operation->cancel, err);
+                                         cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
     cleat__attempt_set_claim(attempt, etag == NULL ? CLEAT__ATTEMPT_CLAIM_CREATED
                                                    : CLEAT__ATTEMPT_CLAIM_REPLACED);
@@ -174,8 +174,8 @@ static cleat_status look_again(const struct cleat__save_upload *upload,
   struct cleat__claim now = {0};
   char key[CLEAT__OBJECT_KEY_MAX];
   record_key(upload, lost->attempt, key);
-  cleat_status status =
-      cleat__claim_read(upload->operation->client, key, &upload->operation->cancel, &now, err);
+  cleat_status status = cleat__claim_read(upload->operation->client, key, &now,
+                                          cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
     *again = now.kind != CLEAT__CLAIM_OPEN;
   cleat__claim_clear(&now);
@@ -253,8 +253,8 @@ cleat_status cleat__reuse_begin(struct cleat__save_upload *upload, struct cleat_
   cleat_status status = CLEAT_OK;
   cleat__key_rank(attempt->step, attempt->id, attempt->rank, "trial", key);
   if (attempt->reuse)
-    status = cleat__prove_conditions(upload->operation->client, key, has_uploads(upload),
-                                     &upload->operation->cancel, &found, err);
+    status = cleat__prove_conditions(upload->operation->client, key, has_uploads(upload), &found,
+                                     cleat__call(&upload->operation->cancel, err));
   if (status != CLEAT_OK)
     return status;
   return cleat__conditions_suffice(found)
@@ -282,11 +282,11 @@ static cleat_status upload_take(struct cleat__save_upload *upload, struct cleat_
   struct cleat__store *store = upload->operation->client->store;
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
-  cleat_status status =
-      cleat__store_multipart_adopt(store, file->multipart, &upload->operation->cancel, err);
+  cleat_status status = cleat__store_multipart_adopt(store, file->multipart,
+                                                     cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_OK)
     status = cleat__store_multipart_list_parts(store, file->multipart, &parts, &count,
-                                               &upload->operation->cancel, err);
+                                               cleat__call(&upload->operation->cancel, err));
   if (status == CLEAT_LOST || status == CLEAT_NOT_FOUND || status == CLEAT_UNSUPPORTED)
     return CLEAT_OK;
   if (status != CLEAT_OK)
@@ -311,7 +311,7 @@ cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat
   if (fits)
     return CLEAT_OK;
   status = cleat__store_multipart_abort(upload->operation->client->store, file->multipart,
-                                        &upload->operation->cancel, err);
+                                        cleat__call(&upload->operation->cancel, err));
   file->multipart->id[0] = '\0';
   return status;
 }

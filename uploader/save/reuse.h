@@ -6,6 +6,7 @@
 #ifndef CLEAT_UPLOADER_SAVE_REUSE_H
 #define CLEAT_UPLOADER_SAVE_REUSE_H
 
+#include "base/call.h"
 #include "uploader/commit/claim.h"
 #include "uploader/commit/prove.h"
 #include "uploader/save/upload.h"
@@ -30,15 +31,14 @@ cleat_status cleat__reuse_upload(struct cleat__save_upload *upload, struct cleat
 /* Whether the store has exactly this part. Compares its CRC-32C. If the store lists none, compares an ETag that is the
  * MD5 of the bytes. This is so on stores without encryption; elsewhere it never matches. Pure, except for the
  * digest. */
-bool cleat__reuse_part_is_there(const struct cleat__stored_part *have,
-                                const struct cleat__span *body, size_t count, uint32_t crc32c);
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body,
+                                uint32_t crc32c);
 
 /* The same for the bytes that `feed` reads. The feed is read only if the store lists no CRC-32C. Errors: those of the
  * feed. */
 cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
                                         const struct cleat__feed *feed, uint32_t crc32c,
-                                        const atomic_bool *cancel, bool *there,
-                                        struct cleat_error *err);
+                                        bool *there, struct cleat__call call);
 
 /* For CLOSE of a file whose object was found, after all its parts were read. *same: the object equals the file. */
 cleat_status cleat__reuse_object(struct cleat__save_upload *upload, size_t file, bool *same,

@@ -17,12 +17,13 @@ static void remove_one(struct cleat_client *client, const char *key, const char 
   struct cleat_error problem;
   cleat_status status = CLEAT_OK;
   if (upload_id == NULL) {
-    status = cleat__store_remove(client->store, key, &client->never, &problem);
+    status = cleat__store_remove(client->store, key, cleat__call(&client->never, &problem));
   } else {
     struct cleat__upload multipart = {.size = 0};
     strncpy(multipart.key, key, CLEAT__KEY_MAX);
     strncpy(multipart.id, upload_id, CLEAT__UPLOAD_ID_MAX);
-    status = cleat__store_multipart_abort(client->store, &multipart, &client->never, &problem);
+    status = cleat__store_multipart_abort(client->store, &multipart,
+                                          cleat__call(&client->never, &problem));
   }
   if (status != CLEAT_OK)
     cleat__log(&client->log, CLEAT_LOG_WARNING, "a resumed save could not remove %s: %s", key,

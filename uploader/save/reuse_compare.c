@@ -23,20 +23,19 @@ static bool etag_is(const char *etag, const uint8_t digest[CLEAT__MD5_BYTES]) {
   return cleat__unhex(hex, sizeof found, found) && memcmp(found, digest, sizeof found) == 0;
 }
 
-bool cleat__reuse_part_is_there(const struct cleat__stored_part *have,
-                                const struct cleat__span *body, size_t count, uint32_t crc32c) {
+bool cleat__reuse_part_is_there(const struct cleat__stored_part *have, struct cleat__spans body,
+                                uint32_t crc32c) {
   uint8_t digest[CLEAT__MD5_BYTES];
-  if (have->number == 0 || have->size != cleat__spans_length(body, count))
+  if (have->number == 0 || have->size != cleat__spans_length(body))
     return false;
   if (have->has_crc32c)
     return have->crc32c == crc32c;
-  return cleat__md5_spans(body, count, digest) == CLEAT_OK && etag_is(have->etag, digest);
+  return cleat__md5_spans(body, digest) == CLEAT_OK && etag_is(have->etag, digest);
 }
 
 cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
                                         const struct cleat__feed *feed, uint32_t crc32c,
-                                        const atomic_bool *cancel, bool *there,
-                                        struct cleat_error *err) {
+                                        bool *there, struct cleat__call call) {
   uint8_t digest[CLEAT__MD5_BYTES];
   *there = false;
   if (have->number == 0 || have->size != feed->length)
@@ -45,7 +44,7 @@ cleat_status cleat__reuse_feed_is_there(const struct cleat__stored_part *have,
     *there = have->crc32c == crc32c;
     return CLEAT_OK;
   }
-  cleat_status status = cleat__md5_feed(feed, cancel, digest, err);
+  cleat_status status = cleat__md5_feed(feed, digest, call);
   *there = status == CLEAT_OK && etag_is(have->etag, digest);
   return status;
 }
@@ -91,8 +90,8 @@ static cleat_status read_part(struct cleat__save_upload *upload, const char *key
   *crc32c = 0;
   while (size > 0 && status == CLEAT_OK) {
     struct cleat__span into = {block, size < BLOCK_BYTES ? (size_t)size : BLOCK_BYTES};
-    status =
-        cleat__store_get(store, key, offset, &into, 1, &ignored, &upload->operation->cancel, err);
+    status = cleat__store_get(store, key, offset, cleat__spans(&into, 1), &ignored,
+                              cleat__call(&upload->operation->cancel, err));
     if (status == CLEAT_OK)
       *crc32c = cleat__crc32c(*crc32c, block, into.length);
     offset += into.length;
@@ -126,7 +125,7 @@ cleat_status cleat__reuse_compare(struct cleat__save_upload *upload, size_t file
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(upload->plan->step, upload->attempt->id, entry->name, key);
   cleat_status status = cleat__store_head(upload->operation->client->store, key, &object,
-                                          &upload->operation->cancel, err);
+                                          cleat__call(&upload->operation->cancel, err));
   *same = false;
   if (cleat__object_is_absent(status, err))
     return CLEAT_OK;
@@ -163,9 +162,10 @@ cleat_status cleat__reuse_settle(struct cleat__save_upload *upload, size_t file,
 
 static cleat_status source_crc(struct cleat__save_upload *upload, size_t file, size_t part,
                                uint32_t *crc32c, struct cleat_error *err) {
-  return cleat__source_crc32c(
-      &upload->plan->files[file].source, upload->plan->record.files[file].part_bytes * part,
-      cleat__plan_part_bytes(upload->plan, file, part), &upload->operation->cancel, crc32c, err);
+  return cleat__source_crc32c(&upload->plan->files[file].source,
+                              upload->plan->record.files[file].part_bytes * part,
+                              cleat__plan_part_bytes(upload->plan, file, part), crc32c,
+                              cleat__call(&upload->operation->cancel, err));
 }
 
 static cleat_status memory_crc(struct cleat__save_upload *upload, size_t file, size_t part,
@@ -175,7 +175,7 @@ static cleat_status memory_crc(struct cleat__save_upload *upload, size_t file, s
   cleat_status status = cleat__plan_part_spans(upload->plan, file, part, &spans, &count, err);
   if (status != CLEAT_OK)
     return status;
-  *crc32c = cleat__spans_crc32c(spans, count);
+  *crc32c = cleat__spans_crc32c(cleat__spans(spans, count));
   cleat__free(spans);
   return CLEAT_OK;
 }

@@ -115,8 +115,8 @@ static cleat_status count_bytes(struct walk *walk, size_t file, const char *key,
   size_t count = 0;
   strncpy(multipart.key, key, CLEAT__KEY_MAX);
   strncpy(multipart.id, id, CLEAT__UPLOAD_ID_MAX);
-  cleat_status status = cleat__store_multipart_list_parts(store, &multipart, &parts, &count,
-                                                          &upload->operation->cancel, walk->err);
+  cleat_status status = cleat__store_multipart_list_parts(
+      store, &multipart, &parts, &count, cleat__call(&upload->operation->cancel, walk->err));
   for (size_t i = 0; status == CLEAT_OK && i < count; i++)
     walk->stock->bytes += parts[i].size;
   cleat__free(parts);
@@ -175,8 +175,8 @@ cleat_status cleat__stock_take(struct cleat__save_upload *upload, const char *at
   strncpy(stock->attempt, attempt, sizeof stock->attempt - 1);
   cleat__key_attempt(upload->plan->step, attempt, walk.folder);
   cleat__key_record(upload->plan->step, attempt, upload->plan->record.rank, key);
-  cleat_status status = cleat__claim_read(upload->operation->client, key,
-                                          &upload->operation->cancel, &stock->claim, err);
+  cleat_status status = cleat__claim_read(upload->operation->client, key, &stock->claim,
+                                          cleat__call(&upload->operation->cancel, err));
   if (status != CLEAT_OK || stock->claim.kind != CLEAT__CLAIM_OPEN)
     return status;
   stock->present = cleat__calloc(files, sizeof *stock->present);

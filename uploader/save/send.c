@@ -44,8 +44,8 @@ static cleat_status read_from_disk(const struct cleat__save_upload *upload,
                                    struct cleat_error *err) {
   const struct cleat__plan_file *file = &upload->plan->files[part->file];
   uint64_t offset = upload->plan->record.files[part->file].part_bytes * part->index;
-  cleat_status status =
-      cleat__source_read(&file->source, offset, into, part->buffers_needed, &part->crc32c, err);
+  cleat_status status = cleat__source_read(
+      &file->source, offset, cleat__spans(into, part->buffers_needed), &part->crc32c, err);
   part->checked = status == CLEAT_OK;
   return status;
 }
@@ -74,8 +74,9 @@ static cleat_status copy_from_memory(const struct cleat__save_upload *upload,
       }
       size_t room = into[to].length - filled;
       size_t length = from[i].length - done < room ? from[i].length - done : room;
-      status = cleat__batch_add(&batch, lane, 0, (char *)into[to].base + filled,
-                                (const char *)from[i].base + done, length, err);
+      struct cleat__stretch stretch = {(char *)into[to].base + filled,
+                                       (const char *)from[i].base + done, length};
+      status = cleat__batch_add(&batch, lane, 0, stretch, err);
       filled += length;
       done += length;
     }
@@ -110,15 +111,14 @@ cleat_status cleat__upload_stage(struct cleat__save_upload *upload, struct cleat
 /* Sends a file by a single put. In a shared attempt the put is create-only, because another process may already rely on
  * an existing object. */
 static cleat_status put_whole(struct cleat__save_upload *upload, size_t file,
-                              const struct cleat__span *body, size_t count, uint32_t crc32c,
-                              struct cleat_error *err) {
+                              struct cleat__spans body, uint32_t crc32c, struct cleat_error *err) {
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__upload_file_key(upload, file, key);
   struct cleat__put_options options = {.condition = CLEAT__PUT_ALWAYS, .crc32c = crc32c};
   if (upload->attempt->shared)
     options.condition = CLEAT__PUT_CREATE_ONLY;
-  cleat_status status = cleat__store_put(upload->operation->client->store, key, body, count,
-                                         &options, &upload->operation->cancel, err);
+  cleat_status status = cleat__store_put(upload->operation->client->store, key, body, &options,
+                                         cleat__call(&upload->operation->cancel, err));
   return status == CLEAT_EXISTS && upload->attempt->shared ? cleat__reuse_settle(upload, file, err)
                                                            : status;
 }
@@ -130,20 +130,19 @@ static void note_crc32c(struct cleat__save_upload *upload, const struct cleat__s
 }
 
 static cleat_status part_send(struct cleat__save_upload *upload,
-                              const struct cleat__save_part *part, const struct cleat__span *body,
-                              size_t count, bool *found, struct cleat_error *err) {
+                              const struct cleat__save_part *part, struct cleat__spans body,
+                              bool *found, struct cleat_error *err) {
   struct cleat__store *store = upload->operation->client->store;
   struct cleat__save_file *file = &upload->files[part->file];
-  uint32_t crc32c = part->checked ? part->crc32c : cleat__spans_crc32c(body, count);
+  uint32_t crc32c = part->checked ? part->crc32c : cleat__spans_crc32c(body);
   note_crc32c(upload, part, crc32c);
   if (file->present)
     return CLEAT_OK; /* the whole object is compared after all parts were read */
   if (file->multipart == NULL)
-    return put_whole(upload, part->file, body, count, crc32c, err);
+    return put_whole(upload, part->file, body, crc32c, err);
   struct cleat__stored_part *stored = &file->stored[part->index];
-  uint64_t size = cleat__spans_length(body, count);
-  *found = file->have != NULL &&
-           cleat__reuse_part_is_there(&file->have[part->index], body, count, crc32c);
+  uint64_t size = cleat__spans_length(body);
+  *found = file->have != NULL && cleat__reuse_part_is_there(&file->have[part->index], body, crc32c);
   if (*found) {
     *stored = file->have[part->index];
     /* Some stores list no checksums, but expect them when the upload is completed. */
@@ -153,8 +152,8 @@ static cleat_status part_send(struct cleat__save_upload *upload,
   }
   *stored = (struct cleat__stored_part){
       .number = (uint32_t)(part->index + 1), .size = size, .crc32c = crc32c, .has_crc32c = true};
-  return cleat__store_multipart_part(store, file->multipart, body, count, stored,
-                                     &upload->operation->cancel, err);
+  return cleat__store_multipart_part(store, file->multipart, body, stored,
+                                     cleat__call(&upload->operation->cancel, err));
 }
 
 /* Sends what the feed reads, unless the store already has it. */
@@ -165,7 +164,7 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
   struct cleat__save_file *file = &upload->files[part->file];
   struct cleat__stored_part *stored = &file->stored[part->index];
   uint32_t crc32c = 0;
-  cleat_status status = cleat__crc32c_feed(feed, cancel, &crc32c, err);
+  cleat_status status = cleat__crc32c_feed(feed, &crc32c, cleat__call(cancel, err));
   if (status != CLEAT_OK)
     return status;
   note_crc32c(upload, part, crc32c);
@@ -173,7 +172,7 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
     return CLEAT_OK; /* the whole object is compared after all parts were read */
   if (file->have != NULL) {
     const struct cleat__stored_part *have = &file->have[part->index];
-    status = cleat__reuse_feed_is_there(have, feed, crc32c, cancel, found, err);
+    status = cleat__reuse_feed_is_there(have, feed, crc32c, found, cleat__call(cancel, err));
     if (status == CLEAT_OK && *found) {
       *stored = *have;
       stored->crc32c = crc32c;
@@ -187,7 +186,7 @@ static cleat_status feed_send(struct cleat__save_upload *upload,
                                         .crc32c = crc32c,
                                         .has_crc32c = true};
   return cleat__store_multipart_feed(upload->operation->client->store, file->multipart, feed,
-                                     stored, cancel, err);
+                                     stored, cleat__call(cancel, err));
 }
 
 static cleat_status put_fed(struct cleat__save_upload *upload, const struct cleat__save_part *part,
@@ -220,7 +219,7 @@ static cleat_status put_spans(struct cleat__save_upload *upload, struct cleat__s
   }
   if (status != CLEAT_OK)
     return status;
-  status = part_send(upload, part, body, count, found, err);
+  status = part_send(upload, part, cleat__spans(body, count), found, err);
   cleat__free(body);
   return status;
 }
@@ -250,7 +249,7 @@ cleat_status cleat__upload_open(struct cleat__save_upload *upload, struct cleat_
       return status;
   }
   return cleat__store_multipart_create(upload->operation->client->store, file->multipart, NULL,
-                                       &upload->operation->cancel, err);
+                                       cleat__call(&upload->operation->cancel, err));
 }
 
 cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat__save_file *file,
@@ -258,12 +257,14 @@ cleat_status cleat__upload_close(struct cleat__save_upload *upload, struct cleat
   struct cleat__store *store = upload->operation->client->store;
   if (file->present)
     return cleat__reuse_object(upload, cleat__upload_index_of(upload, file), found, err);
-  cleat_status status = cleat__store_multipart_complete(
-      store, file->multipart, file->stored, file->part_count, &upload->operation->cancel, err);
+  cleat_status status =
+      cleat__store_multipart_complete(store, file->multipart, file->stored, file->part_count,
+                                      cleat__call(&upload->operation->cancel, err));
   if (status != CLEAT_EXISTS || !upload->attempt->shared)
     return status;
   status = cleat__reuse_settle(upload, cleat__upload_index_of(upload, file), err);
   if (status == CLEAT_OK)
-    status = cleat__store_multipart_abort(store, file->multipart, &upload->operation->cancel, err);
+    status = cleat__store_multipart_abort(store, file->multipart,
+                                          cleat__call(&upload->operation->cancel, err));
   return status;
 }

@@ -29,8 +29,8 @@ static cleat_status task_look(struct cleat_save *save, struct cleat_error *err) 
   bool replaces = save->upload.plan->if_exists == CLEAT_IF_EXISTS_REPLACE;
   cleat_status status = CLEAT_OK;
   if (!replaces || save->operation.client->rank == 0)
-    status = cleat__commit_read(save->operation.client, save->attempt.step, &save->operation.cancel,
-                                &save->attempt.standing, err);
+    status = cleat__commit_read(save->operation.client, save->attempt.step, &save->attempt.standing,
+                                cleat__call(&save->operation.cancel, err));
   if (status != CLEAT_OK)
     return status;
   if (!save->attempt.standing.exists || replaces)
@@ -60,13 +60,14 @@ static cleat_status task_clean(struct cleat_save *save, struct cleat__save_file 
   } else {
     cleat__upload_file_key(&save->upload, cleat__upload_index_of(&save->upload, file), key);
     if (file->multipart != NULL && file->state != CLEAT__SAVE_FILE_DONE) {
-      status = cleat__store_multipart_abort(client->store, file->multipart, &client->never, err);
+      status = cleat__store_multipart_abort(client->store, file->multipart,
+                                            cleat__call(&client->never, err));
     }
   }
   /* An upload that was never completed left no object. */
   bool aborted = file != NULL && file->state == CLEAT__SAVE_FILE_OPEN;
   if (status == CLEAT_OK && !aborted)
-    status = cleat__store_remove(client->store, key, &client->never, err);
+    status = cleat__store_remove(client->store, key, cleat__call(&client->never, err));
   /* S3Mock accepts no name with a backslash, neither in a put nor in a delete. */
   if (status != CLEAT_OK && file != NULL && file->refused && err->http_status == 400)
     status = CLEAT_OK;

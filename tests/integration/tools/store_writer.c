@@ -26,7 +26,7 @@ static cleat_status put(struct cleat__store *store, long number,
                              .length = (size_t)snprintf(text, sizeof text, "%019ld", number)};
   struct cleat__put_options options = {.condition = condition, .etag = etag};
   options.crc32c = cleat__crc32c(0, text, span.length);
-  return cleat__store_put(store, key, &span, 1, &options, &go_on, &err);
+  return cleat__store_put(store, key, cleat__spans(&span, 1), &options, cleat__call(&go_on, &err));
 }
 
 static int fail(const char *what) {
@@ -45,13 +45,11 @@ int main(int argc, char **argv) {
   if (status != CLEAT_OK && status != CLEAT_EXISTS)
     return fail("create");
   for (long done = 0; done < strtol(argv[3], NULL, 10);) {
-    char *bytes = NULL;
-    size_t size = 0;
-    struct cleat__object object;
-    if (cleat__store_get_small(store, key, 64, &bytes, &size, &object, &go_on, &err) != CLEAT_OK)
+    struct cleat__small small = {0};
+    if (cleat__store_get_small(store, key, 64, &small, cleat__call(&go_on, &err)) != CLEAT_OK)
       return fail("read");
-    status = put(store, strtol(bytes, NULL, 10) + 1, CLEAT__PUT_IF_MATCH, object.etag);
-    cleat__free(bytes);
+    status = put(store, strtol(small.bytes, NULL, 10) + 1, CLEAT__PUT_IF_MATCH, small.etag);
+    cleat__free(small.bytes);
     if (status != CLEAT_OK && status != CLEAT_LOST)
       return fail("replace");
     done += status == CLEAT_OK;

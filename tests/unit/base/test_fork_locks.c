@@ -51,7 +51,8 @@ static void begin_upload(void) {
   snprintf(shared->upload.key, sizeof shared->upload.key, "folder/object");
   shared->upload.size = SIZE;
   shared->upload.part_bytes = SIZE;
-  if (cleat__store_multipart_create(store, &shared->upload, NULL, &scratch_go_on, &err) != CLEAT_OK)
+  if (cleat__store_multipart_create(store, &shared->upload, NULL,
+                                    cleat__call(&scratch_go_on, &err)) != CLEAT_OK)
     _exit(1);
 }
 
@@ -126,10 +127,11 @@ static bool is_held(void) {
 START_TEST(a_child_does_not_keep_an_upload_alive) {
   struct family family = start_family(begin_upload);
   ck_assert(is_held()); /* the child has closed its descriptor, and the parent's lock stands */
-  ck_fails(CLEAT_LOST, cleat__store_multipart_adopt(store, &shared->upload, &scratch_go_on, &err));
+  ck_fails(CLEAT_LOST,
+           cleat__store_multipart_adopt(store, &shared->upload, cleat__call(&scratch_go_on, &err)));
   kill_parent(&family);
   ck_assert(!is_held());
-  ck_ok(cleat__store_multipart_adopt(store, &shared->upload, &scratch_go_on, &err));
+  ck_ok(cleat__store_multipart_adopt(store, &shared->upload, cleat__call(&scratch_go_on, &err)));
   kill_child(&family);
 }
 END_TEST

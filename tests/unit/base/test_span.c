@@ -17,10 +17,11 @@ static const struct cleat__span spans[] = {{NULL, 0}, {a, 3},        {b, 5},
 #define SPANS (sizeof spans / sizeof spans[0])
 
 START_TEST(length_and_checksum) {
-  ck_assert_uint_eq(cleat__spans_length(spans, SPANS), 9);
-  ck_assert_uint_eq(cleat__spans_length(NULL, 0), 0);
-  ck_assert_uint_eq(cleat__spans_crc32c(spans, SPANS), cleat__crc32c(0, "abcdefghi", 9));
-  ck_assert_uint_eq(cleat__spans_crc32c(NULL, 0), 0);
+  ck_assert_uint_eq(cleat__spans_length(cleat__spans(spans, SPANS)), 9);
+  ck_assert_uint_eq(cleat__spans_length(cleat__spans(NULL, 0)), 0);
+  ck_assert_uint_eq(cleat__spans_crc32c(cleat__spans(spans, SPANS)),
+                    cleat__crc32c(0, "abcdefghi", 9));
+  ck_assert_uint_eq(cleat__spans_crc32c(cleat__spans(NULL, 0)), 0);
 }
 END_TEST
 
@@ -29,7 +30,7 @@ START_TEST(reads_in_steps_of_any_size) {
     struct cleat__span_cursor cursor;
     char out[32] = {0};
     size_t done = 0;
-    cleat__span_cursor_init(&cursor, spans, SPANS);
+    cleat__span_cursor_init(&cursor, cleat__spans(spans, SPANS));
     for (;;) {
       size_t got = cleat__span_cursor_read(&cursor, out + done, step);
       done += got;
@@ -50,7 +51,7 @@ START_TEST(writes_and_drops) {
     char last[4] = {0};
     const struct cleat__span into[] = {{first, 3}, {NULL, 4}, {NULL, 0}, {last, 2}};
     size_t done = 0;
-    cleat__span_cursor_init(&cursor, into, 4);
+    cleat__span_cursor_init(&cursor, cleat__spans(into, 4));
     while (done < 9) {
       size_t wanted = step < 9 - done ? step : 9 - done;
       ck_assert_uint_eq(cleat__span_cursor_write(&cursor, &"123456789"[done], wanted), wanted);
@@ -67,7 +68,7 @@ START_TEST(write_stops_at_the_end) {
   struct cleat__span_cursor cursor;
   char out[3] = {0};
   const struct cleat__span into = {out, 2};
-  cleat__span_cursor_init(&cursor, &into, 1);
+  cleat__span_cursor_init(&cursor, cleat__spans(&into, 1));
   ck_assert_uint_eq(cleat__span_cursor_write(&cursor, "xyz", 3), 2);
   ck_assert_str_eq(out, "xy");
 }

@@ -217,12 +217,11 @@ END_TEST
 
 /* Refuses the puts of some steps for good. */
 static cleat_status refuse_put(void *user, const char *op, const char *key, bool done,
-                               const atomic_bool *cancel, struct cleat_error *error) {
+                               struct cleat__call call) {
   const char *const *steps = user;
-  (void)cancel;
   for (; !done && strcmp(op, "put") == 0 && *steps != NULL; steps++)
     if (strstr(key, *steps) != NULL)
-      return cleat__error_set(error, CLEAT_DENIED, "no entry for %s", key);
+      return cleat__error_set(call.err, CLEAT_DENIED, "no entry for %s", key);
   return CLEAT_OK;
 }
 

@@ -162,11 +162,10 @@ END_TEST
 
 /* `user`: the folder of the step of which no object is taken. */
 static cleat_status refuse_step(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancel, struct cleat_error *error) {
-  (void)cancel;
+                                struct cleat__call call) {
   if (done || strcmp(op, "put") != 0 || strstr(key, user) == NULL)
     return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_DENIED, "no entry for %s", key);
+  return cleat__error_set(call.err, CLEAT_DENIED, "no entry for %s", key);
 }
 
 START_TEST(deletion_after_a_commit_alone) {

@@ -161,9 +161,10 @@ END_TEST
 
 /* A store that does not answer must not make a job begin from scratch. */
 static cleat_status no_answer(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)key, (void)done, (void)cancel;
-  return strcmp(op, "list") == 0 ? cleat__error_set(error, CLEAT_NETWORK, "no answer") : CLEAT_OK;
+                              struct cleat__call call) {
+  (void)user, (void)key, (void)done, (void)call;
+  return strcmp(op, "list") == 0 ? cleat__error_set(call.err, CLEAT_NETWORK, "no answer")
+                                 : CLEAT_OK;
 }
 
 START_TEST(a_store_that_does_not_answer_is_an_error) {

@@ -36,7 +36,8 @@ static void scan_dir(const char *layout, int64_t later_ms) {
   struct cleat__run_scan scan;
   now_ms += later_ms;
   must(cleat__run_layout_scan(dir, cleat__run_layout_find(layout), NULL, &scan, &err));
-  must(cleat__run_items_update(&items, &scan, dir, NULL, QUIET_MS, now_ms, &err));
+  const struct cleat__run_settling settling = {.dir = dir, .quiet_ms = QUIET_MS, .now_ms = now_ms};
+  must(cleat__run_items_update(&items, &scan, &settling, &err));
   cleat__run_scan_clear(&scan);
 }
 

@@ -9,7 +9,8 @@ static void scan_dir(int64_t later_ms) {
   struct cleat__run_scan found;
   now_ms += later_ms;
   must(cleat__run_layout_scan(dir, cleat__run_layout_find("auto"), NULL, &found, &err));
-  must(cleat__run_items_update(&items, &found, dir, NULL, QUIET_MS, now_ms, &err));
+  const struct cleat__run_settling settling = {.dir = dir, .quiet_ms = QUIET_MS, .now_ms = now_ms};
+  must(cleat__run_items_update(&items, &found, &settling, &err));
   cleat__run_scan_clear(&found);
   ck_assert(cleat__run_keep_newest(&items, &holds, dir, &err));
 }
@@ -129,7 +130,8 @@ START_TEST(a_hold_is_no_change) {
   cleat__run_item_let_go(item(1)); /* for another */
   struct cleat__run_scan found;
   must(cleat__run_layout_scan(dir, cleat__run_layout_find("auto"), NULL, &found, &err));
-  must(cleat__run_items_update(&items, &found, dir, NULL, QUIET_MS, now_ms, &err));
+  const struct cleat__run_settling settling = {.dir = dir, .quiet_ms = QUIET_MS, .now_ms = now_ms};
+  must(cleat__run_items_update(&items, &found, &settling, &err));
   cleat__run_scan_clear(&found);
   ck_assert_int_eq(item(1)->state, CLEAT__RUN_READY);
   ck_assert(cleat__run_keep_for_save(&items, &holds, dir, item(1)));

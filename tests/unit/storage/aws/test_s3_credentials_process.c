@@ -192,7 +192,7 @@ START_TEST(a_program_is_cancelled) {
   ck_ok(cleat__s3_credentials_new(&keys_of.options, &keys_of.chain, &err));
   ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, NULL), 0);
   int64_t before = now_ms();
-  key_fails(cleat__s3_credentials_get(keys_of.chain, &cancelled, &keys_of.keys, &err),
+  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancelled, &err)),
             CLEAT_CANCELLED, "cancelled");
   ck_assert_int_lt(now_ms() - before, 2000);
   pthread_join(thread, NULL);

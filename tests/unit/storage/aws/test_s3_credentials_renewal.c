@@ -136,7 +136,8 @@ static int64_t now_ms(void) {
 static void *ask(void *arg) {
   struct asker *asker = arg;
   int64_t before = now_ms();
-  asker->status = cleat__s3_credentials_get(keys_of.chain, NULL, &asker->keys, &asker->error);
+  asker->status =
+      cleat__s3_credentials_get(keys_of.chain, &asker->keys, cleat__call(NULL, &asker->error));
   asker->took_ms = now_ms() - before;
   return NULL;
 }
@@ -228,8 +229,8 @@ START_TEST(waiting_is_cancelled) {
     (void)poll(NULL, 0, 10);
   atomic_bool cancel = true;
   int64_t before = now_ms();
-  key_fails(cleat__s3_credentials_get(keys_of.chain, &cancel, &keys_of.keys, &err), CLEAT_CANCELLED,
-            "cancelled");
+  key_fails(cleat__s3_credentials_get(keys_of.chain, &keys_of.keys, cleat__call(&cancel, &err)),
+            CLEAT_CANCELLED, "cancelled");
   ck_assert_int_lt(now_ms() - before, 500);
   pthread_join(askers[0].thread, NULL);
   ck_assert_int_eq(askers[0].status, CLEAT_OK);

@@ -56,23 +56,21 @@ START_TEST(passes_everything_on) {
   wrap(CLEAT__FAULT_BEFORE);
   must(put("a/k"));
   scratch_expect(store, "a/k", "text");
-  must(cleat__store_head(store, "a/k", &object, &scratch_go_on, &err));
+  must(cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(object.size, 4);
-  must(cleat__store_get(store, "a/k", 0, &(struct cleat__span){into, 4}, 1, &crc, &scratch_go_on,
-                        &err));
+  must(cleat__store_get(store, "a/k", 0, cleat__spans(&(struct cleat__span){into, 4}, 1), &crc,
+                        cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(crc, cleat__crc32c(0, "text", 4));
-  char *bytes = NULL;
-  size_t size = 0;
-  object.size = 0;
-  must(cleat__store_get_small(store, "a/k", 4, &bytes, &size, &object, &scratch_go_on, &err));
-  ck_assert_uint_eq(size, 4);
-  ck_assert_uint_eq(object.size, 4);
-  cleat__free(bytes);
-  must(cleat__store_list(store, "", true, NULL, &page, &scratch_go_on, &err));
+  struct cleat__small small = {0};
+  must(cleat__store_get_small(store, "a/k", 4, &small, cleat__call(&scratch_go_on, &err)));
+  ck_assert_uint_eq(small.size, 4);
+  cleat__free(small.bytes);
+  must(cleat__store_list(store, "", true, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 1);
   cleat__list_page_clear(&page);
-  must(cleat__store_remove(store, "a/k", &scratch_go_on, &err));
-  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "a/k", &object, &scratch_go_on, &err));
+  must(cleat__store_remove(store, "a/k", cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(store->max_parts, 10000);
   ck_assert_uint_eq(store->capabilities, CLEAT__STORE_CREATE_ONLY | CLEAT__STORE_IF_MATCH);
   ck_assert_ptr_nonnull(strstr(store->display, "file:///"));
@@ -95,19 +93,22 @@ START_TEST(uploads_pass_too) {
   struct cleat__stored_part *found = NULL;
   size_t count = 0;
   wrap(CLEAT__FAULT_AFTER);
-  must(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
+  must(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(upload.id, "");
-  must(cleat__store_multipart_part(store, &upload, &(struct cleat__span){text, 4}, 1, &part,
-                                   &scratch_go_on, &err));
+  must(cleat__store_multipart_part(store, &upload, cleat__spans(&(struct cleat__span){text, 4}, 1),
+                                   &part, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(part.etag, "");
   part.etag[0] = '\0';
-  must(cleat__store_multipart_feed(store, &upload, &feed, &part, &scratch_go_on, &err));
+  must(
+      cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_ne(part.etag, "");
-  must(cleat__store_multipart_list_parts(store, &upload, &found, &count, &scratch_go_on, &err));
+  must(cleat__store_multipart_list_parts(store, &upload, &found, &count,
+                                         cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(count, 1);
   cleat__free(found);
-  must(cleat__store_multipart_complete(store, &upload, &part, 1, &scratch_go_on, &err));
-  must(cleat__store_multipart_abort(store, &upload, &scratch_go_on, &err));
+  must(
+      cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_multipart_abort(store, &upload, cleat__call(&scratch_go_on, &err)));
   scratch_expect(store, "k", "text");
 }
 END_TEST
@@ -119,7 +120,7 @@ START_TEST(before_never_reaches_the_store) {
   ck_assert_str_eq(scratch_tree(""), "");
   must(put("k"));
   fail_next();
-  expect_injected(cleat__store_remove(store, "k", &scratch_go_on, &err),
+  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)),
                   "injected fault in remove k");
   scratch_expect(store, "k", "text");
 }
@@ -131,7 +132,7 @@ START_TEST(after_is_done_but_not_told) {
   expect_injected(put("k"), "injected fault in put k");
   scratch_expect(store, "k", "text");
   fail_next();
-  expect_injected(cleat__store_remove(store, "k", &scratch_go_on, &err),
+  expect_injected(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)),
                   "injected fault in remove k");
   ck_assert_str_eq(scratch_tree("root"), "");
 }
@@ -142,7 +143,8 @@ START_TEST(after_keeps_real_failures) {
   struct cleat__object object;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();
-  ck_assert_int_eq(cleat__store_head(store, "k", &object, &scratch_go_on, &err), CLEAT_NOT_FOUND);
+  ck_assert_int_eq(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)),
+                   CLEAT_NOT_FOUND);
   cleat__fault_disarm();
 }
 END_TEST
@@ -150,29 +152,29 @@ END_TEST
 static void expect_outputs_untouched(void) {
   struct cleat__object object = {.size = 7};
   struct cleat__list_page page = {.count = 7};
-  char *bytes = &object.etag[0];
   char into[4];
-  size_t size = 7;
+  struct cleat__small small = {.bytes = into, .size = 7, .etag = "before"};
   uint32_t crc = 7;
   fail_next();
-  expect_injected(cleat__store_head(store, "k", &object, &scratch_go_on, &err),
+  expect_injected(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)),
                   "injected fault in head k");
   fail_next();
-  expect_injected(cleat__store_get(store, "k", 0, &(struct cleat__span){into, 4}, 1, &crc,
-                                   &scratch_go_on, &err),
+  expect_injected(cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){into, 4}, 1),
+                                   &crc, cleat__call(&scratch_go_on, &err)),
                   "injected fault in get k");
   fail_next();
-  expect_injected(
-      cleat__store_get_small(store, "k", 9, &bytes, &size, &object, &scratch_go_on, &err),
-      "injected fault in get_small k");
+  expect_injected(cleat__store_get_small(store, "k", 9, &small, cleat__call(&scratch_go_on, &err)),
+                  "injected fault in get_small k");
   fail_next();
-  expect_injected(cleat__store_list(store, "k", false, NULL, &page, &scratch_go_on, &err),
-                  "injected fault in list k");
+  expect_injected(
+      cleat__store_list(store, "k", false, NULL, &page, cleat__call(&scratch_go_on, &err)),
+      "injected fault in list k");
   ck_assert_uint_eq(object.size, 7);
   ck_assert_uint_eq(page.count, 7);
-  ck_assert_uint_eq(size, 7);
+  ck_assert_uint_eq(small.size, 7);
+  ck_assert_ptr_eq(small.bytes, into);
+  ck_assert_str_eq(small.etag, "before");
   ck_assert_uint_eq(crc, 7);
-  ck_assert_ptr_eq(bytes, &object.etag[0]);
 }
 
 /* And nothing leaks: the sanitizer run of this program tells. */
@@ -194,31 +196,35 @@ START_TEST(faults_in_uploads) {
   size_t count = 7;
   wrap(CLEAT__FAULT_AFTER);
   fail_next();
-  expect_injected(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err),
-                  "injected fault in multipart_create k");
+  expect_injected(
+      cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)),
+      "injected fault in multipart_create k");
   ck_assert_str_eq(upload.id, "");
-  must(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
+  must(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   fail_next();
-  expect_injected(cleat__store_multipart_part(store, &upload, &(struct cleat__span){text, 4}, 1,
-                                              &part, &scratch_go_on, &err),
+  expect_injected(cleat__store_multipart_part(store, &upload,
+                                              cleat__spans(&(struct cleat__span){text, 4}, 1),
+                                              &part, cleat__call(&scratch_go_on, &err)),
                   "injected fault in multipart_part k");
   ck_assert_str_eq(part.etag, "");
   fail_next();
-  expect_injected(cleat__store_multipart_feed(store, &upload, &feed, &part, &scratch_go_on, &err),
-                  "injected fault in multipart_feed k");
+  expect_injected(
+      cleat__store_multipart_feed(store, &upload, &feed, &part, cleat__call(&scratch_go_on, &err)),
+      "injected fault in multipart_feed k");
   ck_assert_str_eq(part.etag, "");
   fail_next();
-  expect_injected(
-      cleat__store_multipart_list_parts(store, &upload, &found, &count, &scratch_go_on, &err),
-      "injected fault in multipart_list_parts k");
+  expect_injected(cleat__store_multipart_list_parts(store, &upload, &found, &count,
+                                                    cleat__call(&scratch_go_on, &err)),
+                  "injected fault in multipart_list_parts k");
   ck_assert_ptr_null(found);
   ck_assert_uint_eq(count, 7);
   fail_next();
-  expect_injected(cleat__store_multipart_complete(store, &upload, &part, 1, &scratch_go_on, &err),
-                  "injected fault in multipart_complete k");
+  expect_injected(
+      cleat__store_multipart_complete(store, &upload, &part, 1, cleat__call(&scratch_go_on, &err)),
+      "injected fault in multipart_complete k");
   scratch_expect(store, "k", "text");
   fail_next();
-  expect_injected(cleat__store_multipart_abort(store, &upload, &scratch_go_on, &err),
+  expect_injected(cleat__store_multipart_abort(store, &upload, cleat__call(&scratch_go_on, &err)),
                   "injected fault in multipart_abort k");
 }
 END_TEST

@@ -20,16 +20,16 @@ static cleat_status create(const char *key, const char *text) {
 }
 
 static cleat_status head(const char *key, struct cleat__object *object) {
-  return cleat__store_head(store, key, object, &scratch_go_on, &err);
+  return cleat__store_head(store, key, object, cleat__call(&scratch_go_on, &err));
 }
 
 static cleat_status remove_key(const char *key) {
-  return cleat__store_remove(store, key, &scratch_go_on, &err);
+  return cleat__store_remove(store, key, cleat__call(&scratch_go_on, &err));
 }
 
-static cleat_status get(const char *key, uint64_t offset, const struct cleat__span *spans,
-                        size_t count, uint32_t *crc) {
-  return cleat__store_get(store, key, offset, spans, count, crc, &scratch_go_on, &err);
+static cleat_status get(const char *key, uint64_t offset, struct cleat__spans spans,
+                        uint32_t *crc) {
+  return cleat__store_get(store, key, offset, spans, crc, cleat__call(&scratch_go_on, &err));
 }
 
 /* ---- URLs ---- */
@@ -154,9 +154,9 @@ START_TEST(reads_never_make_the_root) {
   char byte = 0;
   struct cleat__span span = {&byte, 1};
   must_fail(CLEAT_NOT_FOUND, head("a", &object));
-  must_fail(CLEAT_NOT_FOUND, get("a", 0, &span, 1, &crc));
+  must_fail(CLEAT_NOT_FOUND, get("a", 0, cleat__spans(&span, 1), &crc));
   must(remove_key("a/b"));
-  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 0);
   cleat__list_page_clear(&page);
   ck_assert_str_eq(scratch_tree(""), "");
@@ -213,9 +213,10 @@ static void check_spans(char *bytes, char *back, size_t size, size_t step) {
     used += length;
   }
   struct cleat__put_options options = {.crc32c = cleat__crc32c(0, bytes, size)};
-  must(cleat__store_put(store, "k", spans, COUNT, &options, &scratch_go_on, &err));
+  must(cleat__store_put(store, "k", cleat__spans(spans, COUNT), &options,
+                        cleat__call(&scratch_go_on, &err)));
   memset(back, 0, size);
-  must(get("k", 0, &(struct cleat__span){back, size}, 1, &crc));
+  must(get("k", 0, cleat__spans(&(struct cleat__span){back, size}, 1), &crc));
   ck_assert_uint_eq(crc, options.crc32c);
   ck_assert(memcmp(bytes, back, size) == 0);
 }
@@ -242,7 +243,7 @@ static void check_range(const char *bytes, size_t offset, size_t length, size_t 
   uint32_t crc = 0;
   struct cleat__span spans[] = {{gap ? NULL : into, cut}, {into + cut, length - cut}};
   into[length] = 0x5a;
-  must(get("k", offset, spans, 2, &crc));
+  must(get("k", offset, cleat__spans(spans, 2), &crc));
   ck_assert_uint_eq(crc, cleat__crc32c(0, bytes + offset, length));
   ck_assert(memcmp(into + cut, bytes + offset + cut, length - cut) == 0);
   ck_assert(gap || memcmp(into, bytes + offset, cut) == 0);
@@ -273,36 +274,37 @@ START_TEST(a_short_object_is_an_integrity_failure) {
   char into[16];
   uint32_t crc = 77;
   must(put("k", "12345"));
-  must_fail(CLEAT_INTEGRITY, get("k", 0, &(struct cleat__span){into, 6}, 1, &crc));
-  must_fail(CLEAT_INTEGRITY, get("k", 5, &(struct cleat__span){into, 1}, 1, &crc));
-  must_fail(CLEAT_INTEGRITY, get("k", 100, &(struct cleat__span){into, 1}, 1, &crc));
-  must_fail(CLEAT_INTEGRITY, get("k", UINT64_MAX, &(struct cleat__span){into, 1}, 1, &crc));
-  must_fail(CLEAT_INTEGRITY, get("k", INT64_MAX, &(struct cleat__span){into, 9}, 1, &crc));
+  must_fail(CLEAT_INTEGRITY, get("k", 0, cleat__spans(&(struct cleat__span){into, 6}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY, get("k", 5, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY, get("k", 100, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY,
+            get("k", UINT64_MAX, cleat__spans(&(struct cleat__span){into, 1}, 1), &crc));
+  must_fail(CLEAT_INTEGRITY,
+            get("k", INT64_MAX, cleat__spans(&(struct cleat__span){into, 9}, 1), &crc));
   ck_assert_uint_eq(crc, 77);
-  must(get("k", 5, NULL, 0, &crc));
+  must(get("k", 5, cleat__spans(NULL, 0), &crc));
   ck_assert_uint_eq(crc, 0);
-  must(get("k", 100, NULL, 0, &crc));
+  must(get("k", 100, cleat__spans(NULL, 0), &crc));
 }
 END_TEST
 
 START_TEST(small_objects) {
-  char *bytes = NULL;
-  size_t size = 99;
-  struct cleat__object object, headed;
+  struct cleat__small small = {.size = 99};
+  struct cleat__object headed;
   must(put("k", "12345"));
   must_fail(CLEAT_LIMIT,
-            cleat__store_get_small(store, "k", 4, &bytes, &size, &object, &scratch_go_on, &err));
+            cleat__store_get_small(store, "k", 4, &small, cleat__call(&scratch_go_on, &err)));
   must_fail(CLEAT_NOT_FOUND,
-            cleat__store_get_small(store, "l", 4, &bytes, &size, &object, &scratch_go_on, &err));
-  ck_assert_ptr_null(bytes);
-  ck_assert_uint_eq(size, 99);
-  must(cleat__store_get_small(store, "k", 5, &bytes, &size, &object, &scratch_go_on, &err));
-  ck_assert_uint_eq(size, 5);
-  ck_assert_str_eq(bytes, "12345");
+            cleat__store_get_small(store, "l", 4, &small, cleat__call(&scratch_go_on, &err)));
+  ck_assert_ptr_null(small.bytes);
+  ck_assert_uint_eq(small.size, 99);
+  must(cleat__store_get_small(store, "k", 5, &small, cleat__call(&scratch_go_on, &err)));
+  ck_assert_uint_eq(small.size, 5);
+  ck_assert_str_eq(small.bytes, "12345");
   must(head("k", &headed));
-  ck_assert_str_eq(object.etag, headed.etag);
-  ck_assert_uint_eq(object.size, 5);
-  cleat__free(bytes);
+  ck_assert_str_eq(small.etag, headed.etag);
+  ck_assert_uint_eq(small.size, 5);
+  cleat__free(small.bytes);
 }
 END_TEST
 
@@ -318,7 +320,8 @@ START_TEST(what_is_no_object_is_not_found) {
   ck_assert_ptr_nonnull(strstr(err.message, "root/folder/other: No such file or directory"));
   /* A FIFO without a writer would block a careless reader for ever. */
   ck_assert_int_eq(mkfifo(scratch_path("root/fifo"), 0600), 0);
-  must_fail(CLEAT_NOT_FOUND, get("fifo", 0, &(struct cleat__span){&byte, 1}, 1, &crc));
+  must_fail(CLEAT_NOT_FOUND,
+            get("fifo", 0, cleat__spans(&(struct cleat__span){&byte, 1}, 1), &crc));
   ck_assert_uint_eq(scratch_fds(), fds);
 }
 END_TEST
@@ -409,16 +412,14 @@ static void *raise_counter(void *arg) {
   unsigned *raised = arg;
   struct cleat_error mine;
   while (*raised < 30) {
-    char *bytes = NULL;
+    struct cleat__small small = {0};
     char next[16];
-    size_t size = 0;
-    struct cleat__object object;
     ck_assert_int_eq(
-        cleat__store_get_small(store, "c", 16, &bytes, &size, &object, &scratch_go_on, &mine),
+        cleat__store_get_small(store, "c", 16, &small, cleat__call(&scratch_go_on, &mine)),
         CLEAT_OK);
-    snprintf(next, sizeof next, "%lu", strtoul(bytes, NULL, 10) + 1);
-    cleat__free(bytes);
-    if (scratch_put(store, "c", next, CLEAT__PUT_IF_MATCH, object.etag, &mine) == CLEAT_OK)
+    snprintf(next, sizeof next, "%lu", strtoul(small.bytes, NULL, 10) + 1);
+    cleat__free(small.bytes);
+    if (scratch_put(store, "c", next, CLEAT__PUT_IF_MATCH, small.etag, &mine) == CLEAT_OK)
       ++*raised;
     else
       ck_assert_msg(mine.status == CLEAT_LOST, "%s", mine.message);
@@ -463,8 +464,8 @@ static void *put_and_remove(void *arg) {
                               i % 2 == 0 ? CLEAT__PUT_ALWAYS : CLEAT__PUT_CREATE_ONLY, NULL,
                               &mine) == CLEAT_OK,
                   "%s", mine.message);
-    ck_assert_msg(cleat__store_remove(store, key, &scratch_go_on, &mine) == CLEAT_OK, "%s",
-                  mine.message);
+    ck_assert_msg(cleat__store_remove(store, key, cleat__call(&scratch_go_on, &mine)) == CLEAT_OK,
+                  "%s", mine.message);
   }
   return NULL;
 }

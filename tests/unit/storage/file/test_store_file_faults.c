@@ -21,7 +21,7 @@ static cleat_status put_bytes(const char *key, void *bytes, size_t size, uint32_
                               const atomic_bool *cancel) {
   struct cleat__put_options options = {.crc32c = crc};
   struct cleat__span body = {bytes, size};
-  return cleat__store_put(store, key, &body, 1, &options, cancel, &err);
+  return cleat__store_put(store, key, cleat__spans(&body, 1), &options, cleat__call(cancel, &err));
 }
 
 START_TEST(bytes_that_changed_are_refused) {
@@ -40,9 +40,11 @@ START_TEST(cancel_leaves_nothing) {
   must_fail(CLEAT_CANCELLED, put_bytes("a/k", text, 5, cleat__crc32c(0, text, 5), &cancel));
   ck_assert_str_eq(scratch_tree("root"), "");
   must(put("k", "12345"));
-  must_fail(CLEAT_CANCELLED, cleat__store_get(store, "k", 0, &(struct cleat__span){text, 5}, 1,
-                                              &crc, &cancel, &err));
-  must_fail(CLEAT_CANCELLED, cleat__store_list(store, "", false, NULL, &page, &cancel, &err));
+  must_fail(CLEAT_CANCELLED,
+            cleat__store_get(store, "k", 0, cleat__spans(&(struct cleat__span){text, 5}, 1), &crc,
+                             cleat__call(&cancel, &err)));
+  must_fail(CLEAT_CANCELLED,
+            cleat__store_list(store, "", false, NULL, &page, cleat__call(&cancel, &err)));
 }
 END_TEST
 
@@ -83,13 +85,13 @@ START_TEST(no_room_for_an_upload_is_found_at_once) {
   struct cleat__upload upload = {
       .key = "a/big", .size = UINT64_C(1) << 50, .part_bytes = UINT64_C(1) << 40};
   must_fail(CLEAT_NO_SPACE,
-            cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
+            cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   ck_assert_ptr_nonnull(strstr(err.message, "cannot reserve space for "));
   ck_assert_str_eq(scratch_tree("root"), "");
   upload.size = UINT64_MAX;
   upload.part_bytes = UINT64_C(1) << 62;
   must_fail(CLEAT_NO_SPACE,
-            cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
+            cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 
@@ -118,7 +120,7 @@ START_TEST(a_read_only_folder) {
   ck_assert_ptr_nonnull(strstr(err.hint, "owner and mode"));
   must_fail(CLEAT_DENIED, put("a/k", "x"));
   must_fail(CLEAT_DENIED, put("b/k", "x"));
-  must_fail(CLEAT_DENIED, cleat__store_remove(store, "a/k", &scratch_go_on, &err));
+  must_fail(CLEAT_DENIED, cleat__store_remove(store, "a/k", cleat__call(&scratch_go_on, &err)));
   scratch_expect(store, "a/k", "kept");
   struct cleat__store *below = scratch_store("root/deep/er");
   must_fail(CLEAT_DENIED, scratch_put(below, "k", "x", CLEAT__PUT_ALWAYS, NULL, &err));
@@ -136,8 +138,10 @@ START_TEST(a_folder_that_may_not_be_read) {
   must(put("a/k", "kept"));
   ck_assert_int_eq(chmod(scratch_path("root/a"), 0), 0);
   set_override(false);
-  must_fail(CLEAT_DENIED, cleat__store_head(store, "a/k", &object, &scratch_go_on, &err));
-  must_fail(CLEAT_DENIED, cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must_fail(CLEAT_DENIED,
+            cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_DENIED,
+            cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   set_override(true);
   chmod(scratch_path("root/a"), 0755);
 }
@@ -153,7 +157,7 @@ START_TEST(a_root_that_is_a_file) {
   ck_assert_str_ne(err.hint, "");
   must_fail(CLEAT_INVALID, scratch_put(below_file, "k", "x", CLEAT__PUT_ALWAYS, NULL, &err));
   must_fail(CLEAT_INVALID,
-            cleat__store_list(on_file, "", false, NULL, &page, &scratch_go_on, &err));
+            cleat__store_list(on_file, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   cleat__store_close(on_file);
   cleat__store_close(below_file);
   ck_assert_str_eq(scratch_tree(""), "file\n");
@@ -164,7 +168,7 @@ START_TEST(a_key_below_a_file) {
   must(put("a", "file"));
   must_fail(CLEAT_IO, put("a/b", "x"));
   ck_assert_ptr_nonnull(strstr(err.hint, "a file or a link"));
-  must(cleat__store_remove(store, "a/b", &scratch_go_on, &err));
+  must(cleat__store_remove(store, "a/b", cleat__call(&scratch_go_on, &err)));
   must(put("d/e", "x"));
   must_fail(CLEAT_IO, put("d", "x"));
   ck_assert_str_eq(scratch_tree("root"), "a\nd/\nd/e\n");
@@ -194,19 +198,21 @@ START_TEST(links_do_not_lead_out) {
   must(put("k", "x"));
   ck_assert_int_eq(symlink("../outside", scratch_path("root/dir")), 0);
   ck_assert_int_eq(symlink("../outside/secret", scratch_path("root/leaf")), 0);
-  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "dir/secret", &object, &scratch_go_on, &err));
-  must_fail(CLEAT_NOT_FOUND, cleat__store_head(store, "leaf", &object, &scratch_go_on, &err));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__store_head(store, "dir/secret", &object, cleat__call(&scratch_go_on, &err)));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__store_head(store, "leaf", &object, cleat__call(&scratch_go_on, &err)));
   must_fail(CLEAT_IO, put("dir/new", "x"));
   ck_assert_ptr_nonnull(strstr(err.hint, "links"));
-  must(cleat__store_remove(store, "dir/secret", &scratch_go_on, &err));
-  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_remove(store, "dir/secret", cleat__call(&scratch_go_on, &err)));
+  must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 1);
   ck_assert_str_eq(page.entries[0].key, "k");
   cleat__list_page_clear(&page);
-  must(cleat__store_list(store, "", true, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", true, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 1);
   cleat__list_page_clear(&page);
-  must(cleat__store_list(store, "dir/", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "dir/", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 0);
   cleat__list_page_clear(&page);
   /* To put over a link replaces the link, not what it points to. */
@@ -235,7 +241,7 @@ static void fail_each_call(enum cleat__put_condition condition, const char *befo
     struct cleat__object object = {0};
     if (before != NULL) {
       must(put("a/k", before));
-      must(cleat__store_head(store, "a/k", &object, &scratch_go_on, &err));
+      must(cleat__store_head(store, "a/k", &object, cleat__call(&scratch_go_on, &err)));
     }
     cleat__fault_arm(n, n % 2 == 0);
     cleat__error_clear(&err);
@@ -249,7 +255,7 @@ static void fail_each_call(enum cleat__put_condition condition, const char *befo
       /* The last call is the sync of the folder: by then the new object has its name. */
       scratch_expect(store, "a/k", n == 0 || n == calls ? "new" : before);
     }
-    must(cleat__store_remove(store, "a/k", &scratch_go_on, &err));
+    must(cleat__store_remove(store, "a/k", cleat__call(&scratch_go_on, &err)));
   }
   ck_assert_uint_ge(calls, 4);
 }
@@ -265,7 +271,7 @@ START_TEST(what_is_put_is_synced) {
   must(put("a/b/k", "x"));
   ck_assert_uint_eq(cleat__fault_disarm(), 7);
   cleat__fault_arm(0, false);
-  must(cleat__store_remove(store, "k", &scratch_go_on, &err));
+  must(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(cleat__fault_disarm(), 1);
 }
 END_TEST
@@ -274,7 +280,7 @@ START_TEST(every_failing_call_of_a_put) {
   unsigned fds = scratch_fds();
   /* The root is made once, which takes calls of its own. */
   must(put("k", "x"));
-  must(cleat__store_remove(store, "k", &scratch_go_on, &err));
+  must(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)));
   fail_each_call(CLEAT__PUT_CREATE_ONLY, NULL);
   fail_each_call(CLEAT__PUT_ALWAYS, NULL);
   fail_each_call(CLEAT__PUT_ALWAYS, "old");
@@ -289,16 +295,15 @@ START_TEST(every_failing_call_of_a_read) {
   must(put("k", "12345"));
   for (unsigned long n = 1; n <= 2; n++) {
     uint32_t crc = 0;
-    char *bytes = NULL;
-    size_t size = 0;
+    struct cleat__small small = {0};
     struct cleat__span spans[] = {{NULL, 2}, {into, 3}};
     cleat__fault_arm(1, false);
-    must_fail(
-        CLEAT_NO_MEMORY,
-        n == 1 ? cleat__store_get(store, "k", 0, spans, 2, &crc, &scratch_go_on, &err)
-               : cleat__store_get_small(store, "k", 9, &bytes, &size, NULL, &scratch_go_on, &err));
+    must_fail(CLEAT_NO_MEMORY, n == 1 ? cleat__store_get(store, "k", 0, cleat__spans(spans, 2),
+                                                         &crc, cleat__call(&scratch_go_on, &err))
+                                      : cleat__store_get_small(store, "k", 9, &small,
+                                                               cleat__call(&scratch_go_on, &err)));
     cleat__fault_disarm();
-    ck_assert_ptr_null(bytes);
+    ck_assert_ptr_null(small.bytes);
   }
   ck_assert_uint_eq(scratch_fds(), fds);
 }

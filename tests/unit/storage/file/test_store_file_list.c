@@ -23,7 +23,7 @@ static unsigned list_all(const char *prefix, bool delimited) {
   while (more) {
     struct cleat__list_page page = {0};
     must(cleat__store_list(store, prefix, delimited, pages == 0 ? NULL : after, &page,
-                           &scratch_go_on, &err));
+                           cleat__call(&scratch_go_on, &err)));
     ck_assert_uint_le(page.count, CLEAT__LIST_PAGE);
     for (size_t i = 0; i < page.count; i++) {
       const struct cleat__list_entry *entry = &page.entries[i];
@@ -210,14 +210,14 @@ END_TEST
 START_TEST(what_comes_and_goes_between_pages) {
   struct cleat__list_page page;
   write_many("k", "", 1200);
-  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_str_eq(page.next, "k00999");
   ck_assert_int_eq(unlink(scratch_path("root/k00999")), 0);
   ck_assert_int_eq(unlink(scratch_path("root/k01000")), 0);
   write_key("k00999a", 0);
   write_key("a", 0);
   struct cleat__list_page second;
-  must(cleat__store_list(store, "", false, page.next, &second, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, page.next, &second, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(second.count, 200);
   ck_assert_str_eq(second.entries[0].key, "k00999a");
   ck_assert_str_eq(second.entries[1].key, "k01001");
@@ -232,14 +232,14 @@ START_TEST(every_failing_call) {
   struct cleat__list_page page;
   write_many("a/b/k", "", 1005);
   cleat__fault_arm(0, false);
-  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   unsigned long calls = cleat__fault_disarm();
   cleat__list_page_clear(&page);
   ck_assert_uint_gt(calls, 1000);
   for (unsigned long n = 1; n <= calls; n += n < 30 || n + 5 > calls ? 1 : 37) {
     cleat__fault_arm(n, false);
     must_fail(CLEAT_NO_MEMORY,
-              cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+              cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
     cleat__fault_disarm();
   }
   ck_assert_uint_eq(scratch_fds(), fds);

@@ -128,8 +128,9 @@ static cleat_status operate(struct waiter *waiter) {
   if (waiter->what == DROP_LOCK)
     return drop_lock() ? CLEAT_OK : CLEAT_NOT_FOUND;
   if (waiter->what == REMOVE)
-    return cleat__store_remove(store, "k", &waiter->cancel, &mine);
-  return cleat__store_put(store, "k", &body, 1, &options, &waiter->cancel, &mine);
+    return cleat__store_remove(store, "k", cleat__call(&waiter->cancel, &mine));
+  return cleat__store_put(store, "k", cleat__spans(&body, 1), &options,
+                          cleat__call(&waiter->cancel, &mine));
 }
 
 static void *waiter_main(void *arg) {
@@ -146,7 +147,7 @@ static void *waiter_main(void *arg) {
 /* Starts the operation on the object as it is now. */
 static void start(struct waiter *waiter, enum operation what) {
   struct cleat__object object;
-  must(cleat__store_head(store, "k", &object, &scratch_go_on, &err));
+  must(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)));
   memset(waiter, 0, sizeof *waiter);
   waiter->what = what;
   snprintf(waiter->etag, sizeof waiter->etag, "%s", object.etag);
@@ -304,7 +305,7 @@ START_TEST(waiting_ends_with_the_time_limit) {
   must(cleat__store_file_open(scratch_path("root"), &config, &hasty, &err));
   int lock = hold_lock();
   must_fail(CLEAT_TIMEOUT, scratch_put(hasty, "k", "x", CLEAT__PUT_ALWAYS, NULL, &err));
-  must_fail(CLEAT_TIMEOUT, cleat__store_remove(hasty, "k", &scratch_go_on, &err));
+  must_fail(CLEAT_TIMEOUT, cleat__store_remove(hasty, "k", cleat__call(&scratch_go_on, &err)));
   close(lock);
   scratch_expect(store, "k", "first");
   cleat__store_close(hasty);
@@ -315,12 +316,12 @@ END_TEST
 START_TEST(without_a_lock) {
   struct cleat__object object;
   must(put("k", "first"));
-  must(cleat__store_head(store, "k", &object, &scratch_go_on, &err));
+  must(cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)));
   ck_assert_int_eq(symlink("nowhere", scratch_path("root/.cleat-lock")), 0);
   must_fail(CLEAT_IO, scratch_put(store, "k", "x", CLEAT__PUT_IF_MATCH, object.etag, &err));
   must(put("k", "second"));
   scratch_expect(store, "k", "second");
-  must(cleat__store_remove(store, "k", &scratch_go_on, &err));
+  must(cleat__store_remove(store, "k", cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 

@@ -136,7 +136,7 @@ static cleat_status put(const char *text, enum cleat__put_condition condition, c
 }
 
 static void head(struct cleat__object *object) {
-  must(cleat__store_head(store, "k", object, &scratch_go_on, &err));
+  must(cleat__store_head(store, "k", object, cleat__call(&scratch_go_on, &err)));
 }
 
 /* What another machine does. */
@@ -199,7 +199,8 @@ START_TEST(a_stale_file_is_opened_again) {
   for (int reads = 0; reads < 2; reads++) {
     nfs.stale_opens = reads == 0 ? 2 : 0;
     nfs.stale_reads = reads == 0 ? 0 : 2;
-    must(cleat__store_get(store, "k", 0, &span, 1, &crc, &scratch_go_on, &err));
+    must(cleat__store_get(store, "k", 0, cleat__spans(&span, 1), &crc,
+                          cleat__call(&scratch_go_on, &err)));
     ck_assert_str_eq(text, "first");
     nfs.stale_reads = reads == 0 ? 0 : 2;
     scratch_expect(store, "k", "first");
@@ -211,7 +212,7 @@ START_TEST(what_stays_stale_is_said) {
   struct cleat__object object;
   must(put("first", CLEAT__PUT_ALWAYS, NULL));
   nfs.stale_opens = 1000;
-  must_fail(CLEAT_IO, cleat__store_head(store, "k", &object, &scratch_go_on, &err));
+  must_fail(CLEAT_IO, cleat__store_head(store, "k", &object, cleat__call(&scratch_go_on, &err)));
   ck_assert_ptr_nonnull(strstr(err.hint, "NFS"));
 }
 END_TEST
@@ -220,7 +221,7 @@ END_TEST
 
 static struct cleat__upload begin_upload(void) {
   struct cleat__upload upload = {.key = "f/k", .size = 8192, .part_bytes = 4096};
-  must(cleat__store_multipart_create(store, &upload, NULL, &scratch_go_on, &err));
+  must(cleat__store_multipart_create(store, &upload, NULL, cleat__call(&scratch_go_on, &err)));
   return upload;
 }
 
@@ -326,14 +327,16 @@ START_TEST(removed_files_that_are_open_are_no_objects) {
   struct cleat__swept swept = {0};
   must(put("first", CLEAT__PUT_ALWAYS, NULL));
   scratch_write("root/" SILLY, "removed", 7);
-  must(cleat__store_list(store, "", false, NULL, &page, &scratch_go_on, &err));
+  must(cleat__store_list(store, "", false, NULL, &page, cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(page.count, 1);
   ck_assert_str_eq(page.entries[0].key, "k");
   cleat__list_page_clear(&page);
   int64_t now_s = (int64_t)time(NULL);
-  must(cleat__store_sweep(store, "", now_s - 3600, false, &swept, &scratch_go_on, &err));
+  must(cleat__store_sweep(store, "", now_s - 3600, false, &swept,
+                          cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(swept.objects, 0);
-  must(cleat__store_sweep(store, "", now_s + 3600, false, &swept, &scratch_go_on, &err));
+  must(cleat__store_sweep(store, "", now_s + 3600, false, &swept,
+                          cleat__call(&scratch_go_on, &err)));
   ck_assert_uint_eq(swept.objects, 1);
   ck_assert_str_eq(scratch_tree("root"), "k\n");
 }
@@ -347,7 +350,8 @@ START_TEST(an_object_is_no_upload) {
   store = scratch_store("root");
   snprintf(hidden, sizeof hidden, "root/f/" CLEAT__FILE_UPLOAD_PREFIX "%.32s", upload.id);
   ck_assert_int_eq(link(scratch_path(hidden), scratch_path("root/f/k")), 0);
-  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(store, &upload, &scratch_go_on, &err));
+  must_fail(CLEAT_LOST,
+            cleat__store_multipart_adopt(store, &upload, cleat__call(&scratch_go_on, &err)));
 }
 END_TEST
 

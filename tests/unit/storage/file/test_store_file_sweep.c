@@ -71,12 +71,13 @@ static bool is_there(const char *name) {
 START_TEST(lists_tell_dates) {
   struct cleat__list_page page = {0};
   put("store/a/b", 3 * DAYS);
-  ck_ok(cleat__store_list(client->store, "", false, NULL, &page, &client->never, &err));
+  ck_ok(
+      cleat__store_list(client->store, "", false, NULL, &page, cleat__call(&client->never, &err)));
   ck_assert_uint_eq(page.count, 1);
   ck_assert_int_le(page.entries[0].modified_s, now_s() - 3 * DAYS);
   ck_assert_int_ge(page.entries[0].modified_s, now_s() - 3 * DAYS - 100);
   cleat__list_page_clear(&page);
-  ck_ok(cleat__store_list(client->store, "", true, NULL, &page, &client->never, &err));
+  ck_ok(cleat__store_list(client->store, "", true, NULL, &page, cleat__call(&client->never, &err)));
   ck_assert_int_eq(page.entries[0].modified_s, 0);
   cleat__list_page_clear(&page);
 }
@@ -148,7 +149,7 @@ static struct cleat__store *begin_upload(struct cleat__upload *upload, char jour
   struct cleat__store *store = scratch_store("store");
   *upload = (struct cleat__upload){.size = 3 * KIT_PART, .part_bytes = KIT_PART};
   snprintf(upload->key, sizeof upload->key, "%s", KEY);
-  ck_ok(cleat__store_multipart_create(store, upload, NULL, &scratch_go_on, &err));
+  ck_ok(cleat__store_multipart_create(store, upload, NULL, cleat__call(&scratch_go_on, &err)));
   snprintf(journal, 128, ATTEMPT ".cleat-upload-%.32s.parts", upload->id);
   age(journal, 2 * DAYS);
   return store;

@@ -33,7 +33,7 @@ START_TEST(put_sends_all_spans_with_a_length) {
   static const char *const headers[] = {"Host: there:9000", "x-amz-a: b", "Content-Type: c/d"};
   char value[64];
   web_start(see, &seen, MOCK_WHOLE);
-  struct cleat__http_request request = web_put(spans, 3);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 3));
   char url[128];
   snprintf(url, sizeof url, "%s/a%%20b/../%%2B?x=%%2F&y=", mock_server_url(web.server));
   request.url = url;
@@ -69,7 +69,7 @@ START_TEST(large_body_is_sent_at_once) {
     bytes[i] = (char)(i * 7 + i / 251);
   web_start(web_take_body, &large, MOCK_WHOLE);
   struct cleat__span spans[] = {{bytes, 1000000}, {bytes + 1000000, size - 1000000}};
-  struct cleat__http_request request = web_put(spans, 2);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 2));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_uint_eq(large.size, size);
   ck_assert_uint_eq(large.crc32c, cleat__crc32c(0, bytes, size));
@@ -112,7 +112,7 @@ START_TEST(body_goes_into_spans_with_its_crc) {
             "HTTP/1.1 206 Partial Content\r\nContent-Length: 9\r\nContent-Range: bytes 0-8/20\r\n"
             "\r\n123456789",
             MOCK_WHOLE);
-  struct cleat__http_request request = web_get_into(spans, 3);
+  struct cleat__http_request request = web_get_into(cleat__spans(spans, 3));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_int_eq(web.reply.status, 206);
   ck_assert_uint_eq(web.reply.body_bytes, 9);
@@ -132,7 +132,7 @@ START_TEST(longer_body_than_spans_is_refused) {
   char bytes[4], beyond = 'x';
   struct cleat__span spans[] = {{bytes, 4}, {&beyond, 0}};
   web_start(web_say, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345", MOCK_WHOLE);
-  struct cleat__http_request request = web_get_into(spans, 2);
+  struct cleat__http_request request = web_get_into(cleat__spans(spans, 2));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_MALFORMED);
   ck_assert(web.reply.too_long);
   ck_assert_int_eq(beyond, 'x');
@@ -145,7 +145,7 @@ START_TEST(shorter_body_than_spans_is_told) {
   char bytes[40];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(web_say, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345", MOCK_WHOLE);
-  struct cleat__http_request request = web_get_into(spans, 1);
+  struct cleat__http_request request = web_get_into(cleat__spans(spans, 1));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_uint_eq(web.reply.body_bytes, 5);
   web_stop();
@@ -160,7 +160,7 @@ START_TEST(error_body_goes_to_the_text) {
             "HTTP/1.1 404 Not Found\r\nContent-Length: 15\r\nx-amz-request-id: R1\r\n\r\n"
             "<Error></Error>",
             MOCK_WHOLE);
-  struct cleat__http_request request = web_get_into(spans, 1);
+  struct cleat__http_request request = web_get_into(cleat__spans(spans, 1));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_int_eq(web.reply.status, 404);
   ck_assert_str_eq(cleat__buffer_text(&web.reply.text), "<Error></Error>");

@@ -216,7 +216,8 @@ START_TEST(a_try_after_one_that_broke_goes_elsewhere) {
     snprintf(endpoint, sizeof endpoint, "http://two.test%s",
              strrchr(mock_server_url(script.server), ':'));
     script_open(endpoint, "bucket/run", NULL);
-    ck_ok(script.store->ops->put(script.store, "k", &span, 1, &put, &cancel, &err));
+    ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put,
+                                 cleat__call(&cancel, &err)));
     ck_assert_uint_ne(requests[0].address, requests[1].address);
     script_expect_header(2, "host", endpoint + strlen("http://"));
     script_end(2);

@@ -40,7 +40,7 @@ START_TEST(connection_is_given_up_after_a_refused_body) {
   struct cleat__span body = {(char[]){"12345"}, 5};
   static char refusal[] = "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
   web_start(web_say, refusal, MOCK_WHOLE);
-  struct cleat__http_request put = web_put(&body, 1);
+  struct cleat__http_request put = web_put(cleat__spans(&body, 1));
   struct cleat__http_request get = web_request("GET");
   for (int i = 0; i < 3; i++)
     ck_assert_int_eq(web_send(&put), CLEAT__TRANSPORT_OK);
@@ -80,14 +80,14 @@ static void expect_one_copy(struct cleat__http_request request) {
   ck_assert_uint_eq(mock_server_requests(web.server), 2);
   /* After an empty body newer libcurl keeps no connection. */
   bool kept = atomic_load(&unanswered) == 1;
-  ck_assert(kept || (request.has_body && request.body_count == 0));
+  ck_assert(kept || (request.has_body && request.body.count == 0));
   ck_assert(web.reply.unrepeated == kept);
   if (kept)
     ck_assert_str_eq(web.reply.message, "a kept connection was closed before a reply");
   /* The next one is whole again. */
   seen.size = 0;
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
-  ck_assert_uint_eq(seen.size, cleat__spans_length(request.body, request.body_count));
+  ck_assert_uint_eq(seen.size, cleat__spans_length(request.body));
   ck_assert_uint_eq(mock_server_requests(web.server), 3);
   web_stop();
 }
@@ -100,8 +100,8 @@ START_TEST(kept_connection_that_closes) {
     expect_one_copy((struct cleat__http_request){.method = methods[i], .text_cap = 1024});
   struct cleat__http_request request = {.method = "POST", .text_cap = 1024, .has_body = true};
   expect_one_copy(request);
-  request.body = spans;
-  for (request.body_count = 1; request.body_count <= 2; request.body_count++)
+  request.body.items = spans;
+  for (request.body.count = 1; request.body.count <= 2; request.body.count++)
     expect_one_copy(request);
 }
 END_TEST
@@ -117,7 +117,7 @@ START_TEST(expectation_that_is_refused) {
   static char bytes[100000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(refuse_expectations, NULL, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.ask_first = true;
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_BROKEN);
   ck_assert(web.reply.unrepeated);
@@ -196,7 +196,7 @@ START_TEST(reply_before_the_body_was_read) {
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(web_say, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
             MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   ck_assert_int_eq(web_send(&request), CLEAT__TRANSPORT_OK);
   ck_assert_int_eq(web.reply.status, 403);
   web_stop();
@@ -244,7 +244,7 @@ START_TEST(body_that_asks_first_is_held_back) {
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   struct early early = {0};
   web_start(refuse_late, &early, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.ask_first = true;
   for (size_t i = 0; i < 5; i++) {
     ck_assert_msg(web_send(&request) == CLEAT__TRANSPORT_OK, "%s", web.reply.message);
@@ -265,7 +265,7 @@ START_TEST(body_that_asks_first_comes_after_all) {
   struct web_body seen = {0};
   memset(bytes, 'x', sizeof bytes);
   web_start(web_take_body, &seen, MOCK_WHOLE);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.ask_first = true;
   ck_assert_msg(web_send(&request) == CLEAT__TRANSPORT_OK, "%s", web.reply.message);
   ck_assert_str_eq(seen.expect, "100-continue");

@@ -117,8 +117,8 @@ static void begin(enum role first, enum role second) {
 
 static struct cleat__span whole[] = {{play.body, SIZE}};
 
-static struct cleat__http_request get(const struct cleat__span *spans, size_t count) {
-  struct cleat__http_request request = web_get_into(spans, count);
+static struct cleat__http_request get(struct cleat__spans spans) {
+  struct cleat__http_request request = web_get_into(spans);
   request.second_is_due = is_due;
   return request;
 }
@@ -151,7 +151,7 @@ START_TEST(second_answers_first) {
   const enum role roles[] = {STALLS, STALLS_HALFWAY};
   for (size_t i = 0; i < 2; i++) {
     begin(roles[i], ANSWERS);
-    struct cleat__http_request request = get(whole, 1);
+    struct cleat__http_request request = get(cleat__spans(whole, 1));
     expect_answer(&request, true);
     ck_assert_uint_eq(mock_server_requests(web.server), 2);
     /* Its connection is the one that is kept. */
@@ -165,7 +165,7 @@ END_TEST
 
 START_TEST(first_answers_first) {
   begin(WAITS, STALLS);
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   expect_answer(&request, false);
   play.due_after = 1000000;
   expect_answer(&request, false);
@@ -177,7 +177,7 @@ END_TEST
 START_TEST(never_due) {
   begin(ANSWERS, ANSWERS);
   play.due_after = 1000000;
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   expect_answer(&request, false);
   ck_assert_uint_eq(web.reply.twice_bytes, 0);
   ck_assert_uint_eq(mock_server_connections(web.server), 1);
@@ -188,11 +188,11 @@ END_TEST
 /* "Not now" and a cut connection settle nothing while the other one still runs. */
 START_TEST(what_does_not_settle_it) {
   begin(WAITS_LONG, REFUSES);
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   expect_answer(&request, false);
   web_stop();
   begin(CUTS, ANSWERS);
-  request = get(whole, 1);
+  request = get(cleat__spans(whole, 1));
   expect_answer(&request, true);
   web_stop();
 }
@@ -200,12 +200,12 @@ END_TEST
 
 START_TEST(both_fail) {
   begin(CUTS, REFUSES);
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   enum cleat__transport transport = send_it(&request);
   ck_assert(transport == CLEAT__TRANSPORT_BROKEN || web.reply.status == 503);
   web_stop();
   begin(STALLS, DENIES);
-  request = get(whole, 1);
+  request = get(cleat__spans(whole, 1));
   expect_ok(&request);
   ck_assert_int_eq(web.reply.status, 403);
   web_stop();
@@ -215,7 +215,7 @@ END_TEST
 START_TEST(a_body_is_sent_twice) {
   begin(STALLS, ANSWERS);
   struct cleat__span spans[] = {{play.sent, SIZE}};
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.text_cap = SIZE;
   request.second_is_due = is_due;
   expect_ok(&request);
@@ -230,7 +230,7 @@ END_TEST
 /* What the loser wrote last may be wrong: the checksum is that of the memory, whoever won. */
 START_TEST(the_loser_spoils_nothing_unseen) {
   begin(SPOILS, WAITS_FOR_SPOILS);
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   expect_ok(&request);
   ck_assert(web.reply.second);
   ck_assert_uint_eq(web.reply.crc32c, cleat__crc32c(0, play.body, SIZE));
@@ -242,7 +242,7 @@ END_TEST
 START_TEST(with_gaps_one_at_a_time) {
   begin(WAITS, LATE);
   struct cleat__span spans[] = {{play.body, 1000}, {NULL, 5000}, {play.body + 6000, SIZE - 6000}};
-  struct cleat__http_request request = get(spans, 3);
+  struct cleat__http_request request = get(cleat__spans(spans, 3));
   expect_ok(&request);
   ck_assert(web.reply.second);
   ck_assert_uint_eq(web.reply.crc32c, cleat__crc32c(0, play.sent, SIZE));
@@ -252,7 +252,7 @@ START_TEST(with_gaps_one_at_a_time) {
   /* All dropped: there is no memory to spoil. */
   begin(STALLS_HALFWAY, ANSWERS);
   struct cleat__span dropped[] = {{NULL, SIZE}};
-  request = get(dropped, 1);
+  request = get(cleat__spans(dropped, 1));
   expect_ok(&request);
   ck_assert_uint_eq(web.reply.crc32c, cleat__crc32c(0, play.sent, SIZE));
   web_stop();
@@ -262,7 +262,7 @@ END_TEST
 START_TEST(both_are_cancelled) {
   atomic_bool cancel = false;
   begin(STALLS, STALLS_HALFWAY);
-  struct cleat__http_request request = get(whole, 1);
+  struct cleat__http_request request = get(cleat__spans(whole, 1));
   request.cancel = &cancel;
   request.idle_ms = 300; /* the first ends by itself */
   ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
@@ -282,7 +282,7 @@ START_TEST(a_second_one_has_what_is_left_of_the_limit) {
   for (int i = 0; i < TRIES && !shared; i++) {
     begin(STALLS, STALLS);
     play.due_after = 7;
-    struct cleat__http_request request = get(whole, 1);
+    struct cleat__http_request request = get(cleat__spans(whole, 1));
     request.limit_ms = LIMIT_MS;
     int64_t began_ms = clock->monotonic_ms(clock->ctx);
     ck_assert_int_eq(send_it(&request), CLEAT__TRANSPORT_TIMEOUT);
@@ -298,7 +298,7 @@ END_TEST
 START_TEST(no_second_to_be_had) {
   for (unsigned long n = 1; n < 40; n++) {
     begin(LATE, STALLS);
-    struct cleat__http_request request = get(whole, 1);
+    struct cleat__http_request request = get(cleat__spans(whole, 1));
     cleat__fault_arm(n, false);
     enum cleat__transport transport = send_it(&request);
     bool reached = cleat__fault_disarm() >= n;

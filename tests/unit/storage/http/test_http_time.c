@@ -46,7 +46,7 @@ START_TEST(stalled_upload_ends_after_the_idle_limit) {
   static char bytes[16000000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(stay_silent, NULL, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.idle_ms = 300;
   expect_end(&request, CLEAT__TRANSPORT_TIMEOUT, 10);
   web_stop();
@@ -103,7 +103,7 @@ START_TEST(bytes_that_leave_the_send_buffer_are_no_silence) {
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   size_t left = sizeof bytes - MOCK_HEAD_MAX; /* some came with the head */
   web_start(drain_slowly, &left, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.idle_ms = 1500;
   expect_end(&request, CLEAT__TRANSPORT_OK, 60);
   web_stop();
@@ -135,7 +135,7 @@ START_TEST(reply_that_trickles_is_given_up) {
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   for (size_t i = 0; i < 2; i++) {
     web_start(trickle_for_ever, statuses[i], MOCK_WHOLE);
-    struct cleat__http_request request = web_get_into(spans, 1);
+    struct cleat__http_request request = web_get_into(cleat__spans(spans, 1));
     expect_slow(&request);
     web_stop();
   }
@@ -154,7 +154,7 @@ START_TEST(upload_that_trickles_is_given_up) {
   static char bytes[16000000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(read_slowly, NULL, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   expect_slow(&request);
   web_stop();
 }
@@ -187,7 +187,7 @@ START_TEST(thinking_is_not_slow) {
   static char bytes[3000000];
   struct cleat__span spans[] = {{bytes, sizeof bytes}};
   web_start(answer_late, web_ok_reply, MOCK_WHOLE);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.pace_ms = 200;
   expect_end(&request, CLEAT__TRANSPORT_OK, 60);
   web_stop();
@@ -255,7 +255,7 @@ START_TEST(no_grace_before_the_body_is_sent) {
   atomic_bool cancel = false;
   pthread_t thread;
   web_start(stay_silent, NULL, MOCK_HEAD);
-  struct cleat__http_request request = web_put(spans, 1);
+  struct cleat__http_request request = web_put(cleat__spans(spans, 1));
   request.cancel = &cancel;
   request.grace_ms = 20000;
   pthread_create(&thread, NULL, cancel_soon, &cancel);

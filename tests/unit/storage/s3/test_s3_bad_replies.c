@@ -16,20 +16,21 @@ static atomic_bool no_cancel;
 
 static cleat_status head(void) {
   struct cleat__object object;
-  return script.store->ops->head(script.store, "k", &object, &no_cancel, &err);
+  return script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status put(void) {
   char text[] = "123456789";
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {.crc32c = 0xE3069283u};
-  return script.store->ops->put(script.store, "k", &span, 1, &options, &no_cancel, &err);
+  return script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &options,
+                                cleat__call(&no_cancel, &err));
 }
 
 static cleat_status list(void) {
   struct cleat__list_page page = {0};
   cleat_status status =
-      script.store->ops->list(script.store, "", false, NULL, &page, &no_cancel, &err);
+      script.store->ops->list(script.store, "", false, NULL, &page, cleat__call(&no_cancel, &err));
   cleat__list_page_clear(&page);
   return status;
 }

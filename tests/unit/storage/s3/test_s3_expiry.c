@@ -80,11 +80,13 @@ static cleat_status upload(void) {
   struct cleat__upload made = {.key = "k", .size = 18, .part_bytes = 9};
   struct cleat__stored_part parts[2] = {{.number = 1, .size = 9, .has_crc32c = true},
                                         {.number = 2, .size = 9, .has_crc32c = true}};
-  cleat_status status = store->ops->multipart_create(store, &made, NULL, &no_cancel, &err);
+  cleat_status status =
+      store->ops->multipart_create(store, &made, NULL, cleat__call(&no_cancel, &err));
   for (int i = 0; i < 2 && status == CLEAT_OK; i++)
-    status = store->ops->multipart_part(store, &made, &span, 1, &parts[i], &no_cancel, &err);
+    status = store->ops->multipart_part(store, &made, cleat__spans(&span, 1), &parts[i],
+                                        cleat__call(&no_cancel, &err));
   return status == CLEAT_OK
-             ? store->ops->multipart_complete(store, &made, parts, 2, &no_cancel, &err)
+             ? store->ops->multipart_complete(store, &made, parts, 2, cleat__call(&no_cancel, &err))
              : status;
 }
 

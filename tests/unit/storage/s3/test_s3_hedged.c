@@ -85,14 +85,16 @@ static cleat_status put(const char *key, enum cleat__put_condition condition,
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {
       .condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
-  return play.store->ops->put(play.store, key, &span, 1, &options, &play.cancel, error);
+  return play.store->ops->put(play.store, key, cleat__spans(&span, 1), &options,
+                              cleat__call(&play.cancel, error));
 }
 
 static cleat_status complete(struct cleat_error *error) {
   struct cleat__upload upload = {.key = "complete", .id = "U+1", .size = 9, .part_bytes = 9};
   struct cleat__stored_part part = {
       .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
-  return play.store->ops->multipart_complete(play.store, &upload, &part, 1, &play.cancel, error);
+  return play.store->ops->multipart_complete(play.store, &upload, &part, 1,
+                                             cleat__call(&play.cancel, error));
 }
 
 static void *send_one(void *arg) {

@@ -22,7 +22,8 @@ static cleat_status complete_as(bool create_only) {
   struct cleat__stored_part part = {
       .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
   upload.create_only = create_only;
-  return script.store->ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err);
+  return script.store->ops->multipart_complete(script.store, &upload, &part, 1,
+                                               cleat__call(&no_cancel, &err));
 }
 
 static cleat_status complete(void) {
@@ -35,7 +36,8 @@ START_TEST(create_and_complete_requests) {
                    "</InitiateMultipartUploadResult>"),
          XML_REPLY("<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
                    "</CompleteMultipartUploadResult>"));
-  ck_ok(script.store->ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
+  ck_ok(script.store->ops->multipart_create(script.store, &upload, NULL,
+                                            cleat__call(&no_cancel, &err)));
   ck_assert_str_eq(upload.id, "new/id");
   script_expect_line(1, "POST /bucket/run/k?uploads= HTTP/1.1\r\n");
   script_expect_header(1, "x-amz-checksum-algorithm", "CRC32C");
@@ -65,23 +67,25 @@ START_TEST(crc64nvme_of_parts_and_of_the_whole) {
   const struct cleat__store_ops *ops = script.store->ops;
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
-  ck_ok(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
+  ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
   script_expect_header(1, "x-amz-checksum-algorithm", "CRC64NVME");
   script_expect_header(1, "x-amz-checksum-type", "FULL_OBJECT");
-  ck_ok(ops->multipart_part(script.store, &upload, first, 2, &parts[0], &no_cancel, &err));
-  ck_ok(ops->multipart_part(script.store, &upload, &second, 1, &parts[1], &no_cancel, &err));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(first, 2), &parts[0],
+                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&second, 1), &parts[1],
+                            cleat__call(&no_cancel, &err)));
   script_expect_header(2, "x-amz-checksum-crc64nvme", "Fmrit/9iyvg=");
   script_expect_header(3, "x-amz-checksum-crc64nvme", "4NY2j0LQBzc=");
   script_expect_header(2, "x-amz-checksum-crc32c", NULL);
-  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, &no_cancel, &err));
+  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, cleat__call(&no_cancel, &err)));
   script_expect_header(4, "x-amz-checksum-crc64nvme", "rosUhgp5mIg=");
   script_expect_header(4, "x-amz-checksum-type", "FULL_OBJECT");
   /* Where a part's is not known, the store is left to make that of the whole. */
   parts[1].has_crc64nvme = false;
-  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, &no_cancel, &err));
+  ck_ok(ops->multipart_complete(script.store, &upload, parts, 2, cleat__call(&no_cancel, &err)));
   script_expect_header(5, "x-amz-checksum-crc64nvme", NULL);
   script_expect_header(5, "x-amz-checksum-type", NULL);
-  ck_ok(ops->put(script.store, "k", whole, 3, &put, &no_cancel, &err));
+  ck_ok(ops->put(script.store, "k", cleat__spans(whole, 3), &put, cleat__call(&no_cancel, &err)));
   script_expect_header(6, "x-amz-checksum-crc64nvme", "rosUhgp5mIg=");
   script_expect_header(6, "x-amz-checksum-crc32c", NULL);
   script_end(6);
@@ -99,9 +103,10 @@ START_TEST(checksums_can_be_off) {
   const struct cleat__store_ops *ops = script.store->ops;
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=off", NULL);
-  ck_ok(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
-  ck_ok(ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err));
-  ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err));
+  ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
+                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
   for (unsigned request = 1; request <= 3; request++)
     ck_assert_ptr_null(strstr(script_seen(request)->head, "x-amz-checksum"));
   script_end(3);
@@ -132,7 +137,8 @@ static cleat_status feed_part(struct fed *fed, struct cleat__stored_part *part) 
   struct cleat__feed feed = {FED_BYTES, read_fed, fed};
   *part = (struct cleat__stored_part){
       .number = 3, .size = FED_BYTES, .crc32c = 0xE3069283u, .has_crc32c = true};
-  return script.store->ops->multipart_feed(script.store, &upload, &feed, part, &no_cancel, &err);
+  return script.store->ops->multipart_feed(script.store, &upload, &feed, part,
+                                           cleat__call(&no_cancel, &err));
 }
 
 START_TEST(a_fed_part_is_read_again_for_each_try) {
@@ -178,8 +184,8 @@ START_TEST(a_fed_part_has_the_checksums_of_its_bytes) {
   ck_ok(feed_part(&fed, &part));
   same = part;
   struct cleat__span span = {bytes, FED_BYTES};
-  ck_ok(
-      script.store->ops->multipart_part(script.store, &upload, &span, 1, &same, &no_cancel, &err));
+  ck_ok(script.store->ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &same,
+                                          cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(part.crc64nvme, same.crc64nvme);
   ck_assert_uint_eq(fed.begun, 3); /* two checksums and the body */
   static const char *const names[] = {"x-amz-checksum-crc64nvme: ", "x-amz-content-sha256: "};
@@ -200,8 +206,8 @@ START_TEST(part_without_an_etag) {
   char byte = 'x';
   struct cleat__span span = {&byte, 1};
   SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", OK_REPLY);
-  ck_ok(
-      script.store->ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err));
+  ck_ok(script.store->ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
+                                          cleat__call(&no_cancel, &err)));
   ck_assert_str_eq(part.etag, "\"e\"");
   script_expect_line(2, "PUT /bucket/run/k?partNumber=3&uploadId=U%2B1 HTTP/1.1\r\n");
   script_end(2);
@@ -314,7 +320,8 @@ START_TEST(lost_reply_to_a_complete_on_a_kept_connection) {
   struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
   SCRIPT(OK_REPLY, HANG_UP, COMPLETED,
          "HTTP/1.1 200 OK\r\nETag: \"x-1\"\r\nContent-Length: 9\r\n\r\n");
-  ck_ok(script.store->ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err));
+  ck_ok(script.store->ops->put(script.store, "k", cleat__spans(&span, 1), &put,
+                               cleat__call(&no_cancel, &err)));
   ck_ok(complete());
   script_expect_line(4, "HEAD /bucket/run/k HTTP/1.1\r\n");
   ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
@@ -347,9 +354,9 @@ START_TEST(part_of_an_upload_that_is_gone_answered_by_errors) {
   char text[] = "123456789";
   struct cleat__span body = {text, 9};
   SCRIPT(BUSY, BUSY, BUSY, BUSY, UPLOADS(""));
-  ck_fails(
-      script.store->ops->multipart_part(script.store, &upload, &body, 1, &part, &no_cancel, &err),
-      CLEAT_NOT_FOUND);
+  ck_fails(script.store->ops->multipart_part(script.store, &upload, cleat__spans(&body, 1), &part,
+                                             cleat__call(&no_cancel, &err)),
+           CLEAT_NOT_FOUND);
   ck_assert_ptr_nonnull(strstr(err.message, "it was aborted"));
   script_end(5);
 }
@@ -469,7 +476,7 @@ END_TEST
 START_TEST(abort_is_outrun_by_a_part) {
   struct cleat__upload upload = an_upload();
   SCRIPT(NO_CONTENT, ONE_PART, ERROR_REPLY("404 Not Found", "NoSuchUpload"));
-  ck_ok(script.store->ops->multipart_abort(script.store, &upload, &no_cancel, &err));
+  ck_ok(script.store->ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)));
   script_expect_line(1, "DELETE /bucket/run/k?uploadId=U%2B1 HTTP/1.1\r\n");
   script_expect_line(2, "GET /bucket/run/k?max-parts=1000&part-number-marker=0&uploadId=U%2B1 ");
   script_expect_line(3, "DELETE ");
@@ -480,7 +487,7 @@ END_TEST
 START_TEST(abort_that_does_not_help) {
   struct cleat__upload upload = an_upload();
   SCRIPT(ONE_PART);
-  ck_fails(script.store->ops->multipart_abort(script.store, &upload, &no_cancel, &err),
+  ck_fails(script.store->ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)),
            CLEAT_STORE);
   script_end(mock_server_requests(script.server));
   ck_assert_uint_le(script.waits, 10);
@@ -497,8 +504,8 @@ START_TEST(parts_come_in_pages) {
   struct cleat__stored_part *parts = NULL;
   size_t count = 0;
   SCRIPT(PART_PAGE("4", "true"), PART_PAGE("7", "false"), PART_PAGE("7", "true"));
-  ck_ok(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count, &no_cancel,
-                                                &err));
+  ck_ok(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count,
+                                                cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 2);
   ck_assert_uint_eq(parts[0].number, 4);
   ck_assert_uint_eq(parts[1].number, 7);
@@ -506,7 +513,7 @@ START_TEST(parts_come_in_pages) {
   cleat__free(parts);
   /* Pages without end are an error, not a loop. */
   ck_fails(script.store->ops->multipart_list_parts(script.store, &upload, &parts, &count,
-                                                   &no_cancel, &err),
+                                                   cleat__call(&no_cancel, &err)),
            CLEAT_STORE);
   script_end(mock_server_requests(script.server));
 }

@@ -92,22 +92,24 @@ static void do_everything(void) {
   struct cleat__put_options put = {.condition = CLEAT__PUT_CREATE_ONLY};
   struct cleat__list_page page;
   struct cleat__object object;
-  char text[] = "1234", *small = NULL;
+  char text[] = "1234";
+  struct cleat__small small = {0};
   struct cleat__span span = {text, 4};
   uint32_t crc = 0;
-  size_t size = 0;
-  ck_ok(ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err));
-  ck_ok(ops->get(script.store, "k", 0, &span, 1, &crc, &no_cancel, &err));
-  ck_ok(ops->head(script.store, "k", &object, &no_cancel, &err));
-  ck_ok(ops->list(script.store, "", true, NULL, &page, &no_cancel, &err));
+  ck_ok(ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)));
+  ck_ok(
+      ops->get(script.store, "k", 0, cleat__spans(&span, 1), &crc, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->list(script.store, "", true, NULL, &page, cleat__call(&no_cancel, &err)));
   cleat__list_page_clear(&page);
-  ck_ok(ops->remove(script.store, "k", &no_cancel, &err));
-  ck_ok(ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err));
-  ck_ok(ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err));
-  ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err));
-  ck_ok(ops->multipart_abort(script.store, &upload, &no_cancel, &err));
-  ck_ok(ops->get_small(script.store, "k", 9, &small, &size, &object, &no_cancel, &err));
-  cleat__free(small);
+  ck_ok(ops->remove(script.store, "k", cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
+                            cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_complete(script.store, &upload, &part, 1, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->multipart_abort(script.store, &upload, cleat__call(&no_cancel, &err)));
+  ck_ok(ops->get_small(script.store, "k", 9, &small, cleat__call(&no_cancel, &err)));
+  cleat__free(small.bytes);
 }
 
 /* `encryption` is what the replies to put and to a part say of it: a header line, or "". */
@@ -292,11 +294,13 @@ START_TEST(encryption_that_was_not_done) {
   snprintf(location, sizeof location, "bucket/run%s", cases[_i].query);
   script_open(mock_server_url(script.server), location, NULL);
   const struct cleat__store_ops *ops = script.store->ops;
-  ck_fails(ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err), CLEAT_UNSUPPORTED);
+  ck_fails(ops->put(script.store, "k", cleat__spans(&span, 1), &put, cleat__call(&no_cancel, &err)),
+           CLEAT_UNSUPPORTED);
   ck_assert_ptr_nonnull(strstr(err.message, "s3://bucket/run/k"));
   ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
   ck_assert(err.hint[0] != '\0');
-  ck_fails(ops->multipart_part(script.store, &upload, &span, 1, &part, &no_cancel, &err),
+  ck_fails(ops->multipart_part(script.store, &upload, cleat__spans(&span, 1), &part,
+                               cleat__call(&no_cancel, &err)),
            CLEAT_UNSUPPORTED);
   ck_assert_ptr_nonnull(strstr(err.message, "did not encrypt"));
   script_end(2);
@@ -309,7 +313,8 @@ START_TEST(the_key_is_not_told) {
   setenv("CLEAT_SSE_C_KEY", KEY, 1);
   SCRIPT(ERROR_REPLY("503 Slow Down", "SlowDown"),
          ERROR_REPLY("400 Bad Request", "InvalidRequest"));
-  ck_assert(script.store->ops->head(script.store, "k", &object, &no_cancel, &err) != CLEAT_OK);
+  ck_assert(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)) !=
+            CLEAT_OK);
   script_expect_header(1, SSE "-customer-key", KEY);
   ck_assert_uint_ge(script.log_lines, 1);
   ck_assert_ptr_null(strstr(script.last_log, "MDEy"));
@@ -328,7 +333,7 @@ START_TEST(options_follow_to_another_region) {
   script.count = 2;
   script_start();
   script_open(mock_server_url(script.server), "bucket?request_payer=requester", NULL);
-  ck_ok(script.store->ops->head(script.store, "k", &object, &no_cancel, &err));
+  ck_ok(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)));
   script_expect_header(2, "x-amz-request-payer", "requester");
   script_end(2);
 }

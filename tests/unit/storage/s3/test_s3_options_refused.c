@@ -35,15 +35,16 @@ START_TEST(an_option_that_is_refused) {
   const struct cleat__store_ops *ops = script.store->ops;
   for (int i = 0; i < 2; i++) {
     cleat_status status =
-        i == 0 ? ops->put(script.store, "k", &span, 1, &put, &no_cancel, &err)
-               : ops->multipart_create(script.store, &upload, NULL, &no_cancel, &err);
+        i == 0 ? ops->put(script.store, "k", cleat__spans(&span, 1), &put,
+                          cleat__call(&no_cancel, &err))
+               : ops->multipart_create(script.store, &upload, NULL, cleat__call(&no_cancel, &err));
     ck_assert_int_ne(status, CLEAT_OK);
     if (cases[_i].named != NULL)
       ck_assert_msg(strstr(err.hint, cases[_i].named) != NULL, "%s", err.hint);
     else
       ck_assert_msg(strstr(err.hint, "seems to refuse") == NULL, "%s", err.hint);
   }
-  ck_assert_int_ne(ops->head(script.store, "k", &object, &no_cancel, &err), CLEAT_OK);
+  ck_assert_int_ne(ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)), CLEAT_OK);
   ck_assert_msg(strstr(err.hint, "seems to refuse") == NULL, "%s", err.hint);
   script_end(3);
 }

@@ -17,20 +17,23 @@ static cleat_status put(enum cleat__put_condition condition) {
   struct cleat__span span = {text, 9};
   struct cleat__put_options options = {
       .condition = condition, .etag = "\"old\"", .crc32c = 0xE3069283u};
-  return script.store->ops->put(script.store, "a b", &span, 1, &options, &no_cancel, &err);
+  return script.store->ops->put(script.store, "a b", cleat__spans(&span, 1), &options,
+                                cleat__call(&no_cancel, &err));
 }
 
 static cleat_status get(uint64_t offset, char *text, size_t size, uint32_t *crc) {
   struct cleat__span span = {text, size};
-  return script.store->ops->get(script.store, "k", offset, &span, 1, crc, &no_cancel, &err);
+  return script.store->ops->get(script.store, "k", offset, cleat__spans(&span, 1), crc,
+                                cleat__call(&no_cancel, &err));
 }
 
 static cleat_status head(struct cleat__object *object) {
-  return script.store->ops->head(script.store, "k", object, &no_cancel, &err);
+  return script.store->ops->head(script.store, "k", object, cleat__call(&no_cancel, &err));
 }
 
 static cleat_status list(struct cleat__list_page *page) {
-  return script.store->ops->list(script.store, "p/", true, "tok/en", page, &no_cancel, &err);
+  return script.store->ops->list(script.store, "p/", true, "tok/en", page,
+                                 cleat__call(&no_cancel, &err));
 }
 
 static struct cleat__upload an_upload(void) {
@@ -41,7 +44,8 @@ static cleat_status complete(void) {
   struct cleat__upload upload = an_upload();
   struct cleat__stored_part part = {
       .number = 1, .size = 9, .crc32c = 0xE3069283u, .has_crc32c = true, .etag = "\"p\""};
-  return script.store->ops->multipart_complete(script.store, &upload, &part, 1, &no_cancel, &err);
+  return script.store->ops->multipart_complete(script.store, &upload, &part, 1,
+                                               cleat__call(&no_cancel, &err));
 }
 
 /* ---- what is sent ---- */
@@ -200,7 +204,8 @@ START_TEST(removing_ends_sooner) {
   SCRIPT(OK_REPLY, ERROR_REPLY("503 Slow Down", "SlowDown"));
   ck_ok(put(CLEAT__PUT_ALWAYS));
   int64_t before = script.now_ms;
-  ck_fails(script.store->ops->remove(script.store, "k", &no_cancel, &err), CLEAT_STORE);
+  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)),
+           CLEAT_STORE);
   ck_assert_int_le(script.now_ms - before, CLEAT__S3_CLEAN_MS);
   ck_assert_ptr_nonnull(strstr(err.message, "until the time limit"));
   script_end(mock_server_requests(script.server));
@@ -301,9 +306,12 @@ START_TEST(lost_reply_on_a_kept_connection) {
       .condition = CLEAT__PUT_CREATE_ONLY, .crc32c = 0xE3069283u, .failed_tries = &failed_tries};
   SCRIPT(OK_REPLY, HANG_UP, ERROR_REPLY("412 Precondition Failed", "PreconditionFailed"));
   const struct cleat__store_ops *ops = script.store->ops;
-  ck_ok(ops->put(script.store, "k", &span, 1, &options, &no_cancel, &err));
+  ck_ok(
+      ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(failed_tries, 0);
-  ck_fails(ops->put(script.store, "k", &span, 1, &options, &no_cancel, &err), CLEAT_EXISTS);
+  ck_fails(
+      ops->put(script.store, "k", cleat__spans(&span, 1), &options, cleat__call(&no_cancel, &err)),
+      CLEAT_EXISTS);
   ck_assert_uint_eq(failed_tries, 1);
   ck_assert_uint_eq(atomic_load(&script.store->retries), 1);
   ck_assert_uint_eq(script.log_lines, 1);
@@ -384,8 +392,8 @@ START_TEST(errors_inside_a_200) {
 }
 END_TEST
 
-static cleat_status get_small(char **text, size_t *size) {
-  return script.store->ops->get_small(script.store, "k", 100, text, size, NULL, &no_cancel, &err);
+static cleat_status get_small(struct cleat__small *small) {
+  return script.store->ops->get_small(script.store, "k", 100, small, cleat__call(&no_cancel, &err));
 }
 
 #define SMALL(status, headers) "HTTP/1.1 " status "\r\nETag: \"e\"\r\n" headers "\r\n123456789"
@@ -405,56 +413,53 @@ START_TEST(documents_that_are_not_what_was_stored) {
   };
   static const char *const good = SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: 4waSgw==\r\n");
   const char *replies[2] = {cases[_i].reply, good};
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   SCRIPT(OK_REPLY);
   script.replies = replies;
   script.count = 2;
-  ck_ok(get_small(&text, &size));
-  ck_assert_uint_eq(size, 9);
-  ck_assert_str_eq(text, "123456789");
+  ck_ok(get_small(&small));
+  ck_assert_uint_eq(small.size, 9);
+  ck_assert_str_eq(small.bytes, "123456789");
   ck_assert_uint_eq(script_seen(2)->connection, 2);
-  cleat__free(text);
+  cleat__free(small.bytes);
   script_expect_header(1, "x-amz-checksum-mode", "ENABLED");
   script.count = 1; /* for good */
-  text = NULL;
-  ck_fails(get_small(&text, &size), cases[_i].status);
-  ck_assert_ptr_null(text);
+  small.bytes = NULL;
+  ck_fails(get_small(&small), cases[_i].status);
+  ck_assert_ptr_null(small.bytes);
   script_end(2 + cases[_i].tries);
 }
 END_TEST
 
 /* A checksum of parts' checksums says nothing of the body; chunks have an end of their own. */
 START_TEST(documents_whose_checksum_is_none) {
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc32c: AAAAAA==-2\r\n"),
          SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
          "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nTransfer-Encoding: "
          "chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n");
   for (int i = 0; i < 3; i++) {
-    ck_ok(get_small(&text, &size));
-    ck_assert_str_eq(text, "123456789");
-    cleat__free(text);
+    ck_ok(get_small(&small));
+    ck_assert_str_eq(small.bytes, "123456789");
+    cleat__free(small.bytes);
   }
   script_end(3);
 }
 END_TEST
 
 START_TEST(documents_by_settings) {
-  char *text = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   SCRIPT(SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\n"),
          SMALL("200 OK", LENGTH "x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n"),
          SMALL("200 OK", LENGTH));
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=crc64nvme", NULL);
-  ck_ok(get_small(&text, &size));
-  cleat__free(text);
+  ck_ok(get_small(&small));
+  cleat__free(small.bytes);
   cleat__store_close(script.store);
   script_open(mock_server_url(script.server), "bucket?checksum=off", NULL);
-  ck_ok(get_small(&text, &size));
-  cleat__free(text);
+  ck_ok(get_small(&small));
+  cleat__free(small.bytes);
   script_expect_header(2, "x-amz-checksum-mode", "ENABLED");
   script_expect_header(3, "x-amz-checksum-mode", NULL);
   script_end(3);
@@ -477,8 +482,9 @@ END_TEST
 
 START_TEST(page_instead_of_a_removal) {
   SCRIPT(PAGE, NO_CONTENT, PAGE);
-  ck_ok(script.store->ops->remove(script.store, "k", &no_cancel, &err));
-  ck_fails(script.store->ops->remove(script.store, "k", &no_cancel, &err), CLEAT_STORE);
+  ck_ok(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)));
+  ck_fails(script.store->ops->remove(script.store, "k", cleat__call(&no_cancel, &err)),
+           CLEAT_STORE);
   script_end(2 + CLEAT__S3_MALFORMED_MAX);
 }
 END_TEST
@@ -526,15 +532,15 @@ END_TEST
 /* A web server that is no store, or a proxy's page, must not look as if there were no checkpoint. */
 START_TEST(a_404_of_something_else_is_no_absent_object) {
   struct cleat__object object;
-  char *bytes = NULL;
-  size_t size = 0;
+  struct cleat__small small = {0};
   SCRIPT("HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>Nothing here</html>");
   ck_fails(
-      script.store->ops->get_small(script.store, "k", 9, &bytes, &size, NULL, &no_cancel, &err),
+      script.store->ops->get_small(script.store, "k", 9, &small, cleat__call(&no_cancel, &err)),
       CLEAT_STORE);
   ck_assert_ptr_nonnull(strstr(err.message, "404"));
   ck_assert_ptr_nonnull(strstr(err.hint, "AWS_ENDPOINT_URL"));
-  ck_fails(script.store->ops->head(script.store, "k", &object, &no_cancel, &err), CLEAT_NOT_FOUND);
+  ck_fails(script.store->ops->head(script.store, "k", &object, cleat__call(&no_cancel, &err)),
+           CLEAT_NOT_FOUND);
   script_end(CLEAT__S3_MALFORMED_MAX + 1);
 }
 END_TEST

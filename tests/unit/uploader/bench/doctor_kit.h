@@ -47,7 +47,7 @@ static inline cleat_status run_with(struct cleat__store *on, const struct cleat_
   const struct cleat__log log = {keep_log, NULL};
   memset(&report, 0, sizeof report);
   memset(&err, 0, sizeof err);
-  return cleat__doctor_run(on, clock, &log, &cancel, &report, &err);
+  return cleat__doctor_run(on, clock, &log, &report, cleat__call(&cancel, &err));
 }
 
 static inline cleat_status run(void) {

@@ -158,11 +158,10 @@ static void wait_for_bench(void) {
 /* The first parts of a rung wait until as many as it is said to have in flight are there at once. A test that hangs
  * is ended by Check. */
 static cleat_status gather_crowd(void *user, const char *op, const char *key, bool done,
-                                 const atomic_bool *cancel, struct cleat_error *problem) {
+                                 struct cleat__call call) {
   struct cleat_bench_progress progress;
   (void)user;
-  (void)cancel;
-  (void)problem;
+  (void)call;
   if (strstr(key, "/parts-") == NULL || (strcmp(op, "part") != 0 && strcmp(op, "get") != 0))
     return CLEAT_OK;
   wait_for_bench();
@@ -205,10 +204,9 @@ END_TEST
 static atomic_bool damaged;
 
 static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           const atomic_bool *cancel, struct cleat_error *problem) {
+                           struct cleat__call call) {
   (void)user;
-  (void)cancel;
-  (void)problem;
+  (void)call;
   if (!done && strcmp(op, "get") == 0 && strstr(key, "/parts-") != NULL &&
       !atomic_exchange(&damaged, true))
     memory_flip(bucket, strrchr(key, '/'), 5);
@@ -249,10 +247,9 @@ static uint64_t words[64];
 static size_t word_count;
 
 static cleat_status keep_words(void *user, const char *op, const char *key, bool done,
-                               const atomic_bool *cancel, struct cleat_error *problem) {
+                               struct cleat__call call) {
   (void)user;
-  (void)cancel;
-  (void)problem;
+  (void)call;
   if (!done || strcmp(op, "complete") != 0)
     return CLEAT_OK;
   size_t size = 0;
@@ -284,14 +281,13 @@ static struct {
 } plan;
 
 static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        const atomic_bool *cancel, struct cleat_error *problem) {
+                        struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (done || atomic_fetch_add(&plan.seen, 1) + 1 != plan.at)
     return CLEAT_OK;
   plan.op = op;
   if (!plan.cancels)
-    return cleat__error_set(problem, CLEAT_STORE, "%s %s: no", op, key);
+    return cleat__error_set(call.err, CLEAT_STORE, "%s %s: no", op, key);
   wait_for_bench();
   cleat_bench_cancel(atomic_load(&started));
   return CLEAT_OK;
@@ -360,11 +356,10 @@ START_TEST(cancelled_at_any_request) {
 END_TEST
 
 static cleat_status refuse_removal(void *user, const char *op, const char *key, bool done,
-                                   const atomic_bool *cancel, struct cleat_error *problem) {
+                                   struct cleat__call call) {
   (void)user;
-  (void)cancel;
   return !done && strcmp(op, "remove") == 0
-             ? cleat__error_set(problem, CLEAT_DENIED, "%s stays", key)
+             ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key)
              : CLEAT_OK;
 }
 

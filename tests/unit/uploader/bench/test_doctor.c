@@ -62,9 +62,8 @@ static struct {
 } plan;
 
 static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        const atomic_bool *cancelled, struct cleat_error *problem) {
+                        struct cleat__call call) {
   (void)user;
-  (void)cancelled;
   if (done || (plan.op != NULL && strcmp(op, plan.op) != 0))
     return CLEAT_OK;
   unsigned number = atomic_fetch_add(&plan.seen, 1) + 1;
@@ -75,7 +74,7 @@ static cleat_status act(void *user, const char *op, const char *key, bool done,
     atomic_store(&cancel, true);
     return CLEAT_OK;
   }
-  return cleat__error_set(problem, CLEAT_STORE, "%s %s: no", op, key);
+  return cleat__error_set(call.err, CLEAT_STORE, "%s %s: no", op, key);
 }
 
 static void arm(const char *op, unsigned number, bool stays, bool cancels) {
@@ -147,12 +146,11 @@ static struct {
 } refused;
 
 static cleat_status refuse_puts(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancelled, struct cleat_error *problem) {
+                                struct cleat__call call) {
   (void)user;
-  (void)cancelled;
   return !done && strcmp(op, "put") == 0 && strstr(key, refused.part) != NULL &&
                  memory_count(bucket, refused.part) > 0
-             ? cleat__error_set(problem, refused.status, "refused")
+             ? cleat__error_set(call.err, refused.status, "refused")
              : CLEAT_OK;
 }
 
@@ -217,13 +215,12 @@ START_TEST(cancelled_at_any_request) {
 END_TEST
 
 static cleat_status cancel_and_keep(void *user, const char *op, const char *key, bool done,
-                                    const atomic_bool *cancelled, struct cleat_error *problem) {
+                                    struct cleat__call call) {
   (void)user;
-  (void)cancelled;
   if (strcmp(op, "list") == 0)
     atomic_store(&cancel, true);
   return strcmp(op, "remove") == 0 && !done
-             ? cleat__error_set(problem, CLEAT_DENIED, "%s stays", key)
+             ? cleat__error_set(call.err, CLEAT_DENIED, "%s stays", key)
              : CLEAT_OK;
 }
 

@@ -40,8 +40,8 @@ END_TEST
 
 /* No list shows the object by its odd name. */
 static cleat_status hide_odd_name(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)key, (void)flag, (void)error;
+                                  struct cleat__call call) {
+  (void)user, (void)key, (void)call;
   if (strcmp(op, "list") == 0 && !done && memory_count(bucket, "a+b%2Bc d%") > 0)
     memory_remove(bucket, "a+b%2Bc d%");
   return CLEAT_OK;
@@ -66,8 +66,8 @@ static struct {
 
 /* What was refused once is refused to be removed, too. */
 static cleat_status treat_backslashes(void *user, const char *op, const char *key, bool done,
-                                      const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)flag;
+                                      struct cleat__call call) {
+  (void)user, (void)call;
   bool list = strcmp(op, "list") == 0 && !done;
   if (list && odd_names.others && memory_count(bucket, "a+b%2Bc d%") > 0)
     memory_remove(bucket, "a+b%2Bc d%");
@@ -75,9 +75,9 @@ static cleat_status treat_backslashes(void *user, const char *op, const char *ke
     memory_remove(bucket, "e\\f");
   if (done || odd_names.status == CLEAT_OK || strchr(key, '\\') == NULL)
     return CLEAT_OK;
-  cleat__error_set(error, odd_names.status, "%s: no such names", key);
-  cleat__error_hint(error, "leave checksums out");
-  error->http_status = odd_names.http_status;
+  cleat__error_set(call.err, odd_names.status, "%s: no such names", key);
+  cleat__error_hint(call.err, "leave checksums out");
+  call.err->http_status = odd_names.http_status;
   return odd_names.status;
 }
 
@@ -113,8 +113,8 @@ END_TEST
 
 /* Folders that hold only folders are not listed. */
 static cleat_status hide_folders(void *user, const char *op, const char *key, bool done,
-                                 const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)flag, (void)error;
+                                 struct cleat__call call) {
+  (void)user, (void)call;
   if (strcmp(op, "list") == 0 && !done && strstr(key, "/deep-") != NULL)
     memory_remove(bucket, "/deep-1/folder/below");
   return CLEAT_OK;
@@ -146,10 +146,10 @@ START_TEST(ignored_if_match_and_checksums) {
 END_TEST
 
 static cleat_status refuse_completion(void *user, const char *op, const char *key, bool done,
-                                      const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)flag;
+                                      struct cleat__call call) {
+  (void)user, (void)call;
   return strcmp(op, "complete") == 0 && !done && strstr(key, "/once") != NULL
-             ? cleat__error_set(error, CLEAT_UNSUPPORTED, "not implemented")
+             ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "not implemented")
              : CLEAT_OK;
 }
 
@@ -204,8 +204,8 @@ END_TEST
 
 /* As a real store does. */
 static cleat_status abort_the_object(void *user, const char *op, const char *key, bool done,
-                                     const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)flag, (void)error;
+                                     struct cleat__call call) {
+  (void)user, (void)call;
   if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
     memory_remove(bucket, key);
   return CLEAT_OK;
@@ -246,8 +246,8 @@ START_TEST(no_advice_where_no_save_is_safe) {
 END_TEST
 
 static cleat_status abort_and_change(void *user, const char *op, const char *key, bool done,
-                                     const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)flag, (void)error;
+                                     struct cleat__call call) {
+  (void)user, (void)call;
   if (strcmp(op, "abort") == 0 && done && memory_count(bucket, key) > 0)
     memory_flip(bucket, key, 0);
   return CLEAT_OK;

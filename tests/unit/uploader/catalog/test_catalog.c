@@ -165,12 +165,11 @@ END_TEST
 
 /* A store that does not answer is no damage: nobody may resume from an older step because of it. */
 static cleat_status deny(void *user, const char *op, const char *key, bool done,
-                         const atomic_bool *cancel, struct cleat_error *error) {
+                         struct cleat__call call) {
   const char *const *what = user;
-  (void)cancel;
   if (done || strcmp(op, what[0]) != 0 || strstr(key, what[1]) == NULL)
     return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_NETWORK, "no answer to %s %s", op, key);
+  return cleat__error_set(call.err, CLEAT_NETWORK, "no answer to %s %s", op, key);
 }
 
 START_TEST(no_answer_is_an_error) {

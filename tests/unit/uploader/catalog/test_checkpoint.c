@@ -113,10 +113,9 @@ struct emptied {
 };
 
 static cleat_status fill_late(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   struct emptied *emptied = user;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (strcmp(op, "get_small") == 0 && strcmp(key, emptied->key) == 0 && done &&
       --emptied->reads == 0)
     memory_write(bucket, key, emptied->whole, emptied->size);
@@ -213,10 +212,9 @@ static size_t at; /* which byte of it, and which bits */
 static char bits = 0x10;
 
 static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           const atomic_bool *cancel, struct cleat_error *error) {
+                           struct cleat__call call) {
   (void)user;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (strcmp(op, "get_small") != 0 || strstr(key, which) == NULL || damaged == 0)
     return CLEAT_OK;
   memory_flip_bits(bucket, which, at, bits); /* and back, when it was read */

@@ -3,6 +3,7 @@
 #ifndef CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
 #define CLEAT_TESTS_UNIT_UPLOADER_COMMIT_COMMIT_KIT_H
 
+#include "base/call.h"
 #include "uploader/commit/commit.h"
 
 #include "tests/mock/kit.h"
@@ -56,7 +57,8 @@ static inline void commit_teardown(void) {
 }
 
 static inline cleat_status put_record(void) {
-  return cleat__commit_record(client, 5, &record, NULL, &cancel, &manifest, &ref, &err);
+  return cleat__commit_record(client, 5, &record, NULL, &manifest, &ref,
+                              cleat__call(&cancel, &err));
 }
 
 static inline cleat_status put_manifest(const char *etag, bool *in_doubt) {
@@ -89,8 +91,8 @@ static inline void write_others(void) {
 
 /* A hook: it does so once ours is there. */
 static inline cleat_status overtake(void *user, const char *op, const char *key, bool done,
-                                    const atomic_bool *flag, struct cleat_error *error) {
-  (void)user, (void)key, (void)flag, (void)error;
+                                    struct cleat__call call) {
+  (void)user, (void)key, (void)call.cancel, (void)call.err;
   if (strcmp(op, "put") == 0 && done)
     write_others();
   return CLEAT_OK;

@@ -62,22 +62,22 @@ START_TEST(a_part_is_compared) {
   struct cleat__span body[] = {{text, 4}, {text + 4, 5}};
   struct cleat__stored_part have = {
       .number = 1, .size = 9, .crc32c = 0xE3069283, .has_crc32c = true};
-  ck_assert(cleat__reuse_part_is_there(&have, body, 2, 0xE3069283));
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0xE3069282));
+  ck_assert(cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069283));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069282));
   have.size = 8;
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0xE3069283));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069283));
   have.size = 9, have.number = 0;
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0xE3069283));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069283));
   have.number = 1, have.has_crc32c = false;
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0xE3069283));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0xE3069283));
   snprintf(have.etag, sizeof have.etag, "%s", "\"25f9e794323b453885f5181f1b624d0b\"");
-  ck_assert(cleat__reuse_part_is_there(&have, body, 2, 0));
+  ck_assert(cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0));
   snprintf(have.etag, sizeof have.etag, "%s", "25F9E794323B453885F5181F1B624D0B");
-  ck_assert(cleat__reuse_part_is_there(&have, body, 2, 0));
+  ck_assert(cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0));
   snprintf(have.etag, sizeof have.etag, "%s", "\"25f9e794323b453885f5181f1b624d0c\"");
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0));
   snprintf(have.etag, sizeof have.etag, "%s", "\"25f9e794323b453885f5181f1b624d0b-1\"");
-  ck_assert(!cleat__reuse_part_is_there(&have, body, 2, 0));
+  ck_assert(!cleat__reuse_part_is_there(&have, cleat__spans(body, 2), 0));
 }
 END_TEST
 

@@ -19,15 +19,14 @@ static struct {
 } plan;
 
 static cleat_status act(void *user, const char *op, const char *key, bool done,
-                        const atomic_bool *flag, struct cleat_error *error) {
+                        struct cleat__call call) {
   (void)user;
-  (void)flag;
   if (strcmp(op, "put") == 0 && !done && plan.before != CLEAT_OK)
-    return cleat__error_set(error, plan.before, "put %s failed", key);
+    return cleat__error_set(call.err, plan.before, "put %s failed", key);
   if (strcmp(op, "put") == 0 && done && plan.after != CLEAT_OK)
-    return cleat__error_set(error, plan.after, "put %s failed", key);
+    return cleat__error_set(call.err, plan.after, "put %s failed", key);
   if (strcmp(op, "get_small") == 0 && plan.unreadable)
-    return cleat__error_set(error, CLEAT_TIMEOUT, "get %s failed", key);
+    return cleat__error_set(call.err, CLEAT_TIMEOUT, "get %s failed", key);
   return CLEAT_OK;
 }
 
@@ -93,11 +92,11 @@ END_TEST
 START_TEST(a_manifest) {
   bool in_doubt = true;
   struct cleat__standing standing;
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   ck_assert(!standing.exists);
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   ck_assert(standing.exists);
   ck_assert(standing.same_start);
   ck_assert_str_eq(standing.attempt, "attempt-1");
@@ -127,12 +126,12 @@ END_TEST
 static const struct cleat__store_ops *true_ops;
 
 static cleat_status put_at_the_second_try(struct cleat__store *store, const char *key,
-                                          const struct cleat__span *body, size_t body_count,
+                                          struct cleat__spans body,
                                           const struct cleat__put_options *options,
-                                          const atomic_bool *flag, struct cleat_error *error) {
+                                          struct cleat__call call) {
   if (options->failed_tries != NULL)
     *options->failed_tries = 1;
-  return true_ops->put(store, key, body, body_count, options, flag, error);
+  return true_ops->put(store, key, body, options, call);
 }
 
 /* The first try got no answer, and may yet take the place of the winner's. */
@@ -177,13 +176,12 @@ START_TEST(a_loser_whose_last_try_was_not_answered) {
 END_TEST
 
 static cleat_status answer_with(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *flag, struct cleat_error *error) {
+                                struct cleat__call call) {
   const int *http_status = user;
-  (void)flag;
   if (done || strcmp(op, "put") != 0)
     return CLEAT_OK;
-  cleat__error_set(error, CLEAT_STORE, "put %s failed", key);
-  error->http_status = *http_status;
+  cleat__error_set(call.err, CLEAT_STORE, "put %s failed", key);
+  call.err->http_status = *http_status;
   return CLEAT_STORE;
 }
 
@@ -207,12 +205,12 @@ END_TEST
 START_TEST(a_look_at_damage) {
   struct cleat__standing standing;
   memory_write(bucket, "step-000000000005/manifest.json", "{", 1);
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   ck_assert(standing.exists);
   ck_assert(!standing.same_start);
   ck_assert_str_ne(standing.etag, "");
   go(CLEAT_OK, CLEAT_OK, true);
-  ck_fails(cleat__commit_read(client, 5, &cancel, &standing, &err), CLEAT_TIMEOUT);
+  ck_fails(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)), CLEAT_TIMEOUT);
 }
 END_TEST
 
@@ -257,13 +255,12 @@ END_TEST
 static unsigned lies;
 
 static cleat_status lie(void *user, const char *op, const char *key, bool done,
-                        const atomic_bool *flag, struct cleat_error *error) {
+                        struct cleat__call call) {
   char text[4096];
   size_t size = 0;
   (void)user;
-  (void)flag;
   if (strcmp(op, "put") == 0 && done)
-    return cleat__error_set(error, CLEAT_NETWORK, "put %s failed", key);
+    return cleat__error_set(call.err, CLEAT_NETWORK, "put %s failed", key);
   if (strcmp(op, "get_small") != 0 || done)
     return CLEAT_OK;
   const char *stored = memory_find(bucket, "manifest.json", &size);
@@ -300,7 +297,7 @@ START_TEST(doubts_about_a_replacement) {
   bool in_doubt = false;
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   manifest.token = other_token;
   go(CLEAT_NETWORK, CLEAT_OK, false);
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_NETWORK);
@@ -418,12 +415,11 @@ START_TEST(the_last_of_two_writers_wins) {
 END_TEST
 
 static cleat_status hide_manifest(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *flag, struct cleat_error *error) {
+                                  struct cleat__call call) {
   bool *stored = user;
-  (void)flag;
   *stored = *stored || (strcmp(op, "put") == 0 && done);
   return strcmp(op, "get_small") == 0 && *stored
-             ? cleat__error_set(error, CLEAT_TIMEOUT, "get %s failed", key)
+             ? cleat__error_set(call.err, CLEAT_TIMEOUT, "get %s failed", key)
              : CLEAT_OK;
 }
 

@@ -36,11 +36,11 @@ START_TEST(a_refused_if_match_is_warned_of_and_confirmed) {
   ck_ok(put_manifest(NULL, &in_doubt));
   ck_assert_uint_eq(warnings, 0);
   for (int i = 0; i < 2; i++) {
-    ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+    ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
     ck_ok(put_manifest(standing.etag, &in_doubt));
     ck_assert_uint_eq(warnings, 1);
   }
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   memory_bucket_hook(bucket, overtake, NULL);
   ck_fails(put_manifest(standing.etag, &in_doubt), CLEAT_LOST);
   ck_assert(!in_doubt);
@@ -55,7 +55,7 @@ START_TEST(two_refused_conditions_warn_once) {
   atomic_fetch_or(&client->store->lacks, CLEAT__STORE_NO_CREATE_ONLY | CLEAT__STORE_NO_IF_MATCH);
   ck_ok(put_record());
   ck_ok(put_manifest(NULL, &in_doubt));
-  ck_ok(cleat__commit_read(client, 5, &cancel, &standing, &err));
+  ck_ok(cleat__commit_read(client, 5, &standing, cleat__call(&cancel, &err)));
   ck_ok(put_manifest(standing.etag, &in_doubt));
   ck_assert_uint_eq(warnings, 1);
 }
@@ -63,13 +63,11 @@ END_TEST
 
 static bool loose_puts;
 
-static cleat_status spy_put(struct cleat__store *store, const char *key,
-                            const struct cleat__span *body, size_t body_count,
-                            const struct cleat__put_options *options, const atomic_bool *flag,
-                            struct cleat_error *error) {
-  (void)store, (void)key, (void)body, (void)body_count, (void)flag;
+static cleat_status spy_put(struct cleat__store *store, const char *key, struct cleat__spans body,
+                            const struct cleat__put_options *options, struct cleat__call call) {
+  (void)store, (void)key, (void)body.items, (void)body.count, (void)call;
   loose_puts = options->or_check;
-  return cleat__error_set(error, CLEAT_UNSUPPORTED, "no");
+  return cleat__error_set(call.err, CLEAT_UNSUPPORTED, "no");
 }
 
 /* A manifest alone may be replaced after a look. What a resume rests on is never written without its condition. */
@@ -85,7 +83,8 @@ START_TEST(only_a_manifest_may_be_looked_at_instead) {
   ck_assert(loose_puts);
   cleat__buffer_init(&text, 100);
   ck_assert(cleat__buffer_append(&text, "x", 1) == CLEAT_OK);
-  ck_fails(cleat__commit_document(client, "k", &text, "e", &cancel, &err), CLEAT_UNSUPPORTED);
+  ck_fails(cleat__commit_document(client, "k", &text, "e", cleat__call(&cancel, &err)),
+           CLEAT_UNSUPPORTED);
   ck_assert(!loose_puts);
   cleat__buffer_clear(&text);
   client->store->ops = before;

@@ -17,7 +17,7 @@ static cleat_status prove(struct cleat_client *client, bool uploads,
                           enum cleat__conditions *found) {
   static const char key[] = "step-000000000005/attempt-1/rank-00000.trial.json";
   atomic_bool never = false;
-  return cleat__prove_conditions(client, key, uploads, &never, found, &err);
+  return cleat__prove_conditions(client, key, uploads, found, cleat__call(&never, &err));
 }
 
 static struct cleat_client *open_unproven(void) {
@@ -99,11 +99,11 @@ START_TEST(it_is_tried_once) {
 END_TEST
 
 static cleat_status deny_puts(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   (void)user;
   (void)key;
-  (void)cancel;
-  return !done && strcmp(op, "put") == 0 ? cleat__error_set(error, CLEAT_DENIED, "no") : CLEAT_OK;
+  return !done && strcmp(op, "put") == 0 ? cleat__error_set(call.err, CLEAT_DENIED, "no")
+                                         : CLEAT_OK;
 }
 
 /* A failure says nothing of conditions. */

@@ -199,8 +199,10 @@ static unsigned copies_of(const struct stretch *stretches, size_t count) {
   unsigned lane = lane_of(&lanes, "0", NULL);
   cleat__batch_init(&batch, &lanes);
   for (size_t i = 0; i < count; i++)
-    ck_ok(cleat__batch_add(&batch, lane, 1, target + stretches[i].to, source + stretches[i].from,
-                           stretches[i].bytes, &err));
+    ck_ok(cleat__batch_add(&batch, lane, 1,
+                           (struct cleat__stretch){target + stretches[i].to,
+                                                   source + stretches[i].from, stretches[i].bytes},
+                           &err));
   ck_ok(cleat__batch_end(&batch, CLEAT_OK, &err));
   ck_assert_uint_eq(queues[queue_count - 1].waits, 1);
   cleat__lanes_clear(&lanes);

@@ -39,12 +39,12 @@ static cleat_status turn_page(const char *prefix, const char *after, char **next
 
 static cleat_status list(struct cleat__store *store, const char *prefix, bool delimited,
                          const char *after, struct cleat__list_page *page,
-                         const atomic_bool *cancel, struct cleat_error *error) {
+                         struct cleat__call call) {
   (void)store;
   delimited_as_told = delimited;
-  ck_assert_ptr_eq(cancel, &never);
+  ck_assert_ptr_eq(call.cancel, &never);
   if (turn_page(prefix, after, &page->next) != CLEAT_OK)
-    return cleat__error_set(error, CLEAT_STORE, "no such page");
+    return cleat__error_set(call.err, CLEAT_STORE, "no such page");
   page->entries = cleat__calloc(2, sizeof *page->entries);
   page->count = 2;
   for (size_t i = 0; i < 2; i++)
@@ -54,11 +54,11 @@ static cleat_status list(struct cleat__store *store, const char *prefix, bool de
 
 static cleat_status multipart_list(struct cleat__store *store, const char *prefix,
                                    const char *after, struct cleat__upload_page *page,
-                                   const atomic_bool *cancel, struct cleat_error *error) {
+                                   struct cleat__call call) {
   (void)store;
-  ck_assert_ptr_eq(cancel, &never);
+  ck_assert_ptr_eq(call.cancel, &never);
   if (turn_page(prefix, after, &page->next) != CLEAT_OK)
-    return cleat__error_set(error, CLEAT_STORE, "no such page");
+    return cleat__error_set(call.err, CLEAT_STORE, "no such page");
   page->entries = cleat__calloc(2, sizeof *page->entries);
   page->count = 2;
   for (size_t i = 0; i < 2; i++) {

@@ -38,13 +38,13 @@ START_TEST(reads_ranges) {
   unsigned fds = scratch_fds();
   ck_assert_uint_eq(source.size, sizeof bytes);
   uint32_t crc32c = 1;
-  ck_ok(cleat__source_read(&source, 690, into, 3, &crc32c, &err));
+  ck_ok(cleat__source_read(&source, 690, cleat__spans(into, 3), &crc32c, &err));
   ck_assert(memcmp(to, bytes + 690, 310) == 0);
   ck_assert_uint_eq(crc32c, cleat__crc32c(0, bytes + 690, 310));
-  ck_ok(cleat__source_read(&source, 1000, into, 0, NULL, &err));
+  ck_ok(cleat__source_read(&source, 1000, cleat__spans(into, 0), NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
   ck_assert_uint_eq(scratch_fds(), fds);
-  ck_fails(cleat__source_read(&source, 691, into, 3, NULL, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 691, cleat__spans(into, 3), NULL, &err), CLEAT_CHANGED);
   ck_assert_uint_eq(scratch_fds(), fds);
 }
 END_TEST
@@ -86,7 +86,7 @@ START_TEST(sees_changes) {
   char to[10];
   struct cleat__span into = {to, sizeof to};
   change(_i);
-  ck_fails(cleat__source_read(&source, 0, &into, 1, NULL, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 0, cleat__spans(&into, 1), NULL, &err), CLEAT_CHANGED);
   ck_assert_ptr_nonnull(strstr(err.message, source.path));
   ck_assert_ptr_nonnull(strstr(err.message, how[_i]));
   ck_assert_ptr_nonnull(strstr(err.hint, "nothing was committed"));
@@ -99,7 +99,7 @@ START_TEST(sees_it_gone) {
   struct cleat__span into = {to, sizeof to};
   ck_assert_int_eq(unlink(source.path), 0);
   ck_fails(cleat__source_check(&source, &err), CLEAT_CHANGED);
-  ck_fails(cleat__source_read(&source, 0, &into, 1, NULL, &err), CLEAT_CHANGED);
+  ck_fails(cleat__source_read(&source, 0, cleat__spans(&into, 1), NULL, &err), CLEAT_CHANGED);
 }
 END_TEST
 
@@ -130,11 +130,11 @@ START_TEST(links_are_no_change) {
     ck_assert_int_eq(stat(source.path, &after), 0);
   } while (before.st_ctim.tv_nsec == after.st_ctim.tv_nsec &&
            before.st_ctim.tv_sec == after.st_ctim.tv_sec);
-  ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
+  ck_ok(cleat__source_read(&source, 0, cleat__spans(&into, 1), NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
   ck_ok(cleat__source_stat(kept, &source, &err));
   ck_assert_int_eq(unlink(scratch_path("file")), 0);
-  ck_ok(cleat__source_read(&source, 0, &into, 1, NULL, &err));
+  ck_ok(cleat__source_read(&source, 0, cleat__spans(&into, 1), NULL, &err));
   ck_ok(cleat__source_check(&source, &err));
   change(2);
   ck_fails(cleat__source_check(&source, &err), CLEAT_CHANGED);

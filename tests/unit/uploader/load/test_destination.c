@@ -44,8 +44,8 @@ static struct cleat__destination *begin(const char *path, bool force) {
     size_t half = (size_t)files[i].size / 2;
     struct cleat__span back[] = {{bytes + half, 0}, {bytes + half, (size_t)files[i].size - half}};
     struct cleat__span front = {bytes, half};
-    ck_ok(cleat__destination_write(destination, i, half, back, 2, &err));
-    ck_ok(cleat__destination_write(destination, i, 0, &front, 1, &err));
+    ck_ok(cleat__destination_write(destination, i, half, cleat__spans(back, 2), &err));
+    ck_ok(cleat__destination_write(destination, i, 0, cleat__spans(&front, 1), &err));
   }
   return destination;
 }
@@ -228,7 +228,7 @@ static cleat_status load_new(void) {
       cleat__destination_begin(scratch_path("new"), false, files, FILES, &destination, &err);
   if (status != CLEAT_OK)
     return status;
-  status = cleat__destination_write(destination, 0, 0, &span, 1, &err);
+  status = cleat__destination_write(destination, 0, 0, cleat__spans(&span, 1), &err);
   for (size_t i = 0; status == CLEAT_OK && i < FILES; i++)
     status = cleat__destination_sync(destination, i, &unsynced, &err);
   if (status == CLEAT_OK)

@@ -265,11 +265,10 @@ END_TEST
 /* Without checksums, a large hole between two slices is not fetched. */
 static unsigned long long fetched;
 static cleat_status count_bytes(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancel, struct cleat_error *error) {
+                                struct cleat__call call) {
   (void)user;
   (void)key;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (!done && strcmp(op, "get") == 0)
     fetched++;
   return CLEAT_OK;
@@ -338,7 +337,7 @@ static void put_piece(unsigned rank, const int64_t box[4], struct cleat__manifes
   char key[CLEAT__OBJECT_KEY_MAX];
   cleat__key_file(1, manifest->attempt, file_names[rank], key);
   memory_write(bucket, key, bytes, size);
-  ck_ok(cleat__commit_record(client, 1, &record, NULL, &go_on, manifest, ref, &err));
+  ck_ok(cleat__commit_record(client, 1, &record, NULL, manifest, ref, cleat__call(&go_on, &err)));
 }
 
 /* Two ranks hold the upper and lower, or left and right part of a tensor. */

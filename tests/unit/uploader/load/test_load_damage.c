@@ -233,10 +233,9 @@ struct flipper {
   atomic_uint left;
 };
 static cleat_status flip_on_the_way(void *user, const char *op, const char *key, bool done,
-                                    const atomic_bool *cancel, struct cleat_error *error) {
+                                    struct cleat__call call) {
   struct flipper *flipper = user;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (strcmp(op, "get") != 0 || strstr(key, "notes") == NULL || atomic_load(&flipper->left) == 0)
     return CLEAT_OK;
   memory_flip(bucket, "/notes.txt", 0); /* and back, after */
@@ -324,14 +323,13 @@ struct watcher {
 };
 
 static cleat_status watch(void *user, const char *op, const char *key, bool done,
-                          const atomic_bool *cancel, struct cleat_error *error) {
+                          struct cleat__call call) {
   struct watcher *watcher = user;
   struct cleat_progress now;
   (void)op;
   (void)key;
   (void)done;
-  (void)cancel;
-  (void)error;
+  (void)call;
   cleat_load_progress(watcher->load, &now);
   watcher->backward |=
       now.bytes_done < watcher->last.bytes_done || now.files_done < watcher->last.files_done ||

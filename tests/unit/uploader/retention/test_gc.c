@@ -60,8 +60,10 @@ static void begin_upload(const char *key, int64_t age_s) {
   at_age(age_s);
   memory_ignore(bucket, MEMORY_IGNORES_CHECKSUMS);
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  ck_ok(cleat__store_multipart_create(client->store, &upload, NULL, &client->never, &err));
-  ck_ok(cleat__store_multipart_part(client->store, &upload, &body, 1, &part, &client->never, &err));
+  ck_ok(cleat__store_multipart_create(client->store, &upload, NULL,
+                                      cleat__call(&client->never, &err)));
+  ck_ok(cleat__store_multipart_part(client->store, &upload, cleat__spans(&body, 1), &part,
+                                    cleat__call(&client->never, &err)));
   memory_ignore(bucket, 0);
 }
 
@@ -232,11 +234,10 @@ static const char open_claim[] = CLAIM("open", "\"big.bin\", \"none.bin\"");
 
 /* Nothing of the attempt is removed as long as somebody could go on with it. */
 static cleat_status is_closed(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   atomic_uint *removals = user;
   size_t size = 0;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (done || strcmp(op, "remove") != 0)
     return CLEAT_OK;
   atomic_fetch_add(removals, 1);
@@ -298,10 +299,10 @@ START_TEST(uploads_that_only_a_claim_names) {
 END_TEST
 
 static cleat_status lack_uploads(void *user, const char *op, const char *key, bool done,
-                                 const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)done, (void)cancel;
+                                 struct cleat__call call) {
+  (void)user, (void)done, (void)call;
   return strcmp(op, "list_uploads") == 0
-             ? cleat__error_set(error, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
+             ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
              : CLEAT_OK;
 }
 

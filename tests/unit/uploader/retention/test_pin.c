@@ -103,14 +103,13 @@ struct moment {
 };
 
 static cleat_status after(void *user, const char *op, const char *key, bool done,
-                          const atomic_bool *cancel, struct cleat_error *error) {
+                          struct cleat__call call) {
   struct moment *moment = user;
-  (void)cancel;
   if (!done || strcmp(op, moment->op) != 0 || strstr(key, moment->part) == NULL ||
       atomic_exchange(&moment->acted, true))
     return CLEAT_OK;
   if (moment->answer != CLEAT_OK)
-    return cleat__error_set(error, moment->answer, "%s %s", op, key);
+    return cleat__error_set(call.err, moment->answer, "%s %s", op, key);
   remove_step_1();
   return CLEAT_OK;
 }

@@ -244,11 +244,10 @@ struct trail {
 };
 
 static cleat_status note_order(void *user, const char *op, const char *key, bool done,
-                               const atomic_bool *cancel, struct cleat_error *error) {
+                               struct cleat__call call) {
   struct trail *trail = user;
   bool removes = strcmp(op, "remove") == 0;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (strncmp(key, "step-000000000001/", 18) != 0)
     return CLEAT_OK;
   bool is_pin = strstr(key, "/pin.json") != NULL;
@@ -377,11 +376,10 @@ END_TEST
 
 /* The manifest arrives with another digit in the digest of the record, well-formed, once. */
 static cleat_status flip_once(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   unsigned *reads = user;
   size_t size = 0;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (strcmp(op, "get_small") != 0 || strstr(key, "001/manifest.json") == NULL)
     return CLEAT_OK;
   *reads += !done;

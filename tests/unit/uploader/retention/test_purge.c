@@ -92,7 +92,7 @@ static struct {
 } meter = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static cleat_status metered_remove(struct cleat__store *store, const char *key,
-                                   const atomic_bool *cancel, struct cleat_error *error) {
+                                   struct cleat__call call) {
   pthread_mutex_lock(&meter.lock);
   if (++meter.in_flight > meter.most)
     meter.most = meter.in_flight;
@@ -100,7 +100,7 @@ static cleat_status metered_remove(struct cleat__store *store, const char *key,
   while (meter.most < 4)
     pthread_cond_wait(&meter.change, &meter.lock);
   pthread_mutex_unlock(&meter.lock);
-  cleat_status status = meter.real->remove(store, key, cancel, error);
+  cleat_status status = meter.real->remove(store, key, call);
   pthread_mutex_lock(&meter.lock);
   meter.in_flight--;
   pthread_mutex_unlock(&meter.lock);
@@ -173,11 +173,10 @@ static cleat_status begin(void *user, struct cleat__unit *unit, struct cleat_err
 }
 
 static cleat_status count_out(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   (void)user;
   (void)key;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (done && strcmp(op, "remove") == 0)
     atomic_fetch_sub(&begun.open, 1);
   return CLEAT_OK;

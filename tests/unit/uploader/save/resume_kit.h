@@ -4,6 +4,7 @@
 #define CLEAT_TESTS_UNIT_UPLOADER_SAVE_RESUME_KIT_H
 
 #include "api/cleat.h"
+#include "base/call.h"
 
 #include "tests/mock/kit.h"
 #include "tests/mock/memory_store.h"
@@ -95,14 +96,13 @@ static struct {
 } killer;
 
 static cleat_status kill_hook(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (!done && !killer.dead && strcmp(op, killer.op) == 0 && strstr(key, killer.part) != NULL)
     killer.dead = --killer.nth == 0;
   if (!killer.dead)
     return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_NETWORK, "the process is dead");
+  return cleat__error_set(call.err, CLEAT_NETWORK, "the process is dead");
 }
 
 /* A save that dies with its nth call of `op` on a key that holds `part`. */

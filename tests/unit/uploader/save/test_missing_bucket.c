@@ -18,14 +18,13 @@ static atomic_long calls_left;
 static atomic_uint refused;
 
 static cleat_status no_bucket(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (done || atomic_fetch_sub(&calls_left, 1) > 0)
     return CLEAT_OK;
   atomic_fetch_add(&refused, 1);
-  cleat__error_set(error, CLEAT_NOT_FOUND, "%s %s: NoSuchBucket", op, key);
-  snprintf(error->s3_code, sizeof error->s3_code, "NoSuchBucket");
+  cleat__error_set(call.err, CLEAT_NOT_FOUND, "%s %s: NoSuchBucket", op, key);
+  snprintf(call.err->s3_code, sizeof call.err->s3_code, "NoSuchBucket");
   return CLEAT_NOT_FOUND;
 }
 

@@ -158,8 +158,8 @@ static struct cleat_client *other;
 static bool raced;
 
 static cleat_status race(void *user, const char *op, const char *key, bool done,
-                         const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel, (void)error;
+                         struct cleat__call call) {
+  (void)user, (void)call;
   if (done || raced || strcmp(op, "put") != 0 || strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
   raced = true;
@@ -196,12 +196,12 @@ END_TEST
 static unsigned replies_lost;
 
 static cleat_status lose_reply(void *user, const char *op, const char *key, bool done,
-                               const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel;
+                               struct cleat__call call) {
+  (void)user, (void)call;
   if (!done || strcmp(op, "put") != 0 || strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
   replies_lost++;
-  return cleat__error_set(error, CLEAT_NETWORK, "the reply was lost");
+  return cleat__error_set(call.err, CLEAT_NETWORK, "the reply was lost");
 }
 
 START_TEST(a_lost_reply_of_a_replacement) {
@@ -222,15 +222,15 @@ END_TEST
 
 /* Before the lost reply is settled, another start has replaced what was put: it was committed all the same. */
 static cleat_status lose_reply_and_replace(void *user, const char *op, const char *key, bool done,
-                                           const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel;
+                                           struct cleat__call call) {
+  (void)user, (void)call;
   if (raced || !done || strcmp(op, "put") != 0 || strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
   raced = true;
   struct cleat_save_request request = kit_request(&first[0], OUTCOME_STEP);
   request.if_exists = CLEAT_IF_EXISTS_REPLACE;
   ck_ok(cleat_save(other, &request, &err));
-  return cleat__error_set(error, CLEAT_NETWORK, "the reply was lost");
+  return cleat__error_set(call.err, CLEAT_NETWORK, "the reply was lost");
 }
 
 START_TEST(a_lost_reply_and_replaced_since) {

@@ -237,8 +237,8 @@ static void replace_as_another(void) {
 }
 
 static cleat_status replace_at_once(void *user, const char *op, const char *key, bool done,
-                                    const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)error;
+                                    struct cleat__call call) {
+  (void)user, (void)call;
   if (strstr(key, "manifest.json") == NULL)
     return CLEAT_OK;
   bool put = strcmp(op, "put") == 0, act = false;
@@ -247,7 +247,8 @@ static cleat_status replace_at_once(void *user, const char *op, const char *key,
     replacing.committing = true;
   else if (put && done && replacing.passes == NULL)
     act = true;
-  while (!put && !done && replacing.committing && !replacing.replaced && cancel != replacing.passes)
+  while (!put && !done && replacing.committing && !replacing.replaced &&
+         call.cancel != replacing.passes)
     pthread_cond_wait(&replacing.change, &replacing.lock);
   pthread_mutex_unlock(&replacing.lock);
   if (act)

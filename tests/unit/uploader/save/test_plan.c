@@ -36,10 +36,10 @@ static char *assemble(const struct cleat__plan *plan, size_t file) {
     struct cleat__span *spans = NULL;
     size_t count = 0;
     ck_ok(cleat__plan_part_spans(plan, file, part, &spans, &count, &err));
-    uint64_t length = cleat__spans_length(spans, count);
+    uint64_t length = cleat__spans_length(cleat__spans(spans, count));
     ck_assert_uint_eq(length, cleat__plan_part_bytes(plan, file, part));
     struct cleat__span_cursor cursor;
-    cleat__span_cursor_init(&cursor, spans, count);
+    cleat__span_cursor_init(&cursor, cleat__spans(spans, count));
     at += cleat__span_cursor_read(&cursor, bytes + at, (size_t)length);
     for (size_t i = 0; i < count; i++)
       ck_assert_uint_gt(spans[i].length, 0);

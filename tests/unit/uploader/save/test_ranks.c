@@ -217,12 +217,11 @@ END_TEST
 static const char *refused;
 
 static cleat_status refuse(void *user, const char *op, const char *key, bool done,
-                           const atomic_bool *cancel, struct cleat_error *err) {
+                           struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (done || refused == NULL || strstr(key, refused) == NULL || strcmp(op, "remove") == 0)
     return CLEAT_OK;
-  return cleat__error_set(err, CLEAT_DENIED, "no room for %s", key);
+  return cleat__error_set(call.err, CLEAT_DENIED, "no room for %s", key);
 }
 
 START_TEST(a_failure_is_everybodys) {

@@ -24,15 +24,14 @@ static struct cleat_save *saves[RANKS];
 static atomic_bool carried_out, visible;
 
 static cleat_status lose_the_answer(void *user, const char *op, const char *key, bool done,
-                                    const atomic_bool *cancel, struct cleat_error *error) {
+                                    struct cleat__call call) {
   (void)user;
-  (void)cancel;
   if (strstr(key, "/manifest.json") == NULL || atomic_load(&visible))
     return CLEAT_OK;
   if (strcmp(op, "put") == 0 && done == atomic_load(&carried_out))
-    return cleat__error_set(error, CLEAT_NETWORK, "no answer");
+    return cleat__error_set(call.err, CLEAT_NETWORK, "no answer");
   if (strcmp(op, "get_small") == 0 && !done)
-    return cleat__error_set(error, CLEAT_NOT_FOUND, "not yet");
+    return cleat__error_set(call.err, CLEAT_NOT_FOUND, "not yet");
   return CLEAT_OK;
 }
 

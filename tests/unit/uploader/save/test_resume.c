@@ -47,11 +47,11 @@ END_TEST
 
 /* A store that has not one of the lists, by the name of the operation. */
 static cleat_status lack_list(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
-  (void)cancel;
+                              struct cleat__call call) {
   (void)done;
-  return strcmp(op, user) == 0 ? cleat__error_set(error, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
-                               : CLEAT_OK;
+  return strcmp(op, user) == 0
+             ? cleat__error_set(call.err, CLEAT_UNSUPPORTED, "%s %s: 501", op, key)
+             : CLEAT_OK;
 }
 
 /* What was sent of a file in parts cannot be found, and is sent anew; what is whole is found. */
@@ -235,12 +235,11 @@ END_TEST
 
 /* A save that fails removes what it stored; with resume it stays, for the next. */
 static cleat_status refuse_part(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancel, struct cleat_error *error) {
+                                struct cleat__call call) {
   (void)user;
   (void)done;
-  (void)cancel;
   if (strcmp(op, "part") == 0 && strstr(key, "b.bin") != NULL)
-    return cleat__error_set(error, CLEAT_DENIED, "refused");
+    return cleat__error_set(call.err, CLEAT_DENIED, "refused");
   return CLEAT_OK;
 }
 

@@ -17,10 +17,9 @@ struct haunted {
 };
 
 static cleat_status hold_hook(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   struct haunted *haunted = user;
-  (void)cancel;
-  (void)error;
+  (void)call;
   pthread_mutex_lock(&haunted->lock);
   bool mine = !done && !haunted->held && strcmp(op, haunted->op) == 0 &&
               strstr(key, haunted->part) != NULL && haunted->skip-- == 0;
@@ -108,12 +107,12 @@ END_TEST
 
 /* Holds two processes, the second after the first, at calls of their own. */
 static cleat_status hold_two_hook(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
+                                  struct cleat__call call) {
   struct haunted *both = user;
   pthread_mutex_lock(&both[0].lock);
   bool first_is_held = both[0].held;
   pthread_mutex_unlock(&both[0].lock);
-  return hold_hook(&both[first_is_held ? 1 : 0], op, key, done, cancel, error);
+  return hold_hook(&both[first_is_held ? 1 : 0], op, key, done, call);
 }
 
 /* The first completes an upload, or adds a part to it, when the second has adopted it already. The second goes on in an

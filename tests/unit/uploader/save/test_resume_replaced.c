@@ -66,13 +66,12 @@ START_TEST(the_same_bytes) {
 END_TEST
 
 static cleat_status refuse_sixth(void *user, const char *op, const char *key, bool done,
-                                 const atomic_bool *cancel, struct cleat_error *error) {
+                                 struct cleat__call call) {
   unsigned *parts = user;
   (void)key;
-  (void)cancel;
   if (done || strcmp(op, "part") != 0 || ++*parts < 6)
     return CLEAT_OK;
-  return cleat__error_set(error, CLEAT_DENIED, "refused");
+  return cleat__error_set(call.err, CLEAT_DENIED, "refused");
 }
 
 /* Beside it lies what a replacement left that failed: that is gone on with. */

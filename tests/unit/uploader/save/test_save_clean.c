@@ -58,14 +58,13 @@ static void open_gate(void) {
 }
 
 static cleat_status refuse_second(void *user, const char *op, const char *key, bool done,
-                                  const atomic_bool *cancel, struct cleat_error *error) {
+                                  struct cleat__call call) {
   bool is_first = strstr(key, "00001-of-00002") != NULL;
   (void)user;
-  (void)cancel;
   if (done || strcmp(op, "part") != 0)
     return CLEAT_OK;
   pass_gate(is_first);
-  return is_first ? CLEAT_OK : cleat__error_set(error, CLEAT_DENIED, "refused");
+  return is_first ? CLEAT_OK : cleat__error_set(call.err, CLEAT_DENIED, "refused");
 }
 
 START_TEST(waits_for_what_is_in_flight) {

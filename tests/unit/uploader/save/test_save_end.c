@@ -157,13 +157,12 @@ struct commit_event {
 };
 
 static cleat_status at_commit(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   struct commit_event *event = user;
-  (void)cancel;
   if (!ends_in(key, "/manifest.json"))
     return CLEAT_OK;
   if (event->done && event->unreadable != NULL && strcmp(op, event->unreadable) == 0)
-    return cleat__error_set(error, CLEAT_NETWORK, "%s: no answer", key);
+    return cleat__error_set(call.err, CLEAT_NETWORK, "%s: no answer", key);
   if (strcmp(op, "put") != 0 || event->done)
     return CLEAT_OK;
   if (!done && event->began)
@@ -176,10 +175,11 @@ static cleat_status at_commit(void *user, const char *op, const char *key, bool 
       ck_ok(cleat_save(event->client, &event->request, &err));
     event->done = event->client != NULL || event->before != CLEAT_OK;
     return event->before == CLEAT_OK ? CLEAT_OK
-                                     : cleat__error_set(error, event->before, "put %s", key);
+                                     : cleat__error_set(call.err, event->before, "put %s", key);
   }
   event->done = true;
-  return event->after == CLEAT_OK ? CLEAT_OK : cleat__error_set(error, event->after, "put %s", key);
+  return event->after == CLEAT_OK ? CLEAT_OK
+                                  : cleat__error_set(call.err, event->after, "put %s", key);
 }
 
 static const struct kit_setup start_b = {.start = "start-b"};
@@ -319,12 +319,11 @@ struct cancel_at {
 };
 
 static cleat_status cancel_hook(void *user, const char *op, const char *key, bool done,
-                                const atomic_bool *cancel, struct cleat_error *error) {
+                                struct cleat__call call) {
   struct cancel_at *when = user;
   (void)op;
   (void)key;
-  (void)cancel;
-  (void)error;
+  (void)call;
   if (!done && atomic_fetch_add(&when->calls, 1) == when->at)
     cleat_save_cancel(when->save);
   return CLEAT_OK;
@@ -398,15 +397,14 @@ struct failing {
 };
 
 static cleat_status fail_hook(void *user, const char *op, const char *key, bool done,
-                              const atomic_bool *cancel, struct cleat_error *error) {
+                              struct cleat__call call) {
   struct failing *failing = user;
-  (void)cancel;
   if (done || strcmp(op, failing->op) != 0 || strstr(key, failing->part) == NULL)
     return CLEAT_OK;
   if (atomic_load(&failing->left) == 0)
     return CLEAT_OK;
   atomic_fetch_sub(&failing->left, 1);
-  return cleat__error_set(error, failing->status, "%s %s is out of order", op, key);
+  return cleat__error_set(call.err, failing->status, "%s %s is out of order", op, key);
 }
 
 /* Whatever the failure was: a connection that breaks under every part may let an abort through. */

@@ -133,8 +133,8 @@ END_TEST
 /* The third range of the first part is fetched with a flipped bit, so often. */
 static unsigned gets, damaged_gets;
 static cleat_status damage(void *user, const char *op, const char *key, bool done,
-                           const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)key, (void)cancel, (void)error;
+                           struct cleat__call call) {
+  (void)user, (void)key, (void)call;
   if (strcmp(op, "get") != 0)
     return CLEAT_OK;
   gets += !done;
@@ -198,8 +198,8 @@ static void write_to_source(void) {
 
 /* Between the checksum of a part and its sending. */
 static cleat_status change(void *user, const char *op, const char *key, bool done,
-                           const atomic_bool *cancel, struct cleat_error *error) {
-  (void)key, (void)cancel, (void)error;
+                           struct cleat__call call) {
+  (void)key, (void)call;
   if (strcmp(op, "feed") == 0 && !done && ++*(unsigned *)user == 3)
     write_to_source();
   return CLEAT_OK;
@@ -226,10 +226,10 @@ END_TEST
 
 /* The store goes away after so many parts. */
 static cleat_status go_away(void *user, const char *op, const char *key, bool done,
-                            const atomic_bool *cancel, struct cleat_error *error) {
-  (void)key, (void)cancel;
+                            struct cleat__call call) {
+  (void)key, (void)call;
   if (strcmp(op, "feed") == 0 && !done && ++*(unsigned *)user == 4)
-    return cleat__error_set(error, CLEAT_NETWORK, "gone");
+    return cleat__error_set(call.err, CLEAT_NETWORK, "gone");
   return CLEAT_OK;
 }
 

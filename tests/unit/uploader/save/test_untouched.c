@@ -56,8 +56,8 @@ static bool is_settled_document(const char *key) {
 }
 
 static cleat_status lose_first_reply(void *user, const char *op, const char *key, bool done,
-                                     const atomic_bool *cancel, struct cleat_error *error) {
-  (void)user, (void)cancel;
+                                     struct cleat__call call) {
+  (void)user, (void)call;
   if (!done || strcmp(op, "put") != 0 || !is_settled_document(key))
     return CLEAT_OK;
   pthread_mutex_lock(&lost.lock);
@@ -67,7 +67,7 @@ static cleat_status lose_first_reply(void *user, const char *op, const char *key
   if (!known && lost.count < sizeof lost.keys / sizeof lost.keys[0])
     snprintf(lost.keys[lost.count++], sizeof lost.keys[0], "%s", key);
   pthread_mutex_unlock(&lost.lock);
-  return known ? CLEAT_OK : cleat__error_set(error, CLEAT_NETWORK, "the reply was lost");
+  return known ? CLEAT_OK : cleat__error_set(call.err, CLEAT_NETWORK, "the reply was lost");
 }
 
 /* Step 3 lacks its file, the manifest of step 4 is cut. */

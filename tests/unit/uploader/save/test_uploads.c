@@ -24,7 +24,8 @@ static atomic_bool no_cancel;
 
 static cleat_status list_s3(const char *prefix, const char *after,
                             struct cleat__upload_page *page) {
-  return cleat__store_multipart_list(script.store, prefix, after, page, &no_cancel, &err);
+  return cleat__store_multipart_list(script.store, prefix, after, page,
+                                     cleat__call(&no_cancel, &err));
 }
 
 START_TEST(pages_of_s3) {
@@ -110,7 +111,7 @@ static void folder_teardown(void) {
 static struct cleat__upload begin(const char *key) {
   struct cleat__upload upload = {.size = 3 * PART + 7, .part_bytes = PART};
   snprintf(upload.key, sizeof upload.key, "%s", key);
-  must(cleat__store_multipart_create(first, &upload, NULL, &no_cancel, &err));
+  must(cleat__store_multipart_create(first, &upload, NULL, cleat__call(&no_cancel, &err)));
   return upload;
 }
 
@@ -121,12 +122,13 @@ static cleat_status store_part(struct cleat__store *by, const struct cleat__uplo
   struct cleat__span body = {bytes + at, size};
   *part = (struct cleat__stored_part){
       .number = number, .size = size, .crc32c = cleat__crc32c(0, bytes + at, size)};
-  return cleat__store_multipart_part(by, upload, &body, 1, part, &no_cancel, &err);
+  return cleat__store_multipart_part(by, upload, cleat__spans(&body, 1), part,
+                                     cleat__call(&no_cancel, &err));
 }
 
 static size_t count_listed(const char *prefix) {
   struct cleat__upload_page page = {0};
-  must(cleat__store_multipart_list(second, prefix, NULL, &page, &no_cancel, &err));
+  must(cleat__store_multipart_list(second, prefix, NULL, &page, cleat__call(&no_cancel, &err)));
   size_t count = page.count;
   ck_assert_ptr_null(page.next);
   cleat__upload_page_clear(&page);
@@ -139,7 +141,7 @@ START_TEST(listed_by_prefix) {
   struct cleat__upload b = begin("x/y/b"), a = begin("x/y/a"), other = begin("x-y/b");
   (void)begin("top");
   scratch_write("root/x/y/plain", "", 0);
-  must(cleat__store_multipart_list(second, "x/", NULL, &page, &no_cancel, &err));
+  must(cleat__store_multipart_list(second, "x/", NULL, &page, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(page.count, 2);
   ck_assert_str_eq(page.entries[0].key, "x/y/a");
   ck_assert_str_eq(page.entries[0].id, a.id);
@@ -151,7 +153,7 @@ START_TEST(listed_by_prefix) {
   ck_assert_uint_eq(count_listed("x/y/a"), 1);
   ck_assert_uint_eq(count_listed("x/y/ab"), 0);
   ck_assert_uint_eq(count_listed("nothing/here"), 0);
-  must(cleat__store_multipart_abort(first, &other, &no_cancel, &err));
+  must(cleat__store_multipart_abort(first, &other, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count_listed("x"), 2);
 }
 END_TEST
@@ -167,7 +169,7 @@ START_TEST(more_than_a_page) {
     (void)begin(key);
   }
   do {
-    must(cleat__store_multipart_list(second, "d/", after, &page, &no_cancel, &err));
+    must(cleat__store_multipart_list(second, "d/", after, &page, cleat__call(&no_cancel, &err)));
     for (size_t i = 0; i < page.count; i++, count++) {
       ck_assert_int_lt(strcmp(last, page.entries[i].key), 0);
       snprintf(last, sizeof last, "%s", page.entries[i].key);
@@ -188,28 +190,31 @@ START_TEST(adopted_when_its_process_is_gone) {
   struct cleat__upload upload = begin("k");
   must(store_part(first, &upload, 1, &parts[0]));
   must(store_part(first, &upload, 3, &parts[2]));
-  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &upload, &no_cancel, &err));
+  must_fail(CLEAT_LOST,
+            cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
   cleat__store_close(first);
   first = scratch_store("root");
-  must(cleat__store_multipart_adopt(second, &upload, &no_cancel, &err));
-  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count, &no_cancel, &err));
+  must(cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
+  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count,
+                                         cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 2);
   ck_assert_uint_eq(listed[1].number, 3);
   cleat__free(listed);
   /* Whoever comes now has lost it. */
-  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(first, &upload, &no_cancel, &err));
+  must_fail(CLEAT_LOST,
+            cleat__store_multipart_adopt(first, &upload, cleat__call(&no_cancel, &err)));
   must_fail(CLEAT_NOT_FOUND, store_part(first, &upload, 2, &parts[1]));
   must(store_part(second, &upload, 2, &parts[1]));
   must(store_part(second, &upload, 4, &parts[3]));
   upload.create_only = true;
-  must(cleat__store_multipart_complete(second, &upload, parts, 4, &no_cancel, &err));
+  must(cleat__store_multipart_complete(second, &upload, parts, 4, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count_listed(""), 0);
   struct cleat__object object;
-  must(cleat__store_head(first, "k", &object, &no_cancel, &err));
+  must(cleat__store_head(first, "k", &object, cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(object.size, 3 * PART + 7);
   /* Completed already, by whomever: that is for the caller to look at. */
-  must_fail(CLEAT_EXISTS,
-            cleat__store_multipart_complete(second, &upload, parts, 4, &no_cancel, &err));
+  must_fail(CLEAT_EXISTS, cleat__store_multipart_complete(second, &upload, parts, 4,
+                                                          cleat__call(&no_cancel, &err)));
 }
 END_TEST
 
@@ -229,8 +234,9 @@ START_TEST(adopted_parts_are_read_again) {
   ck_assert_int_eq(fseek(file, PART + 17, SEEK_SET), 0);
   fputc(bytes[PART + 17] ^ 1, file);
   fclose(file);
-  must(cleat__store_multipart_adopt(second, &upload, &no_cancel, &err));
-  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count, &no_cancel, &err));
+  must(cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
+  must(cleat__store_multipart_list_parts(second, &upload, &listed, &count,
+                                         cleat__call(&no_cancel, &err)));
   ck_assert_uint_eq(count, 3);
   ck_assert_uint_eq(listed[1].number, 3);
   cleat__free(listed);
@@ -243,12 +249,15 @@ START_TEST(what_cannot_be_adopted) {
   first = scratch_store("root");
   struct cleat__upload other = upload;
   other.size++;
-  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &other, &no_cancel, &err));
+  must_fail(CLEAT_LOST,
+            cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
   other = upload;
   snprintf(other.id, sizeof other.id, "../%.32s", upload.id);
-  must_fail(CLEAT_LOST, cleat__store_multipart_adopt(second, &other, &no_cancel, &err));
-  must(cleat__store_multipart_abort(second, &upload, &no_cancel, &err));
-  must_fail(CLEAT_NOT_FOUND, cleat__store_multipart_adopt(second, &upload, &no_cancel, &err));
+  must_fail(CLEAT_LOST,
+            cleat__store_multipart_adopt(second, &other, cleat__call(&no_cancel, &err)));
+  must(cleat__store_multipart_abort(second, &upload, cleat__call(&no_cancel, &err)));
+  must_fail(CLEAT_NOT_FOUND,
+            cleat__store_multipart_adopt(second, &upload, cleat__call(&no_cancel, &err)));
 }
 END_TEST
 
